@@ -1,0 +1,51 @@
+"""Reading provider content: the text in a block or message of whatever shape.
+
+Shapes are Anthropic's, with OpenAI's image parts. Holds no types of our own and never raises on odd data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+_MEDIA = ("image", "document", "image_url", "input_image", "file", "input_file", "redacted_thinking")
+
+
+def text_of(content: Any) -> str:
+    """The readable text of a message's or tool result's content. Media have none."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(filter(None, map(text_of, content)))
+    if isinstance(content, Mapping):
+        for key in ("text", "thinking", "content"):
+            if key in content:
+                return text_of(content[key])
+        if content.get("type") not in _MEDIA:
+            return dumps(content)
+        source = content.get("source")  # a document may bring its own text
+        if isinstance(source, Mapping) and source.get("type") in ("text", "content"):
+            return text_of(source.get("data") or source.get("content"))
+        return ""
+    return "" if content is None else dumps(content)
+
+
+def block_text(kind: str, raw: Any) -> str:
+    """What a tokenizer would count of one block: a tool call's name and input, a tool's whole definition, else its text."""
+    if isinstance(raw, Mapping):
+        if kind == "tool_use":
+            return f"{raw.get('name', '')} {dumps(raw.get('input'))}"
+        if kind == "tool":
+            return dumps(raw)
+    return text_of(raw)
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON text of any value, lone surrogates and huge numbers included."""
+    try:
+        return orjson.dumps(value).decode()
+    except (TypeError, ValueError):
+        return json.dumps(value, separators=(",", ":"), default=str)

@@ -1,0 +1,64 @@
+"""Every error the engine raises on purpose.
+
+    TurnscopeError
+    |- UnreadableFile            the file cannot be opened, is a directory, is empty or is not text
+    |- UnknownFormat             no importer, or more than one, recognises the content
+    |- BrokenFile                the format is known, but nothing usable could be read
+    |- PolicyError               a policy file is wrong
+    |- RuleError                 a rule asked for something the runner cannot do
+    `- ContextWindowExceededError   the request does not fit and may not be sent
+
+Each carries its fields and a `hint`: what the person can do now. The app shows both as plain text.
+"""
+
+from __future__ import annotations
+
+
+class TurnscopeError(Exception):
+    """Base of all. `hint` says what to do next."""
+
+    def __init__(self, what: str, *, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+
+class UnreadableFile(TurnscopeError):
+    """The file cannot be opened or holds no text."""
+
+
+class UnknownFormat(TurnscopeError):
+    """No importer recognises the content."""
+
+
+class BrokenFile(TurnscopeError):
+    """The format was recognised, but no request and no message could be read."""
+
+
+class PolicyError(TurnscopeError):
+    """A policy file is malformed, or names a rule that does not exist."""
+
+
+class RuleError(TurnscopeError):
+    """A rule yielded an edit that does not fit the envelope."""
+
+
+class ContextWindowExceededError(TurnscopeError):
+    """The projected request is larger than the window and the policy refuses to send it.
+
+    Fields: conversation id, turn, request, projected tokens, window (tokens), and the usage billed so far (tokens).
+    """
+
+    def __init__(
+        self, *, conversation_id: str, turn: int, request: int, projected: int, window: int, usage_so_far: int
+    ) -> None:
+        super().__init__(
+            f"request {request} (turn {turn}) needs {projected:,} tokens, the window holds {window:,}",
+            hint="Start a new session with a summary, choose a model with a larger window, or allow the policy to condense.",
+        )
+        self.conversation_id = conversation_id
+        self.turn = turn
+        self.request = request
+        self.projected = projected
+        self.window = window
+        self.usage_so_far = usage_so_far

@@ -1,0 +1,97 @@
+"""Token counts of a session as prefix sums: any span, in all or per bucket, in O(1).
+
+Holds one counter's opinion of one session. It fits no scale and knows no price (see `fit` and `prices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.model import BUCKETS, ZERO, Body, Bucket, Counts, Part, Session
+from engine.tokens import Counter, count_blocks, count_texts
+
+PER_MESSAGE = 4  # tokens that frame one message (role markers); a session's fit absorbs what this misses
+_INDEX = {bucket: i for i, bucket in enumerate(BUCKETS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """`sums[b][i]` = tokens of bucket `b` in `blocks[:i]`, message overhead included."""
+
+    counter: Counter
+    sums: tuple[list[int], ...]
+    total: list[int]
+    memo: dict[str, int]  # tokens by block digest or text, shared so that nothing is counted twice
+    exact: float = 0.0  # share of the tokens that were counted with the model's own tokenizer
+
+    @property
+    def label(self) -> str:
+        """How these counts came about, in one phrase."""
+        return self.counter.label + (f"; {self.exact:.0%} counted exactly" if self.exact else "")
+
+    def __len__(self) -> int:
+        return len(self.total) - 1
+
+    def span(self, start: int, stop: int) -> Counts:
+        """Tokens per bucket of `blocks[start:stop]`."""
+        a, b, c, d, e = self.sums
+        return (a[stop] - a[start], b[stop] - b[start], c[stop] - c[start], d[stop] - d[start], e[stop] - e[start])
+
+    def tokens(self, start: int, stop: int) -> int:
+        """Tokens of `blocks[start:stop]`."""
+        return self.total[stop] - self.total[start]
+
+    def body(self, parts: Body) -> Counts:
+        """Tokens per bucket of a stand-in."""
+        counts = [0, 0, 0, 0, 0]
+        for part in parts or ():
+            counts[_INDEX[bucket_of(part)]] += self._part(part)
+        return (counts[0], counts[1], counts[2], counts[3], counts[4])
+
+    def _part(self, part: Part) -> int:
+        if part.ref is not None:
+            return self.tokens(part.ref, part.ref + 1)
+        key = "text:" + part.text
+        if key not in self.memo:
+            self.memo[key] = count_texts([part.text], self.counter)[0]
+        return self.memo[key]
+
+
+def bucket_of(part: Part) -> Bucket:
+    """The bucket that a stand-in's part belongs to, from its place and kind."""
+    if part.place == "system" or part.kind == "system":
+        return Bucket.SYSTEM
+    return {"tool": Bucket.TOOLS, "tool_result": Bucket.TOOL_RESULTS, "thinking": Bucket.THINKING}.get(
+        part.kind, Bucket.MESSAGES
+    )
+
+
+def build_ledger(
+    session: Session, counter: Counter, memo: dict[str, int] | None = None, per_message: int = PER_MESSAGE
+) -> Ledger:
+    """Count every block of `session` once. `memo` (tokens by digest) is read and extended."""
+    memo = {} if memo is None else memo
+    counts = count_blocks(session.blocks, counter, memo)
+    for message in session.messages:
+        if message.start < message.stop and message.role != "system":
+            counts[message.start] += per_message
+    return Ledger(counter, _sums(counts, [_INDEX[block.bucket] for block in session.blocks]), _prefix(counts), memo)
+
+
+def _prefix(counts: Iterable[int]) -> list[int]:
+    sums, so_far = [0], 0
+    for count in counts:
+        so_far += count
+        sums.append(so_far)
+    return sums
+
+
+def _sums(counts: Sequence[int], buckets: Sequence[int]) -> tuple[list[int], ...]:
+    columns: tuple[list[int], ...] = tuple([0] for _ in BUCKETS)
+    running = list(ZERO)
+    for count, bucket in zip(counts, buckets, strict=True):
+        running[bucket] += count
+        for column, value in zip(columns, running, strict=True):
+            column.append(value)
+    return columns

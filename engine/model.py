@@ -1,0 +1,254 @@
+"""The values everything else speaks of: blocks, requests, sessions, edits, decisions, plans.
+
+Holds data types only. No parsing, counting, assembling or I/O. Addresses (`at`, `Span`) are positions in `Session.blocks`
+and never change; token counts are integers; times are seconds since the Unix epoch, UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+from engine.content import block_text
+
+JSON = Any  # a value as `json` reads it; provider data keeps whatever shape the provider gave it
+
+
+class Bucket(StrEnum):
+    """One of the five parts of a request envelope, in the order in which providers bill them."""
+
+    SYSTEM = "system"
+    TOOLS = "tools"
+    MESSAGES = "messages"
+    TOOL_RESULTS = "tool_results"
+    THINKING = "thinking"
+
+
+BUCKETS: tuple[Bucket, ...] = tuple(Bucket)
+
+Counts = tuple[int, int, int, int, int]
+"""Tokens per bucket, in the order of `BUCKETS`."""
+
+ZERO: Counts = (0, 0, 0, 0, 0)
+
+
+class Span(NamedTuple):
+    """Half-open range of block addresses."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The smallest thing that is counted, kept or dropped: one content block at a fixed address."""
+
+    at: int
+    message: int  # ordinal in Session.messages
+    turn: int
+    role: str  # system | user | assistant
+    bucket: Bucket
+    kind: str  # text, image, document, tool_use, tool_result, thinking, summary, reminder, system, tool, compaction, ...
+    digest: str  # of everything that the provider would see of this block
+    pair: int = -1  # address of the result of this call, or of the call of this result; -1 = none
+    name: str = ""  # the tool's name, on tool, tool_use and tool_result blocks
+    raw: JSON = None  # the block as sent, in Anthropic's shape; a str where the message's content was a bare string
+
+    @property
+    def text(self) -> str:
+        """What a person would read and a tokenizer would count; media have none."""
+        return self.raw if isinstance(self.raw, str) else block_text(self.kind, self.raw)
+
+    def __repr__(self) -> str:
+        head = self.text[:40].replace("\n", " ")
+        return f"<Block {self.at} {self.role}/{self.kind}{' ' + self.name if self.name else ''} turn {self.turn}: {head!r}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the storage timeline: the blocks `start:stop`."""
+
+    start: int
+    stop: int
+    role: str
+    origin: str = ""  # prompt | tool | meta | answer | summary | system
+    id: str = ""
+    sent_at: float | None = None
+    fence: bool = False  # never merged with a neighbour of the same role when a request is rendered
+    extra: Mapping[str, JSON] = field(default_factory=dict)  # further keys of the message, sent as they are
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a provider billed for one request, in tokens, under Anthropic's field names.
+
+    `input_tokens` is the uncached part alone; `cache_creation_1h_input_tokens` is the part of
+    `cache_creation_input_tokens` that was written for one hour. `iterations` are further billed passes of the same
+    request (server-side compaction); they are *not* contained in the other fields.
+    """
+
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_1h_input_tokens: int = 0
+    iterations: tuple[Usage, ...] = ()
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The whole prompt: uncached + written + read."""
+        return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of the model: sent when `blocks[:cut]` existed, answered by `blocks[cut:stop]`."""
+
+    n: int
+    turn: int
+    cut: int
+    stop: int
+    model: str = ""
+    usage: Usage | None = None
+    sent_at: float | None = None
+    answered_at: float | None = None
+    stop_reason: str | None = None
+    id: str = ""  # the provider's id of the answer
+    output_stub: bool = False  # recorded output_tokens cannot be true (a start-of-stream value): count instead
+    attempts: int = 1
+    settings: Mapping[str, JSON] = field(default_factory=dict)  # the rest of the request body, and its shape (see order)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something an importer met and wants a person to know. `line` counts from 1; 0 = the file as a whole."""
+
+    severity: Literal["info", "warning", "error"]
+    line: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One piece of a stand-in: text of our own, a structured block (`raw`), or a block that stands elsewhere (`ref`)."""
+
+    role: str = "user"
+    kind: str = "text"
+    text: str = ""
+    raw: JSON = None
+    ref: int | None = None
+    place: Literal["own", "before", "after", "system"] = "own"
+    fence: bool = False
+
+
+Body = tuple[Part, ...] | None
+"""What stands for a span: None = the blocks themselves, () = nothing, parts = a stand-in."""
+
+
+class Piece(NamedTuple):
+    """One tile of an envelope. Zero width (`start == stop`) with a `slot` = an insert."""
+
+    start: int
+    stop: int
+    counts: Counts
+    body: Body = None
+    slot: str = ""
+    by: int = -1  # number of the decision that put it here; -1 = nobody, it simply stands
+
+
+Action = Literal[
+    "keep",
+    "drop",
+    "clear",
+    "strip",
+    "truncate",
+    "condense",
+    "insert",
+    "restore",
+    "repair",
+    "retrieve",
+    "warn",
+    "fallback",
+    "refuse",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What a rule wants: `span` (or the insert in `slot` at address `span.start`) becomes `body`, because of `because`.
+
+    `restore` puts the span's own blocks back verbatim. An edit without a span changes nothing and is recorded as a look.
+    """
+
+    action: Action
+    because: str
+    span: Span | None = None
+    body: Body = ()
+    restore: bool = False
+    slot: str = ""
+    facts: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the original tool really did to the envelope, first visible in request `request`."""
+
+    request: int
+    edit: Edit
+
+
+class Splice(NamedTuple):
+    """One change of an envelope: at piece number `place`, `old` became `new`. Applied backwards it undoes the change."""
+
+    place: int
+    old: tuple[Piece, ...]
+    new: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An edit as applied (or a look that changed nothing), with the envelope's tokens before and after it."""
+
+    seq: int  # counts through the trace
+    request: int
+    rule: str
+    edit: Edit
+    splice: Splice | None
+    before: int
+    after: int
+
+    @property
+    def action(self) -> Action:
+        return self.edit.action
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it."""
+
+    id: str
+    title: str = ""
+    source: str = ""  # name of the importer
+    blocks: tuple[Block, ...] = ()
+    messages: tuple[Message, ...] = ()
+    requests: tuple[Request, ...] = ()
+    observed: tuple[Observed, ...] = ()
+    notes: tuple[Note, ...] = ()
+    about: Mapping[str, JSON] = field(default_factory=dict)  # version, cwd, ... as the log says
+    window: int | None = None  # context window in tokens, only where the log itself says it
+    parent: str = ""  # id of the session that this one belongs to
+    at: int = -1  # block of the parent that started it (subagent), or first block not shared with it (branch)
+    subagents: tuple[Session, ...] = ()
+    branches: tuple[Session, ...] = ()
+
+    def __repr__(self) -> str:
+        models = sorted({r.model for r in self.requests if r.model})
+        more = "".join(
+            f", {len(group)} {name}" for name, group in (("subagents", self.subagents), ("branches", self.branches)) if group
+        )
+        return (
+            f"<Session {self.title or self.id!r} from {self.source}: {len(self.requests)} requests, "
+            f"{len(self.blocks)} blocks, {', '.join(models) or 'no model named'}{more}>"
+        )

@@ -1,0 +1,292 @@
+"""Writes a big synthetic Claude Code session (JSONL) for benchmarks.
+
+Holds the generator alone, no measuring and no reading. The lines have the shapes that Claude Code 2.1 writes: one line per
+content block with a shared `message.id` and the usage repeated on each, parent chains, parallel tool calls whose results hang
+off different blocks, tool output a second time in `toolUseResult`, signed thinking, `compact_boundary` and summary lines.
+Its text is slices of the standard library's source, so tokenizers and digests meet realistic material. The same arguments
+write the same bytes on the same Python version; no clock is read.
+
+    python tests/bench/make_claude_code.py big.jsonl --megabytes 111 --requests 6000 --compactions 130
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, BinaryIO, NamedTuple
+
+Json = dict[str, Any]
+
+START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
+MODEL = "claude-opus-4-5-20251101"  # a 200k window, and priced by every tool we compare with
+PREFIX = 18_000  # tokens of the system prompt and tools, which the log does not hold
+WINDOW = 167_000  # tokens; Claude Code compacts a 200k window here at the latest
+CHARS_PER_TOKEN = 2.8  # source code, roughly
+CACHE_SECONDS = 300
+REPEATED = 2.2  # bytes of log per character of tool output: twice, with escapes
+CORPUS = (
+    "argparse ast asyncio collections concurrent datetime doctest email http inspect json logging multiprocessing pathlib pdb "
+    "pickle pydoc ssl subprocess tarfile typing zipfile"
+).split()
+PREAMBLE = (
+    "This session is being continued from a previous conversation that ran out of context. "
+    "The summary below covers the earlier portion of the conversation.\n\n"
+)
+
+
+class Written(NamedTuple):
+    """What a generated file holds; tokens as recorded, each request once. `peak` is the largest prompt."""
+
+    size: int
+    lines: int
+    requests: int
+    turns: int
+    compactions: int
+    peak: int
+    input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    output_tokens: int
+
+
+def tokens(text: str) -> int:
+    return round(len(text) / CHARS_PER_TOKEN)
+
+
+def corpus() -> list[str]:
+    """The lines of about twenty standard library packages, in a fixed order."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    found = (path for name in CORPUS for path in (root / f"{name}.py", *sorted((root / name).rglob("*.py"))) if path.is_file())
+    return [line for path in found for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+@dataclass(slots=True)
+class Log:
+    """An open file, and the state of the conversation that is being written to it."""
+
+    out: BinaryIO
+    rng: Random
+    source: list[str]
+    now: datetime = START
+    parent: str | None = None
+    size: int = 0
+    lines: int = 0
+    turns: int = 0
+    compactions: int = 0
+    window: int = PREFIX  # tokens of the next prompt
+    cached: int = 0  # tokens of it that the prompt cache holds
+    cached_at: datetime = START
+    peak: int = 0
+    spent: Json = field(default_factory=dict)
+    session: str = ""
+
+    def hexid(self, bits: int = 96) -> str:
+        return f"{self.rng.getrandbits(bits):0{bits // 4}x}"
+
+    def uuid(self) -> str:
+        h = self.hexid(128)
+        return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-a{h[17:20]}-{h[20:]}"
+
+    def stamp(self) -> str:
+        return self.now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{self.now.microsecond // 1000:03d}Z"
+
+    def wait(self, low: float, high: float) -> None:
+        self.now += timedelta(milliseconds=round(1000 * self.rng.uniform(low, high)))
+
+    def text(self, chars: int) -> str:
+        """About `chars` characters of consecutive source lines, from a random place."""
+        at, length, lines = self.rng.randrange(len(self.source)), 0, []
+        while length < chars:
+            line = self.source[at % len(self.source)]
+            lines.append(line)
+            length += len(line) + 1
+            at += 1
+        return "\n".join(lines)[: max(1, chars)]
+
+    def put(self, record: Json) -> None:
+        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        self.out.write(line)
+        self.size += len(line)
+        self.lines += 1
+
+    def entry(self, more: Json, *, parent: str | None, chain: bool = True) -> str:
+        """Write one entry of the conversation below `parent`; returns its uuid, which becomes the next parent."""
+        uuid = self.uuid()
+        head = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": "/work/shop"}
+        head |= {"sessionId": self.session, "version": "2.1.12", "gitBranch": "main"}
+        self.put(head | more | {"uuid": uuid, "timestamp": self.stamp()})
+        if chain:
+            self.parent = uuid
+        return uuid
+
+
+def prompt(log: Log) -> None:
+    """A new turn: a snapshot line, then what the user typed, after a pause that now and then outlives the prompt cache."""
+    long_pause = log.rng.random() < 0.08
+    log.wait(*((400, 1_800) if long_pause else (8, 90)))
+    text = f"Please look at step {log.turns + 1}.\n" + log.text(log.rng.randint(80, 900))
+    snapshot = {"messageId": log.uuid(), "trackedFileBackups": {}, "timestamp": log.stamp()}
+    log.put(
+        {"type": "file-history-snapshot", "messageId": snapshot["messageId"], "snapshot": snapshot, "isSnapshotUpdate": False}
+    )
+    log.entry({"type": "user", "message": {"role": "user", "content": text}}, parent=log.parent)
+    log.window += tokens(text)
+    log.turns += 1
+
+
+def usage(log: Log, output: int) -> Json:
+    """Usage of the request being answered: the prompt is split by what the cache still holds."""
+    if (log.now - log.cached_at).total_seconds() > CACHE_SECONDS:
+        log.cached = 0
+    fresh = min(log.rng.randint(3, 12), log.window - log.cached)
+    written = log.window - log.cached - fresh
+    found = {"input_tokens": fresh, "cache_creation_input_tokens": written, "cache_read_input_tokens": log.cached}
+    found["output_tokens"] = output
+    for name, value in found.items():
+        log.spent[name] = log.spent.get(name, 0) + value
+    log.peak = max(log.peak, log.window)
+    log.cached, log.cached_at = log.window - fresh, log.now
+    life = {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0}
+    return found | {"cache_creation": life, "service_tier": "standard"}
+
+
+def arguments(log: Log, name: str) -> Json:
+    """Input of one tool call, about some file of the shop."""
+    where = f"/work/shop/src/part{log.rng.randrange(400)}.py"
+    if name == "Read":
+        return {"file_path": where}
+    if name == "Bash":
+        return {"command": f"python -m pytest -q {where}", "description": "Run the tests of one file"}
+    if name == "Grep":
+        return {"pattern": log.text(24), "path": "/work/shop/src", "output_mode": "content"}
+    return {"file_path": where, "old_string": log.text(300), "new_string": log.text(420)}
+
+
+def blocks(log: Log, calls: int) -> list[Json]:
+    """Content of one answer: sometimes thinking, sometimes text, then `calls` tool calls; text always if there is no call."""
+    content: list[Json] = []
+    if log.rng.random() < 0.6:
+        signature = base64.b64encode(log.rng.randbytes(log.rng.randint(180, 600))).decode()
+        content.append({"type": "thinking", "thinking": log.text(log.rng.randint(200, 1_400)), "signature": signature})
+    if calls == 0 or log.rng.random() < 0.4:
+        content.append({"type": "text", "text": log.text(log.rng.randint(80, 1_600))})
+    for _ in range(calls):
+        name = log.rng.choices(("Read", "Bash", "Grep", "Edit"), (4, 3, 2, 2))[0]
+        given = arguments(log, name)
+        content.append({"type": "tool_use", "id": f"toolu_01{log.hexid()}", "name": name, "input": given})
+    return content
+
+
+def answer(log: Log, calls: int) -> list[tuple[Json, str]]:
+    """Write one answer, a line per block; returns each tool call with the uuid of its line."""
+    log.wait(2, 9)
+    content = blocks(log, calls)
+    size = sum(tokens(json.dumps(block.get("input") or block.get("text") or block["thinking"])) for block in content)
+    spent = usage(log, size)
+    ids = {"id": f"msg_01{log.hexid()}", "type": "message", "role": "assistant", "model": MODEL}
+    request, made = f"req_011{log.hexid()}", []
+    for block in content:
+        message = ids | {"content": [block], "stop_reason": None, "stop_sequence": None, "usage": spent}
+        line = {"type": "assistant", "requestId": request, "message": message}
+        uuid = log.entry(line, parent=log.parent)
+        if block["type"] == "tool_use":
+            made.append((block, uuid))
+        log.wait(0.2, 1.5)
+    log.window += size
+    return made
+
+
+def result(log: Log, call: Json, uuid: str, chars: int) -> None:
+    """Write the result of one call: once as the model saw it, once more as Claude Code keeps it for itself."""
+    log.wait(0.1, 6)
+    text, given = log.text(chars), call["input"]
+    lines = text.count("\n") + 1
+    copy: Json = {
+        "Read": {
+            "type": "text",
+            "file": {"filePath": given.get("file_path"), "content": text, "numLines": lines, "startLine": 1},
+        },
+        "Bash": {"stdout": text, "stderr": "", "interrupted": False, "isImage": False},
+        "Grep": {"mode": "content", "numFiles": 0, "filenames": [], "content": text, "numLines": lines},
+        "Edit": {"filePath": given.get("file_path"), "originalFile": text, "userModified": False, "replaceAll": False},
+    }[call["name"]]
+    block = {"tool_use_id": call["id"], "type": "tool_result", "content": text}
+    more = {"type": "user", "message": {"role": "user", "content": [block]}, "toolUseResult": copy}
+    log.entry(more | {"sourceToolAssistantUUID": uuid}, parent=uuid)
+    log.window += tokens(text)
+
+
+def compact(log: Log) -> None:
+    """Write a compaction: a boundary that starts a second root, then the summary that stands for all before it."""
+    log.wait(20, 60)
+    before = {"logicalParentUuid": log.parent, "type": "system", "subtype": "compact_boundary"}
+    before |= {"content": "Conversation compacted", "isMeta": False, "level": "info"}
+    log.entry(before | {"compactMetadata": {"trigger": "auto", "preTokens": log.window}}, parent=None)
+    text = PREAMBLE + log.text(log.rng.randint(5_000, 11_000))
+    told = {"isVisibleInTranscriptOnly": True, "isCompactSummary": True}
+    log.entry({"type": "user", "message": {"role": "user", "content": text}} | told, parent=log.parent)
+    log.window = PREFIX + tokens(text)
+    log.cached = min(log.cached, PREFIX)  # system prompt and tools stay as they were
+    log.compactions += 1
+
+
+def plan(rng: Random, requests: int) -> Iterator[tuple[bool, int]]:
+    """For each request: whether a prompt comes before it, and how many tools it calls. A turn ends with a call-free answer."""
+    left = 0
+    for n in range(requests):
+        opens = left == 0
+        if opens:
+            left = min(rng.randint(2, 16), requests - n)
+        left -= 1
+        yield opens, (0 if left == 0 else 2 if rng.random() < 0.12 else 1)
+
+
+def write(path: Path | str, megabytes: float = 111, requests: int = 6000, compactions: int = 130, seed: int = 7) -> Written:
+    """Write the session to `path` and say what it holds.
+
+    `megabytes` (of 10^6 bytes) is met to within about a percent. `compactions` are spread evenly; one more is written wherever
+    a prompt would pass 170,000 tokens, so no request is larger than that.
+    """
+    rng, goal = Random(seed), megabytes * 1e6 / requests
+    with Path(path).open("wb") as out:
+        log = Log(out, rng, corpus())
+        log.session = log.uuid()
+        log.put({"type": "summary", "summary": "A long day in the shop", "leafUuid": log.uuid()})
+        for n, (opens, calls) in enumerate(plan(rng, requests)):
+            if n * (compactions + 1) // requests > (n - 1) * (compactions + 1) // requests and n:
+                compact(log)
+            if opens:
+                prompt(log)
+            made = answer(log, calls)
+            room = (goal * (n + 2) - log.size) / REPEATED / max(1, len(made))  # a request ahead: the last calls no tool
+            for call, uuid in made:
+                chars = min(max(200.0, room * rng.uniform(0.5, 1.5)), (WINDOW - log.window) * CHARS_PER_TOKEN)
+                result(log, call, uuid, round(chars) if chars > 0 else 40)
+            if not made:
+                log.entry(
+                    {"type": "system", "subtype": "turn_duration", "durationMs": 60_000, "isMeta": False}, parent=log.parent
+                )
+            if log.window > WINDOW - 3_000 and n + 1 < requests:
+                compact(log)
+    return Written(log.size, log.lines, requests, log.turns, log.compactions, log.peak, **log.spent)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--megabytes", type=float, default=111)
+    parser.add_argument("--requests", type=int, default=6000)
+    parser.add_argument("--compactions", type=int, default=130)
+    parser.add_argument("--seed", type=int, default=7)
+    print(write(**vars(parser.parse_args())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Fixtures shared by all tests: the app in memory, the app in a real browser, and where outside material lies.
+
+Browser tests are skipped on a machine without Chromium and fail there in CI, so that a missing browser never looks green.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+    from streamlit.testing.v1 import AppTest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+CI = bool(os.environ.get("CI"))
+STARTUP_SECONDS = 60
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# One machine's Chromium for a page of our own: no sandbox (tests may run as root), nothing that calls home.
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
+FLAGS += ("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")
+
+for folder in (ROOT, ROOT / "tests", ROOT / "tests" / "bench"):  # importlib mode puts none of them on the path
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ci" if CI else "local")
+
+
+def shared(*parts: str) -> Path:
+    """A file or folder of material kept beside the project; skips the test where it is absent."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"{'/'.join(('shared', *parts))} is not beside the project")
+    return path
+
+
+@pytest.fixture(scope="session", name="shared")
+def shared_fixture() -> Any:
+    """The function `shared`, for tests that do not import it: `shared("data", "open", "codex")`."""
+    return shared
+
+
+@pytest.fixture(autouse=True)
+def _navigation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AppTest turns Streamlit's old pages/ router back on before each run; turn it off again, as st.navigation does."""
+    from streamlit.runtime.pages_manager import PagesManager
+
+    original = PagesManager.__init__
+
+    def start(self: PagesManager, *args: Any, **more: Any) -> None:
+        original(self, *args, **more)
+        PagesManager.uses_pages_directory = False
+
+    monkeypatch.setattr(PagesManager, "__init__", start)
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home and an empty data folder, so that no test reads or writes what the person at this machine keeps."""
+    for name, value in isolated(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "data"
+
+
+def isolated(folder: Path) -> dict[str, str]:
+    """Environment variables that keep the app inside `folder`, which gets a `home` and a `data` folder."""
+    for name in ("home", "data"):
+        (folder / name).mkdir(exist_ok=True)
+    home, data = str(folder / "home"), str(folder / "data")
+    return {"HOME": home, "USERPROFILE": home, "XDG_DATA_HOME": data, "XDG_CONFIG_HOME": data, "TURNSCOPE_DATA": data}
+
+
+@pytest.fixture
+def app(data_folder: Path) -> AppTest:
+    """The app, run in this process without a browser. It starts on its first page; call `.run()`."""
+    from streamlit.testing.v1 import AppTest
+
+    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the app, served by a process of its own with an empty home and no API key."""
+    folder, port = tmp_path_factory.mktemp("server"), free_port()
+    url = f"http://127.0.0.1:{port}"
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE_", "STREAMLIT_"))}
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port), "--server.headless", "true"]
+    with (folder / "server.log").open("w+", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=env | isolated(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            until = time.monotonic() + STARTUP_SECONDS
+            while not healthy(url):
+                if process.poll() is not None or time.monotonic() > until:
+                    log.seek(0)
+                    pytest.fail(f"the app did not start:\n{log.read()}")
+                time.sleep(0.1)
+            yield url
+        finally:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def chromium() -> str | None:
+    """Path of the system's Chromium: $CHROMIUM_PATH, else the first known name on the path."""
+    candidates = (os.environ.get("CHROMIUM_PATH"), *map(shutil.which, CHROMIUM))
+    return next((path for path in candidates if path and Path(path).exists()), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One headless Chromium for all tests."""
+    path = chromium()
+    if path is None:
+        (pytest.fail if CI else pytest.skip)("no Chromium on this machine: install it, or set CHROMIUM_PATH")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, headless=True, args=list(FLAGS))
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser: Browser, server: str) -> Iterator[Page]:
+    """A fresh dark 1440 x 900 tab. After the test: no script error, no request to another host, no exception on the page."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="dark", base_url=server)
+    tab = context.new_page()
+    tab.set_default_timeout(20_000)
+    errors: list[str] = []
+    strangers: list[str] = []
+    own = (server, server.replace("http", "ws"), "data:", "blob:")
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
+    tab.on("websocket", lambda opened: None if opened.url.startswith(own) else strangers.append(opened.url))
+    yield tab
+    exceptions = [] if tab.is_closed() else tab.locator("[data-testid=stException]").all_inner_texts()
+    context.close()
+    assert errors == [], "scripts of the page failed"
+    assert strangers == [], "the page asked another host"
+    assert exceptions == [], "the page shows an exception"
+
+
+def idle(page: Page, timeout: float = 20_000) -> None:
+    """Wait until the app has run to its end and nothing is being redrawn (milliseconds)."""
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=timeout)
+    page.wait_for_function("!document.querySelector('[data-stale=true], [data-testid=stSkeleton]')", timeout=timeout)

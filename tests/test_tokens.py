@@ -1,0 +1,321 @@
+"""Counting: what the estimates add up to, what they survive, and what images and documents weigh."""
+
+from __future__ import annotations
+
+import base64
+import io
+import struct
+import zlib
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import toktok
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from engine.errors import TurnscopeError
+from engine.media import (
+    CLAUDE_IMAGE_DEFAULT,
+    OPENAI_IMAGE_DEFAULT,
+    PDF_PAGE,
+    claude_image_tokens,
+    image_size,
+    media_tokens,
+    openai_image_tokens,
+    pdf_pages,
+)
+from engine.model import JSON, Block, Bucket
+from engine.tokens import CHARS, Counter, count_blocks, count_texts, estimator, exact_counter, tiktoken_counts
+
+O200K = estimator("o200k_base")
+HARD = {
+    "empty": "",
+    "plain": "def f(x: int) -> int:\n    return x + 1\n",
+    "NUL": "a\0b\0\0c",
+    "200k repeated characters": "a" * 200_000,
+    "long run of spaces": " " * 5_000 + "x",
+    "CJK": "上下文窗口的调试器。" * 50,
+    "emoji": "👩‍👩‍👧‍👦 🇩🇪 🧠" * 20,
+    "special token": "<|endoftext|> <|im_start|>",
+    "lone surrogate": "before \ud800 after \udfff",
+    "surrogate pair in two halves": "\ud83e\udde0",
+}
+
+
+def block(raw: JSON, digest: str = "", kind: str = "text") -> Block:
+    return Block(0, 0, 0, "user", Bucket.MESSAGES, kind, digest or str(raw), raw=raw)
+
+
+def picture(form: str, width: int, height: int) -> str:
+    out = io.BytesIO()
+    Image.new("RGB", (width, height), (20, 90, 200)).save(out, form)
+    return base64.b64encode(out.getvalue()).decode()
+
+
+def image(data: str, kind: str = "image/png") -> dict[str, JSON]:
+    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
+
+
+def pdf(body: bytes) -> str:
+    return base64.b64encode(b"%PDF-1.7\n" + body + b"\n%%EOF").decode()
+
+
+# --- counters ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "label"),
+    [
+        ("claude-3", "estimate: o200k x 1.20, ±10 %"),
+        ("claude-4.7", "estimate: o200k x 1.47, ±15 %"),
+        ("claude-4.8", "estimate: o200k x 1.45, ±15 %"),
+        ("o200k_base", "exact: o200k (toktok, offline)"),
+        ("cl100k_base", "exact: cl100k (toktok, offline)"),
+        ("", "estimate: o200k x 1.00, ±35 %, tokenizer unknown"),
+        ("llama-9", "estimate: o200k x 1.00, ±35 %, tokenizer unknown"),
+    ],
+)
+def test_a_counter_says_what_it_counts_with_and_how_sure_it_is(family: str, label: str) -> None:
+    assert estimator(family).label == label
+
+
+def test_only_claude_and_openai_families_have_an_exact_counter() -> None:
+    claude, newer = exact_counter("claude-3"), exact_counter("claude-4.8")
+    assert claude is not None
+    assert newer is not None
+    assert claude.label == "offline count: ctok, claude-3"
+    assert newer.label.endswith("not verified on 5.5 models")
+    assert exact_counter("o200k_base") == O200K
+    assert exact_counter("") is None
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def test_hard_texts_are_counted_and_the_empty_text_is_nothing() -> None:
+    counts = dict(zip(HARD, count_texts(list(HARD.values()), O200K), strict=True))
+    assert counts.pop("empty") == 0
+    assert all(n > 0 for n in counts.values()), counts
+    assert counts["200k repeated characters"] == 25_000
+    assert counts["surrogate pair in two halves"] == toktok.batch_count(["🧠"], "o200k_base")[0]
+    assert counts["lone surrogate"] == toktok.batch_count(["before � after �"], "o200k_base")[0]
+
+
+def test_a_lone_surrogate_changes_no_other_count() -> None:
+    others = [text for name, text in HARD.items() if "surrogate" not in name]
+    assert count_texts([*others, "\ud800"], O200K)[:-1] == count_texts(others, O200K)
+
+
+@given(st.lists(st.text(st.characters(), max_size=40), max_size=8))
+def test_a_factor_rounds_each_text_once(texts: list[str]) -> None:
+    plain = count_texts(texts, O200K)
+    for family, percent in (("claude-3", 120), ("claude-4.7", 147), ("claude-4.8", 145)):
+        assert count_texts(texts, estimator(family)) == [(n * percent + 50) // 100 for n in plain]
+
+
+def test_four_characters_make_a_token_for_the_coarse_counter() -> None:
+    assert count_texts(["", "abcd", "abcdefgh" * 10], CHARS) == [0, 1, 20]
+
+
+def test_an_unknown_counter_is_an_error() -> None:
+    with pytest.raises(ValueError, match="guess"):
+        count_texts(["a"], Counter("guess", "", 1.0, ""))
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def test_counts_of_blocks_add_text_and_media() -> None:
+    counter = estimator("claude-3")
+    shot = [{"type": "text", "text": "look at this"}, image(picture("PNG", 1000, 1000))]
+    seen = block({"type": "tool_result", "content": shot}, kind="tool_result")
+    assert count_blocks([seen], counter) == [count_texts(["look at this"], counter)[0] + 1296]
+
+
+@given(st.lists(st.sampled_from(["alpha", "beta gamma", "δέλτα", "", "long " * 40]), max_size=12), st.integers(0, 12))
+def test_counting_in_two_parts_with_a_memo_equals_counting_at_once(texts: list[str], cut: int) -> None:
+    counter, blocks = estimator("claude-4.8"), [block(text) for text in texts]
+    memo: dict[str, int] = {}
+    parts = count_blocks(blocks[:cut], counter, memo) + count_blocks(blocks[cut:], counter, memo)
+    assert parts == count_blocks(blocks, counter)
+    assert memo.keys() == {b.digest for b in blocks}
+
+
+def test_a_digest_in_the_memo_is_not_counted_again() -> None:
+    assert count_blocks([block("much longer than this", digest="d"), block("x", digest="e")], O200K, {"d": 7}) == [7, 1]
+
+
+# --- the reference ----------------------------------------------------------------------------------------------------
+
+
+def vocabularies() -> Path:
+    """The folder of tiktoken vocabularies inside the litellm package, found without importing it."""
+    spec = find_spec("litellm")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("litellm, whose wheel carries tiktoken's vocabularies, is not installed")
+    return Path(spec.submodule_search_locations[0], "litellm_core_utils", "tokenizers")
+
+
+@pytest.mark.parametrize("encoding", ["o200k_base", "cl100k_base"])
+def test_toktok_counts_what_tiktoken_counts(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tiktoken", reason="tiktoken is not installed")
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabularies()))
+    root = Path(__file__).parent.parent
+    texts = [*HARD.values(), *(path.read_text("utf-8") for path in sorted(root.glob("engine/*.py")))]
+    assert count_texts(texts, estimator(encoding)) == tiktoken_counts(texts, encoding)
+    assert count_texts(texts, Counter("tiktoken", encoding, 1.0, "")) == count_texts(texts, estimator(encoding))
+
+
+def test_tiktoken_never_goes_to_the_network_for_its_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    with pytest.raises(TurnscopeError, match="not on this computer") as caught:
+        tiktoken_counts(["a"], "o200k_base")
+    assert "TIKTOKEN_CACHE_DIR" in caught.value.hint
+
+
+# --- images -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_the_size_of_an_image_is_read_from_its_header(form: str) -> None:
+    assert image_size(picture(form, 321, 123)) == (321, 123)
+
+
+def test_the_size_of_other_webp_and_jpeg_kinds_is_read_too() -> None:
+    out = io.BytesIO()
+    Image.new("RGBA", (70, 50), (1, 2, 3, 4)).save(out, "WEBP", lossless=True)
+    assert image_size(base64.b64encode(out.getvalue()).decode()) == (70, 50)
+    out = io.BytesIO()
+    frames = [Image.new("RGB", (90, 40), color) for color in ("red", "blue")]
+    frames[0].save(out, "WEBP", save_all=True, append_images=frames[1:])
+    assert image_size(base64.b64encode(out.getvalue()).decode()) == (90, 40)
+    tables_first = b"\xff\xd8\xff\xc4\0\x0a" + b"\7" * 8 + b"\xff\xff\xc2\0\x11\x08\0\x30\x02\x80" + b"\0" * 12
+    assert image_size(base64.b64encode(tables_first).decode()) == (640, 48), "Huffman tables before the frame are passed over"
+    out = io.BytesIO()
+    Image.new("L", (640, 48)).save(out, "JPEG", progressive=True, exif=b"Exif\0\0" + b"x" * 40_000)
+    assert image_size(base64.encodebytes(out.getvalue()).decode()) == (640, 48), "line breaks in base64 do no harm"
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "standard", "high"),
+    [
+        (28, 28, 1, 1),
+        (29, 28, 2, 2),
+        (200, 200, 64, 64),
+        (1000, 1000, 1296, 1296),
+        (1092, 1092, 1521, 1521),
+        (1920, 1080, 1560, 2691),
+        (2000, 1500, 1564, 3888),
+        (3840, 2160, 1560, 4784),
+        (1, 30_000, 56, 92),
+    ],
+)
+def test_claude_charges_a_token_per_patch_after_scaling(width: int, height: int, standard: int, high: int) -> None:
+    """The sizes in the middle are rows of the provider's own table."""
+    assert claude_image_tokens(width, height, "claude-3") == standard
+    assert claude_image_tokens(width, height, "claude-4.8") == high
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_no_image_costs_more_than_its_tier_or_less_than_a_token(width: int, height: int) -> None:
+    assert 1 <= claude_image_tokens(width, height, "claude-3") <= 1568
+    assert 1 <= claude_image_tokens(width, height, "claude-4.7") <= 4784
+    assert 255 <= openai_image_tokens(width, height) <= 85 + 170 * 8
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "detail", "tokens"),
+    [(1024, 1024, "high", 765), (2048, 4096, "high", 1105), (4096, 8192, "low", 85), (512, 512, "auto", 255)],
+)
+def test_openai_charges_tiles(width: int, height: int, detail: str, tokens: int) -> None:
+    """The first three are OpenAI's published examples."""
+    part = {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64," + picture("PNG", width, height), "detail": detail},
+    }
+    assert openai_image_tokens(width, height, detail) == tokens
+    assert media_tokens(part, "o200k_base") == tokens
+    assert media_tokens(part, "") == tokens, "an OpenAI part of an unknown model is counted as OpenAI counts"
+
+
+def test_images_inside_a_tool_result_count_wherever_they_are() -> None:
+    small = image(picture("PNG", 200, 200))
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "shots"}, small, small]}
+    assert media_tokens(result, "claude-3") == 128
+    assert media_tokens([result, small], "claude-3") == 192
+    deep: JSON = small
+    for _ in range(100_000):
+        deep = {"type": "tool_result", "content": [deep]}
+    assert media_tokens(deep, "claude-3") == 64
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "base64", "data": "this is no image"},
+        {"type": "base64", "data": "%%%"},
+        {"type": "base64", "data": picture("PNG", 9, 9)[:20]},
+        {"type": "base64", "data": "iVBORw0KGgoé"},
+        {"type": "base64", "data": None},
+        {"type": "base64"},
+        {"type": "url", "url": "https://example.com/a.png"},
+        {"type": "file", "file_id": "file_1"},
+        "nonsense",
+        None,
+    ],
+)
+def test_an_image_of_unknown_size_gets_the_default(source: JSON) -> None:
+    assert media_tokens({"type": "image", "source": source}, "claude-4.8") == CLAUDE_IMAGE_DEFAULT
+    assert media_tokens({"type": "image", "source": source}, "o200k_base") == OPENAI_IMAGE_DEFAULT
+
+
+KEYS = st.sampled_from(["type", "content", "source", "data", "file", "image_url", "url", "detail"])
+KINDS = st.sampled_from(["image", "image_url", "document", "file", "base64", "text"])
+SHAPES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | KINDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+)
+
+
+@given(SHAPES)
+def test_no_shape_of_a_block_raises(raw: JSON) -> None:
+    assert media_tokens(raw, "claude-3") >= 0
+    assert media_tokens(raw, "") >= 0
+
+
+def test_text_has_no_media() -> None:
+    for raw in ("a string", None, {"type": "text", "text": "image"}, {"type": "tool_use", "input": {"type": "image"}}):
+        assert media_tokens(raw, "claude-3") == 0
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def test_a_pdf_costs_the_middle_of_the_published_range_per_page() -> None:
+    data = pdf(b"1 0 obj <</Type /Pages /Count 3>>" + b" 2 0 obj <</Type /Page>> endobj" * 2 + b"<< /Type/Page/Parent 1 0 R>>")
+    assert pdf_pages(data) == 3
+    document = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": data}}
+    assert media_tokens(document, "claude-4.8") == 3 * PDF_PAGE
+    part = {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{data}"}}
+    assert media_tokens(part, "o200k_base") == 3 * PDF_PAGE
+
+
+def test_pages_in_a_compressed_object_stream_are_found() -> None:
+    packed = zlib.compress(b"<</Type /Page>>" * 7 + b"<</Type /Pages>>")
+    stream = b"5 0 obj <</Type /ObjStm /N 8 /Filter /FlateDecode /Length %d>>\nstream\n" % len(packed) + packed + b"\nendstream"
+    assert pdf_pages(pdf(stream)) == 7
+
+
+@pytest.mark.parametrize("data", ["", "no pdf at all", pdf(b"/ObjStm stream\n" + struct.pack(">I", 7)), pdf(b"")])
+def test_a_pdf_that_cannot_be_read_has_one_page(data: str) -> None:
+    assert pdf_pages(data) == 1
+
+
+def test_a_document_that_is_text_or_blocks_is_not_charged_as_pages() -> None:
+    assert media_tokens({"type": "document", "source": {"type": "text", "data": "hello"}}, "claude-3") == 0
+    inner = {"type": "content", "content": [{"type": "text", "text": "x"}, image(picture("PNG", 200, 200))]}
+    assert media_tokens({"type": "document", "source": inner}, "claude-3") == 64
+    address = {"type": "url", "url": "https://example.com/a.pdf"}
+    assert media_tokens({"type": "document", "source": address}, "claude-3") == PDF_PAGE
