@@ -1,0 +1,173 @@
+"""Importers: one file per format, found by sniffing content. Each module defines `IMPORTER`.
+
+Holds discovery, the `Source` that importers read from, and the choice of the one importer that claims a file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from engine.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
+from engine.model import JSON, Note, Session
+
+SNIFF_LINES = 60  # records looked at to recognise a file of JSON lines
+DEEP = "nested deeper than JSON readers go"
+
+
+class Source:
+    """One file as importers see it: bytes, JSON lines, or one JSON document. Each is read once."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        self.path = path
+        self.data = data
+
+    @cached_property
+    def document(self) -> JSON:
+        """The whole file as one JSON value, or None where it is not one."""
+        return None if self.data[:1] in (b"", b"\x00") else parse(self.data)
+
+    @cached_property
+    def first(self) -> tuple[JSON, ...]:
+        """The first records of a file of JSON lines; the document alone where it is one."""
+        found: list[JSON] = []
+        for value, _ in self.records(limit=SNIFF_LINES):
+            if not isinstance(value, Note):
+                found.append(value)
+        return tuple(found)
+
+    def beside(self) -> list[Path]:
+        """Files that belong to this one: those of its subagents, where a tool writes them into a folder or beside it."""
+        if self.path.stem.startswith("agent-"):
+            return []
+        return [
+            *sorted(self.path.with_suffix("").glob("subagents/agent-*.jsonl")),
+            *sorted(self.path.parent.glob("agent-*.jsonl")),
+        ]
+
+    def records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
+        """Each record of a file of JSON lines with its line number. What cannot be read comes as a `Note`."""
+        start, line, size = 0, 0, len(self.data)
+        while start < size and (limit is None or line < limit):
+            stop = self.data.find(b"\n", start)
+            stop = size if stop < 0 else stop
+            line += 1
+            raw = self.data[start:stop]
+            start = stop + 1
+            if not raw.strip():
+                continue
+            try:
+                yield orjson.loads(raw), line
+            except orjson.JSONDecodeError:
+                yield from _mended(raw, line, last=start >= size)
+
+
+def _mended(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]:
+    """What the strict reader refused: values glued on one line, lone surrogates, NaN, a cut last line."""
+    text = raw.decode("utf-8-sig", "replace").strip()
+    decoder = json.JSONDecoder()
+    at, count = 0, 0
+    while at < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            if last and isinstance(error, ValueError):
+                yield Note("info", line, "the last line is cut: the session is still being written, or was interrupted"), line
+            else:
+                why = DEEP if isinstance(error, RecursionError) else str(error)
+                yield Note("error", line, f"not readable as JSON, skipped: {why}"), line
+            return
+        yield value, line
+        count += 1
+        while at < len(text) and text[at].isspace():
+            at += 1
+    if count > 1:
+        yield Note("warning", line, f"{count} records stand on one line (two writers at once); all were read"), line
+
+
+def parse(data: bytes) -> JSON:
+    """One JSON value, leniently (lone surrogates, NaN, a byte-order mark); None where it is none."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(data.decode("utf-8-sig", "replace"))
+        except (ValueError, RecursionError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """One format. `sniff` recognises content; `read` gives every session of the file, the main one first."""
+
+    name: str
+    title: str
+    sniff: Callable[[Source], bool]
+    read: Callable[[Source], tuple[Session, ...]]
+
+
+@cache
+def importers() -> tuple[Importer, ...]:
+    """Every importer, by name."""
+    names = sorted(m.name for m in pkgutil.iter_modules(__path__))
+    return tuple(importlib.import_module(f"{__name__}.{name}").IMPORTER for name in names)
+
+
+def open_source(path: Path) -> Source:
+    """Read a file. UnreadableFile where it cannot be, with what to do instead."""
+    try:
+        if path.is_dir():
+            raise UnreadableFile(f"{path.name} is a folder", hint="Choose one of the session files inside it.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(
+            f"{path.name} cannot be read: {error.strerror or error}", hint="Check the path and its permissions."
+        ) from error
+    if not data.strip():
+        raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
+    return Source(path, data)
+
+
+def claim(source: Source) -> Importer:
+    """The one importer that recognises the content. UnknownFormat where none does."""
+    claims = [importer for importer in importers() if importer.sniff(source)]
+    if len(claims) == 1:
+        return claims[0]
+    known = ", ".join(importer.title for importer in importers())
+    if claims:
+        raise UnknownFormat(
+            f"{source.path.name} looks like {' and like '.join(c.title for c in claims)}",
+            hint="Please report this file's shape.",
+        )
+    raise UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=f"It reads: {known}.")
+
+
+def read(path: Path | str) -> tuple[Session, ...]:
+    """Every session of a file, the main one first. Raises `TurnscopeError`s only."""
+    return read_source(open_source(Path(path)))
+
+
+def read_source(source: Source) -> tuple[Session, ...]:
+    """Every session of a file that was opened."""
+    importer = claim(source)
+    try:
+        sessions = importer.read(source)
+    except TurnscopeError:
+        raise
+    except RecursionError as error:
+        raise BrokenFile(
+            f"{source.path.name} is {DEEP}", hint="No chat tool writes such a file; check where it comes from."
+        ) from error
+    if not any(session.blocks for session in sessions):
+        raise BrokenFile(
+            f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session in which something was said."
+        )
+    return sessions

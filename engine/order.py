@@ -1,0 +1,190 @@
+"""Provider order: which block stands where in a request. One place for rendering, cost and cache prefix.
+
+Providers read tools, then the system prompt, then messages; in an envelope all three stand at the address where they took
+effect. Holds pure functions over an envelope; it knows no prices.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.envelope import Envelope
+from engine.ledger import Ledger
+from engine.model import JSON, Bucket, Counts, Part, Piece, Session
+
+SHAPE = "_shape"  # key of Request.settings: how this request writes what is the same content in another form
+_STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
+
+
+@dataclass(slots=True)
+class _Message:
+    role: str
+    content: list[JSON] = field(default_factory=list)
+    ordinal: int = -1
+    fence: bool = False
+    extra: Mapping[str, JSON] = field(default_factory=dict)
+    bare: bool = False  # a message whose content is one string
+
+
+def render(envelope: Envelope, session: Session, settings: Mapping[str, JSON] | None = None) -> dict[str, JSON]:
+    """The request body in the shape of Anthropic's Messages API.
+
+    `settings`: further keys of the body (model, max_tokens, ...). Its entry `SHAPE` restores what does not change the
+    content: `{"cache": [[path, value], ...], "bare": [place, ...], "lists": [place, ...], "extra": [[message, keys], ...],
+    "set": [[path, value], ...]}`. `path` leads from the body to a block (or value); `bare` names what is written as one string
+    and `lists` what is written as a list (a place is a message's number, or "system"); `extra` holds further keys of a message.
+    """
+    body: dict[str, JSON] = {key: value for key, value in (settings or {}).items() if key != SHAPE}
+    tools: list[JSON] = []
+    system: list[JSON] = []
+    messages: list[_Message] = []
+    for piece in envelope.pieces:
+        if piece.body is None:
+            _verbatim(piece, session, tools, system, messages)
+        else:
+            for part in piece.body:
+                _part(part, piece, session, system, messages)
+    if tools:
+        body["tools"] = tools
+    if system:
+        body["system"] = system[0] if len(system) == 1 and isinstance(system[0], str) else [_listed(raw) for raw in system]
+    body["messages"] = [_written(message) for message in _merged(messages)]
+    return _shaped(body, (settings or {}).get(SHAPE))
+
+
+def _verbatim(piece: Piece, session: Session, tools: list[JSON], system: list[JSON], messages: list[_Message]) -> None:
+    for block in session.blocks[piece.start : piece.stop]:
+        if block.bucket == Bucket.TOOLS:
+            tools.append(block.raw)
+        elif block.bucket == Bucket.SYSTEM and block.role == "system" and not session.messages[block.message].fence:
+            system.append(block.raw)
+        else:
+            source = session.messages[block.message]
+            if not messages or messages[-1].ordinal != block.message:
+                messages.append(_Message(block.role, [], block.message, source.fence, source.extra))
+            if block.raw is not None:
+                messages[-1].content.append(block.raw)
+                messages[-1].bare = isinstance(block.raw, str) and len(messages[-1].content) == 1
+
+
+def _part(part: Part, piece: Piece, session: Session, system: list[JSON], messages: list[_Message]) -> None:
+    """One part of a stand-in. `before` joins the message before it, `after` the message whose block follows the piece."""
+    raw = session.blocks[part.ref].raw if part.ref is not None else part.raw if part.raw is not None else part.text
+    if part.place == "system":
+        system.append(raw)
+    elif part.place == "before" and messages and not part.fence:
+        messages[-1].content.append(_listed(raw))
+        messages[-1].bare = False
+    elif part.place == "after" and piece.stop < len(session.blocks) and session.blocks[piece.stop].role == part.role:
+        ordinal = session.blocks[piece.stop].message
+        if not messages or messages[-1].ordinal != ordinal:
+            messages.append(_Message(part.role, [], ordinal, session.messages[ordinal].fence, session.messages[ordinal].extra))
+        messages[-1].content.append(_listed(raw))
+    else:
+        content = [] if part.kind == "empty" else [raw]
+        messages.append(_Message(part.role, content, -1, part.fence, {}, isinstance(raw, str)))
+
+
+def _merged(messages: list[_Message]) -> Iterator[_Message]:
+    """Neighbours of one role become one message, unless either is fenced."""
+    held: _Message | None = None
+    for message in messages:
+        if held and held.role == message.role and not held.fence and not message.fence:
+            content = [*map(_listed, held.content), *map(_listed, message.content)]
+            held = _Message(held.role, content, held.ordinal, False, {**held.extra, **message.extra})
+            continue
+        if held:
+            yield held
+        held = message
+    if held:
+        yield held
+
+
+def _written(message: _Message) -> dict[str, JSON]:
+    content: JSON = (
+        message.content[0] if message.bare and len(message.content) == 1 else [_listed(raw) for raw in message.content]
+    )
+    return {**message.extra, "role": message.role, "content": content}
+
+
+def _listed(raw: JSON) -> JSON:
+    return {"type": "text", "text": raw} if isinstance(raw, str) else raw
+
+
+def _shaped(body: dict[str, JSON], shape: Any) -> dict[str, JSON]:
+    if not isinstance(shape, Mapping):
+        return body
+    messages = body["messages"]
+    for place in shape.get("bare", ()):
+        holder, key = (body, "system") if place == "system" else (messages[place], "content")
+        holder[key] = holder[key][0]["text"] if isinstance(holder[key], list) else holder[key]
+    for place in shape.get("lists", ()):
+        holder, key = (body, "system") if place == "system" else (messages[place], "content")
+        holder[key] = [_listed(holder[key])] if isinstance(holder[key], str) else holder[key]
+    for number, extra in shape.get("extra", ()):
+        messages[number] = {**extra, "role": messages[number]["role"], "content": messages[number]["content"]}
+    for path, value in shape.get("cache", ()):
+        body = _put(body, [*path, "cache_control"], value)
+    for path, value in shape.get("set", ()):
+        body = _put(body, path, value)
+    return body
+
+
+def _put(holder: JSON, path: list[Any], value: JSON) -> JSON:
+    """A copy of `holder` with `value` at the end of `path`."""
+    if not path:
+        return value
+    if isinstance(holder, list):
+        return [_put(v, path[1:], value) if i == path[0] else v for i, v in enumerate(holder)]
+    return {**holder, path[0]: _put(holder.get(path[0]), path[1:], value)}
+
+
+def first(envelope: Envelope, ledger: Ledger, tokens: float) -> Counts:
+    """How the first `tokens` tokens of the request (ledger units, provider order) are spread over the buckets."""
+    counts = [0.0] * 5
+    left = float(tokens)
+    for bucket in (1, 0):  # tools, then system
+        taken = min(left, envelope.counts[bucket])
+        counts[bucket] += taken
+        left -= taken
+    for chunk in envelope.chunks:
+        size = sum(chunk.counts[2:])
+        if size > left:
+            for piece in chunk.pieces:
+                if left <= 0:
+                    break
+                left = _take(piece, ledger, left, counts)
+            break
+        left -= size
+        for bucket in (2, 3, 4):
+            counts[bucket] += chunk.counts[bucket]
+    a, b, c, d, e = (round(count) for count in counts)
+    return (a, b, c, d, e)
+
+
+def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> float:
+    """Add what of `piece` fits into `left` tokens to `counts`; gives what is left after it."""
+    size = sum(piece.counts[2:])
+    if size <= left:
+        taken = piece.counts
+    elif piece.body is not None:
+        taken = tuple(round(count * left / size) for count in piece.counts)  # type: ignore[assignment]
+    else:
+        base = _rest(ledger, piece.start)
+        whole = bisect_right(range(piece.start, piece.stop), left + base, key=lambda at: _rest(ledger, at)) + piece.start - 1
+        taken = ledger.span(piece.start, whole)
+        part = left - (_rest(ledger, whole) - base)
+        block = ledger.span(whole, whole + 1)
+        for bucket in (2, 3, 4):
+            counts[bucket] += part if block[bucket] else 0.0
+    for bucket in (2, 3, 4):
+        counts[bucket] += taken[bucket]
+    return left - size
+
+
+def _rest(ledger: Ledger, at: int) -> int:
+    """Tokens of `blocks[:at]` that stand in messages."""
+    return ledger.total[at] - ledger.sums[0][at] - ledger.sums[1][at]
