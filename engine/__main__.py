@@ -1,0 +1,50 @@
+"""`turnscope [PATH]`: open the app on a session file or a folder of them; `--forget` deletes what was remembered.
+
+Starts Streamlit as a child process; the engine itself imports none of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.settings import OPEN, data_file
+from engine.store import Store
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command. Gives the exit code: 0 = well, 2 = the path does not exist."""
+    parser = argparse.ArgumentParser(prog="turnscope", description="A debugger for LLM context windows.")
+    parser.add_argument("path", nargs="?", type=Path, help="a session file, or a folder with session files; default: a sample")
+    parser.add_argument("--port", type=int, default=8501, help="port on 127.0.0.1 (default: %(default)s)")
+    parser.add_argument("--no-browser", action="store_true", help="do not open a browser window")
+    parser.add_argument("--forget", action="store_true", help="delete what Turnscope remembered of opened sessions, and exit")
+    given = parser.parse_args(argv)
+    if given.forget:
+        store = Store(data_file())
+        size = store.size()
+        store.delete()
+        print(f"Deleted {store.path} ({size / 1e6:,.1f} MB). Your session files were not touched.")
+        return 0
+    environment = dict(os.environ)
+    if given.path is not None:
+        if not given.path.exists():
+            print(f"turnscope: {given.path} does not exist", file=sys.stderr)
+            return 2
+        environment[OPEN] = str(given.path.resolve())
+    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(given.port)]
+    command += ["--server.headless", "true"] if given.no_browser else []
+    try:
+        return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+    except KeyboardInterrupt:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

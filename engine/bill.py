@@ -1,0 +1,109 @@
+"""What each cell of a request cost: its tokens at their own rate, walked in provider order.
+
+A provider bills a prompt as read from cache, written to it, and uncached, in that order from the front. So the tokens that
+stand first are the cheap ones, and a cell's price depends on where its blocks stand. Holds the walk; rates come from `prices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+
+from engine.ledger import Ledger
+from engine.model import Bucket, Counts, Request, Session
+from engine.order import first
+from engine.prices import cost, rates
+from engine.reconcile import Fit, Floats, Ints, Reconciled
+from engine.rule import Plan
+
+READ, WRITTEN, UNCACHED, ANSWER = range(4)  # how a token is billed
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Money and tokens by cell. Cells: five buckets, prefix, unattributed.
+
+    `tokens[request, cell, how]` with `how` = READ, WRITTEN, UNCACHED, ANSWER; `usd[request, cell]` in USD, the answer included;
+    `totals[request]` the exact price of the request, None where the model has no known price or nothing was recorded.
+    `answers[request]` output tokens, counted where the record is a stub.
+    """
+
+    tokens: Ints
+    usd: Floats
+    totals: tuple[Decimal | None, ...]
+    answers: Ints
+
+    @property
+    def total(self) -> Decimal | None:
+        """USD of all requests that have a price; None where none has."""
+        priced = [total for total in self.totals if total is not None]
+        return sum(priced, Decimal(0)) if priced else None
+
+    @property
+    def unpriced(self) -> int:
+        """Requests without a price."""
+        return sum(total is None for total in self.totals)
+
+
+def bill(session: Session, plans: Sequence[Plan], ledger: Ledger, reconciled: Reconciled) -> Bill:
+    """Price every request of a trace of what was really sent."""
+    n = len(plans)
+    tokens = np.zeros((n, 7, 4), dtype=np.int64)
+    usd = np.zeros((n, 7), dtype=np.float64)
+    answers = np.zeros(n, dtype=np.int64)
+    totals: list[Decimal | None] = []
+    fits = {row: fit for fit in reconciled.fits for row in range(fit.start, fit.stop)}
+    for row, plan in enumerate(plans):
+        request = plan.request
+        answers[row], spread = _answer(session, request, ledger, fits[row])
+        tokens[row, :5, ANSWER] = spread
+        if request.usage is None:
+            totals.append(None)
+            continue
+        _walk(tokens[row], plan, ledger, fits[row], reconciled.cells[row])
+        priced = cost(request.usage, request.model, request.sent_at, output_tokens=int(answers[row]))
+        rate = rates(request.model, request.usage.prompt_tokens, request.sent_at)
+        totals.append(priced.total if priced else None)
+        if rate:
+            hours = request.usage.cache_creation_1h_input_tokens / max(1, request.usage.cache_creation_input_tokens)
+            write = float(rate.cache_write_1h) * hours + float(rate.cache_write_5m) * (1 - hours)
+            usd[row] = tokens[row] @ np.array([float(rate.cache_read), write, float(rate.input), float(rate.output)]) / 1e6
+    return Bill(tokens, usd, tuple(totals), answers)
+
+
+def _answer(session: Session, request: Request, ledger: Ledger, fit: Fit) -> tuple[int, Counts]:
+    """Output tokens, and their spread over the buckets. What an answer's text does not explain is thinking, if it thought."""
+    counted = tuple(round(c * fit.scale) for c in ledger.span(request.cut, request.stop))
+    total = request.usage.output_tokens if request.usage and not request.output_stub else sum(counted)
+    said = counted[2]
+    thought = any(block.bucket == Bucket.THINKING for block in session.blocks[request.cut : request.stop])
+    messages = min(said, total) if thought else total
+    return total, (0, 0, messages, 0, total - messages)
+
+
+def _walk(cells: Ints, plan: Plan, ledger: Ledger, fit: Fit, row: Ints) -> None:
+    """Spread read, written and uncached tokens over the cells of one request.
+
+    The unattributed remainder has no place of its own: the walk is stretched to the recorded total, and the remainder takes
+    what the cells leave of each kind, so that each kind sums to what was recorded.
+    """
+    usage = plan.request.usage
+    assert usage is not None
+    known = int(row[:6].sum())
+    stretch = known / max(1, usage.prompt_tokens)
+    edges = (usage.cache_read_input_tokens, usage.cache_read_input_tokens + usage.cache_creation_input_tokens)
+    before = np.zeros(6, dtype=np.int64)
+    for how, edge in enumerate((*edges, usage.prompt_tokens)):
+        upto = row[:6].copy()
+        if edge < usage.prompt_tokens:
+            place = edge * stretch
+            upto[5] = min(row[5], round(place))
+            inside = first(plan.seen, ledger, max(0.0, place - row[5]) / fit.scale)
+            upto[:5] = np.minimum(np.rint(np.array(inside) * fit.scale), row[:5])
+        cells[:6, how] = upto - before
+        before = upto
+    billed = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens)
+    cells[6, :3] = np.array(billed) - cells[:6, :3].sum(axis=0)

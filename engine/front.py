@@ -1,0 +1,62 @@
+"""The front door: what notebooks, scripts and pages call. Ties importers, counting and replay together.
+
+Keeps nothing: `store` remembers, pages cache.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from engine import importers, views
+from engine.ledger import Ledger, build_ledger
+from engine.media import media_tokens
+from engine.model import Session
+from engine.policy import Policy
+from engine.prices import facts
+from engine.tokens import estimator
+from engine.trace import Trace, trace
+
+AS_RECORDED = "as-recorded"
+
+
+def load_all(path: Path | str) -> tuple[Session, ...]:
+    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read."""
+    return importers.read(path)
+
+
+def load(path: Path | str) -> Session:
+    """The main session of a file; its subagents and branches hang from it."""
+    return load_all(path)[0]
+
+
+def family_of(session: Session) -> str:
+    """Tokenizer family of the model that most of a session's requests used; "" where unknown."""
+    models = Tally(request.model for request in session.requests if request.model)
+    return facts(models.most_common(1)[0][0]).family if models else ""
+
+
+def ledger_of(session: Session, memo: dict[str, int] | None = None, exact: Mapping[str, int] | None = None) -> Ledger:
+    """Count a session with the counter of its main model.
+
+    `memo`: tokens by digest from an earlier count, extended. `exact`: exact tokens of texts by digest, where known.
+    """
+    family = family_of(session)
+    if not exact:
+        return build_ledger(session, estimator(family), memo)
+    known = {b.digest: exact[b.digest] + media_tokens(b.raw, family) for b in session.blocks if b.digest in exact}
+    ledger = build_ledger(session, estimator(family), {**(memo or {}), **known})
+    counted = sum(known.get(block.digest, 0) for block in session.blocks)
+    return replace(ledger, exact=counted / max(1, ledger.total[-1]))
+
+
+def replay(session: Session, policy: Policy | str = AS_RECORDED, ledger: Ledger | None = None) -> Trace:
+    """What would be sent under `policy` (a name or a value), request by request."""
+    return trace(session, policy, ledger or ledger_of(session))
+
+
+def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
+    """What the session really sent and cost, as arrays over its requests."""
+    return views.overview(replay(session, AS_RECORDED, ledger))

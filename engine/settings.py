@@ -1,0 +1,40 @@
+"""What is read from the environment, once, at the edge: where data lies and what to open.
+
+The only module that reads environment variables.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+DATA = "TURNSCOPE_DATA"  # folder for what Turnscope remembers; default: the user's data folder
+OPEN = "TURNSCOPE_OPEN"  # file or folder that the app starts with, set by the `turnscope` command
+CLAUDE = "CLAUDE_CONFIG_DIR"  # Claude Code's own variable: folders with session files, separated by commas
+
+
+def data_folder() -> Path:
+    """The folder for the store, the user's overlay of prices and the user's policies."""
+    given = os.environ.get(DATA)
+    return Path(given) if given else user_data_path("turnscope", appauthor=False)
+
+
+def data_file() -> Path:
+    """The store."""
+    return data_folder() / "turnscope.db"
+
+
+def to_open() -> Path | None:
+    """What the command line asked for."""
+    given = os.environ.get(OPEN)
+    return Path(given) if given else None
+
+
+def claude_projects() -> tuple[Path, ...]:
+    """Folders in which Claude Code keeps its sessions, those that exist."""
+    given = os.environ.get(CLAUDE, "")
+    roots = [Path(part.strip()) for part in given.split(",") if part.strip()]
+    roots = roots or [Path.home() / ".claude", Path.home() / ".config" / "claude"]
+    return tuple(root / "projects" for root in roots if (root / "projects").is_dir())

@@ -1,0 +1,261 @@
+"""What the pages show, as data: arrays over requests, one request in detail, turns.
+
+Pure functions of a trace. No Plotly, no Streamlit; session text passes through as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+
+import numpy as np
+
+from engine.bill import Bill, bill
+from engine.envelope import Envelope
+from engine.ledger import Ledger
+from engine.model import Block, Piece, Request, Session
+from engine.reconcile import Fit, Floats, Ints, reconcile
+from engine.rule import Plan
+from engine.trace import Trace
+
+CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "unattributed")
+LABELS = {
+    "system": "System",
+    "tools": "Tools",
+    "messages": "Messages",
+    "tool_results": "Tool results",
+    "thinking": "Thinking",
+    "prefix": "System + tools, not in the log",
+    "unattributed": "Unattributed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Something that happened at a request: cut | clear | retry | stub | subagent | overflow."""
+
+    request: int
+    kind: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A session as arrays over its requests (rows). Tokens are the provider's; money is USD.
+
+    `cells[n, 7]` as `CELLS`; `recorded[n]` prompt tokens, -1 where the log has none; `billed[n, 7, 4]` tokens by how they
+    were billed (read, written, uncached, answer); `usd[n, 7]`; `totals[n]` exact price of a request or None; `windows[n]`
+    tokens, 0 = unknown.
+    """
+
+    session_id: str
+    title: str
+    source: str
+    models: tuple[str, ...]  # by request
+    turns: Ints
+    sent_at: Floats  # NaN where the log has no time
+    cells: Ints
+    recorded: Ints
+    windows: Ints
+    billed: Ints
+    usd: Floats
+    totals: tuple[Decimal | None, ...]
+    answers: Ints
+    markers: tuple[Marker, ...]
+    fits: tuple[Fit, ...]
+    counter: str  # label of the counter behind the estimates
+
+    def __len__(self) -> int:
+        return len(self.recorded)
+
+    @property
+    def prompts(self) -> Ints:
+        """Prompt tokens of each request: recorded, else estimated."""
+        return np.where(self.recorded >= 0, self.recorded, self.cells.sum(axis=1))
+
+    @property
+    def fill(self) -> Floats:
+        """Share of the window that each prompt filled; NaN where the window is unknown."""
+        return np.where(self.windows > 0, self.prompts / np.maximum(self.windows, 1), np.nan)
+
+    @property
+    def total(self) -> Decimal | None:
+        """USD of every request with a price; None where none has one."""
+        priced = [total for total in self.totals if total is not None]
+        return sum(priced, Decimal(0)) if priced else None
+
+    @property
+    def unpriced(self) -> int:
+        """Requests with usage but without a known price."""
+        return sum(total is None and recorded >= 0 for total, recorded in zip(self.totals, self.recorded, strict=True))
+
+    def __repr__(self) -> str:
+        total = f"${self.total:,.2f}" if self.total is not None else "no price"
+        peak = self.prompts.max(initial=0)
+        return f"<Overview of {self.title or self.session_id!r}: {len(self)} requests, peak {peak:,} tokens, {total}>"
+
+
+def overview(trace: Trace) -> Overview:
+    """Everything that is shown of a session as a whole."""
+    session, plans = trace.session, trace.plans
+    counts = np.array([plan.seen.counts for plan in plans], dtype=np.int64).reshape(-1, 5)
+    recorded = np.array([_prompt(plan.request) for plan in plans], dtype=np.int64)
+    models = tuple(plan.request.model for plan in plans)
+    static = any(block.bucket in ("system", "tools") for block in session.blocks)
+    fitted = reconcile(counts, recorded, models, static)
+    money: Bill = bill(session, plans, trace.ledger, fitted)
+    return Overview(
+        session.id,
+        session.title,
+        session.source,
+        models,
+        np.array([plan.request.turn for plan in plans], dtype=np.int64),
+        np.array([np.nan if plan.request.sent_at is None else plan.request.sent_at for plan in plans], dtype=np.float64),
+        fitted.cells,
+        recorded,
+        np.array([plan.limit or 0 for plan in plans], dtype=np.int64),
+        money.tokens,
+        money.usd,
+        money.totals,
+        money.answers,
+        tuple(_markers(session, plans)),
+        fitted.fits,
+        trace.ledger.label,
+    )
+
+
+def _prompt(request: Request) -> int:
+    return request.usage.prompt_tokens if request.usage and request.usage.prompt_tokens else -1
+
+
+def _markers(session: Session, plans: Sequence[Plan]) -> list[Marker]:
+    found: list[Marker] = []
+    for plan in plans:
+        n = plan.request.n
+        acted = {
+            d.action: d
+            for d in (*plan.decisions, *(plan.server if plan.server and plan.server[0].action == "condense" else ()))
+        }
+        for action, decision in acted.items():
+            if decision.splice and decision.edit.because != "superseded":
+                found.append(Marker(n, "cut" if action in ("condense", "drop") else "clear", decision.edit.because))
+        if plan.request.attempts > 1:
+            found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
+        if plan.limit and _prompt(plan.request) > plan.limit:
+            found.append(Marker(n, "overflow", f"larger than the window of {plan.limit:,} tokens"))
+    starts = [request.cut for request in session.requests]
+    for agent in session.subagents:
+        if agent.at >= 0 and starts:
+            n = int(np.searchsorted(starts, agent.at, side="right")) - 1
+            found.append(Marker(max(0, n), "subagent", f"started subagent {agent.title or agent.id}"))
+    return sorted(found, key=lambda marker: marker.request)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn: its requests `[start, stop)`; tokens are its last request's, cost is the sum."""
+
+    n: int
+    start: int
+    stop: int
+
+
+def turns(view: Overview) -> tuple[Turn, ...]:
+    """The session's turns that made at least one request."""
+    edges = [0, *(np.flatnonzero(np.diff(view.turns)) + 1).tolist(), len(view)]
+    return tuple(Turn(int(view.turns[a]), a, b) for a, b in pairwise(edges) if a < b)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A block or stand-in as one request carries it. `tokens` are the provider's, scaled from the count."""
+
+    at: int
+    stop: int
+    label: str
+    bucket: str
+    kind: str
+    tokens: int
+    text: str
+    state: str  # verbatim | the action that put it there
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One request: what it carried (largest first), what is new, what left since the request before."""
+
+    request: Request
+    items: tuple[Item, ...]
+    added: tuple[Item, ...]
+    left: tuple[Item, ...]
+    answer: tuple[Item, ...]
+    change: tuple[int, ...]  # tokens per cell against the previous request
+
+
+def detail(trace: Trace, view: Overview, n: int) -> Detail:
+    """What request `n` carried, in provider tokens."""
+    plan = trace.plans[n]
+    before = trace.plans[n - 1] if n else None
+    scale = next(fit.scale for fit in view.fits if fit.start <= n < fit.stop)
+    items = list(_items(trace, plan.seen, scale))
+    since = before.request.cut if before else 0
+    added = [item for item in items if item.at >= since]
+    left: list[Item] = []
+    if before:
+        gone = {item.at for item in items if item.state == "verbatim"}
+        left = [item for item in _items(trace, before.seen, scale) if item.state == "verbatim" and item.at not in gone]
+    change = view.cells[n] - view.cells[n - 1] if n else view.cells[n]
+    by_size = sorted(items, key=lambda item: -item.tokens)
+    blocks = trace.session.blocks[plan.request.cut : plan.request.stop]
+    answer = tuple(_item(trace.session, trace.ledger, block, scale) for block in blocks)
+    return Detail(plan.request, tuple(by_size), tuple(added), tuple(left), answer, tuple(int(c) for c in change))
+
+
+def _items(trace: Trace, envelope: Envelope, scale: float) -> list[Item]:
+    found: list[Item] = []
+    for piece in envelope.pieces:
+        if piece.body is None:
+            found += [
+                _item(trace.session, trace.ledger, block, scale) for block in trace.session.blocks[piece.start : piece.stop]
+            ]
+        elif piece.body:
+            found.append(_stand_in(trace, piece, scale))
+    return found
+
+
+def _item(session: Session, ledger: Ledger, block: Block, scale: float) -> Item:
+    tokens = round(ledger.tokens(block.at, block.at + 1) * scale)
+    return Item(block.at, block.at + 1, label(session, block), block.bucket, block.kind, tokens, block.text, "verbatim")
+
+
+def _stand_in(trace: Trace, piece: Piece, scale: float) -> Item:
+    assert piece.body
+    block = trace.session.blocks[piece.start] if piece.start < piece.stop else None
+    name = label(trace.session, block) if block else piece.slot
+    bucket = CELLS[int(np.argmax(piece.counts))]
+    text = "\n".join(part.text for part in piece.body)
+    return Item(piece.start, piece.stop, name, bucket, piece.body[0].kind, round(sum(piece.counts) * scale), text, "stand-in")
+
+
+def label(session: Session, block: Block) -> str:
+    """A short name for a block: who speaks, or the tool and what it worked on."""
+    if block.kind in ("tool_use", "tool_result"):
+        call = block if block.kind == "tool_use" else session.blocks[block.pair] if block.pair >= 0 else block
+        return f"{block.name or 'tool'} {subject(call)}".strip()
+    if block.kind in ("text", "summary", "reminder", "notice"):
+        return {"summary": "summary", "reminder": "reminder", "notice": "notice"}.get(
+            block.kind, "you" if block.role == "user" else block.role
+        )
+    return block.name or block.kind.replace("_", " ")
+
+
+def subject(call: Block) -> str:
+    """What a tool call worked on: its path, command or query, as far as its input says; at most 60 characters."""
+    given = call.raw.get("input") if isinstance(call.raw, dict) else None
+    if isinstance(given, dict):
+        for key in ("file_path", "path", "notebook_path", "command", "pattern", "query", "url", "description", "prompt"):
+            if isinstance(given.get(key), str) and given[key]:
+                return " ".join(given[key].split())[-60:] if "path" in key else " ".join(given[key].split())[:60]
+    return ""
