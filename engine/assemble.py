@@ -1,68 +1,173 @@
 """The fold that plans requests: `step` before a request is sent, `settle` once it is answered, `replay` for a whole session.
 
-No I/O, no clock, no look at the future: the plan of request n depends on `blocks[:cut]` and on the plans before it alone.
+No I/O, no clock, no look at the future: the plan of request n depends on `blocks[:cut]`, on recorded answers and on the plans
+before it alone. Live chat calls the same `step` and `settle`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from engine.budget import Budget, budget
 from engine.envelope import Envelope
+from engine.errors import RuleError
 from engine.fit import Calibration
+from engine.index import Index
 from engine.ledger import Ledger
-from engine.model import Bucket, Decision, Edit, Request, Session, Span
-from engine.policy import Policy
+from engine.model import Answer, Ask, Decision, Edit, Request, Session
+from engine.policy import Policy, Step, load
 from engine.prices import facts
-from engine.rule import Ctx, Edits, Plan, Verdict
+from engine.rule import Ctx, Plan, Verdict
+from engine.server import compaction_replaces_what_precedes, provider_strips_old_thinking
+from engine.summary import extract
+
+AS_RECORDED = "as-recorded"
+Answers = Callable[[Ask], Answer]
 
 
-def step(previous: Plan | None, session: Session, request: Request, policy: Policy, ledger: Ledger) -> Plan:
-    """Plan one request: the previous plan's envelope, grown to `request.cut`, changed by the policy's rules in order."""
-    before = (previous.after if previous else Envelope()).grow(request.cut, ledger)
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a session is read with: its counts for display, the policy's own counts, and its index."""
+
+    ledger: Ledger
+    own: Ledger
+    index: Index
+
+    @staticmethod
+    def of(session: Session, ledger: Ledger, own: Ledger | None = None) -> Basis:
+        """Index a session and pair it with its ledgers."""
+        return Basis(ledger, own or ledger, Index.of(session))
+
+
+def step(
+    previous: Plan | None, session: Session, request: Request, policy: Policy, basis: Basis, answers: Answers | None = None
+) -> Plan:
+    """Plan one request: the previous plan's envelope, grown to `request.cut`, changed by the policy's rules in order.
+
+    `answers` is asked what rules ask; by default recorded answers, else an offline summary. RuleError: a rule's mistake.
+    """
+    ledger = basis.ledger
     calibration = previous.calibration if previous else Calibration.start()
-    limit = session.window or facts(request.model).window
-    ctx = Ctx(session, request, ledger, previous, calibration, limit)
-    first = previous.first + len(previous.decisions) if previous else 0
-    decisions: list[Decision] = []
-    after = before
+    model = request.model
+    room = budget(policy.budget, session.window or facts(model).window)
+    base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
+    kept = base
+    if previous and previous.model == model and room.limit <= previous.budget.limit:
+        kept = base if previous.kept is previous.base else previous.kept.grow(request.cut, ledger)
+    run = _Run(
+        answers or recorded(session.answers), previous.first + len(previous.decisions) if previous else 0, kept, kept, base
+    )
     for part in policy.rules:
-        after = _run(part.rule.name, part.rule.edits(after, ctx, part.params), after, ctx, first, decisions)
-    seen, server = _seen(previous, after, ctx, changed=any(d.splice for d in decisions))
-    plan = Plan(request, before, tuple(decisions), after, seen, server, request.model, limit, calibration, "send", first)
-    return replace(plan, verdict=_verdict(plan))
+        run.rule(part, _context(previous, session, request, basis, calibration, room))
+        if run.model and run.model != model:
+            model, run.model = run.model, ""
+            room = budget(policy.budget, facts(model).window)
+    changed = previous is None or run.split or any(d.splice for d in run.decisions)
+    seen, server = _seen(previous, run.after, _context(previous, session, request, basis, calibration, room), changed)
+    plan = Plan(
+        replace(request, model=model) if model != request.model else request,
+        kept, tuple(run.decisions), run.after, seen, server, model, room, calibration, "send", run.first,
+        run.kept, run.base, tuple(run.asks),
+    )  # fmt: skip
+    return replace(plan, verdict=_verdict(plan, policy))
 
 
 def settle(plan: Plan) -> Plan:
-    """The plan once its request was answered: the calibration learns from the usage that was billed."""
+    """The plan once its request was sent and answered: the calibration learns from the usage that was billed."""
     usage = plan.request.usage
     if usage is None or not usage.prompt_tokens:
         return plan
-    learned = plan.calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model)
-    return replace(plan, calibration=learned)
+    return replace(plan, calibration=plan.calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model))
 
 
-def replay(session: Session, policy: Policy, ledger: Ledger) -> Iterator[Plan]:
-    """Plan every request of a session in order. Each plan carries the calibration it was made with."""
+def replay(session: Session, policy: Policy, ledger: Ledger, own: Ledger | None = None) -> Iterator[Plan]:
+    """Plan every request of a session in order. Each plan carries the calibration it was made with.
+
+    Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
+    calibration is the one that the policy plans with.
+    """
+    basis = Basis.of(session, ledger, own)
+    record = load(AS_RECORDED)
+    shadow: Plan | None = None
     previous: Plan | None = None
     for request in session.requests:
-        plan = step(previous, session, request, policy, ledger)
+        plan = step(previous, session, request, policy, basis)
         yield plan
-        previous = settle(plan)
+        if policy == record:
+            previous = settle(plan)
+        else:
+            shadow = settle(step(shadow, session, request, record, Basis(ledger, ledger, basis.index)))
+            previous = replace(plan, calibration=shadow.calibration)
 
 
-def _run(name: str, edits: Edits, envelope: Envelope, ctx: Ctx, first: int, decisions: list[Decision]) -> Envelope:
-    """Apply one rule's edits as it yields them, and record each."""
+class _Run:
+    """One request being planned: applies what rules yield, to the envelope and to what is carried on."""
+
+    def __init__(self, answers: Answers, first: int, after: Envelope, kept: Envelope, base: Envelope) -> None:
+        self.answers, self.first = answers, first
+        self.after, self.kept, self.base = after, kept, base
+        self.decisions: list[Decision] = []
+        self.asks: list[tuple[Ask, Answer]] = []
+        self.model = ""
+        self.split = kept is not base
+
+    def rule(self, part: Step, ctx: Ctx) -> None:
+        """Run one rule to its end."""
+        edits = part.rule.edits(self.after, ctx, part.params)
+        try:
+            wish = next(edits)
+            while True:
+                if isinstance(wish, Ask):
+                    answer = self.answers(wish)
+                    self.asks.append((wish, answer))
+                    wish = edits.send(answer)
+                else:
+                    self._apply(part.rule.name, part.rule.memory, wish, ctx)
+                    wish = edits.send(self.after)
+        except StopIteration:
+            return
+
+    def _apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
+        number = self.first + len(self.decisions)
+        before = self.after
+        one = self.kept is before
+        self.after, splice = before.replace(edit, number, ctx.ledger)
+        self.decisions.append(Decision(number, ctx.request.n, name, edit, splice, before.tokens, self.after.tokens))
+        self.model = edit.model or self.model
+        if memory == "fresh" or splice is None:
+            return
+        same = self.base is self.kept
+        self.kept = self.after if one else _carried(self.kept, edit, number, ctx.ledger)
+        if memory == "remembers":
+            self.base = self.kept if same else _carried(self.base, edit, number, ctx.ledger)
+
+
+def _carried(envelope: Envelope, edit: Edit, number: int, ledger: Ledger) -> Envelope:
     try:
-        edit = next(edits)
-        while True:
-            number = first + len(decisions)
-            changed, splice = envelope.replace(edit, number, ctx.ledger)
-            decisions.append(Decision(number, ctx.request.n, name, edit, splice, envelope.tokens, changed.tokens))
-            envelope = changed
-            edit = edits.send(envelope)
-    except StopIteration:
+        return envelope.replace(edit, number, ledger)[0]
+    except RuleError:  # it touched what another rule put there for this request only: there is nothing to carry
         return envelope
+
+
+def _context(
+    previous: Plan | None, session: Session, request: Request, basis: Basis, calibration: Calibration, room: Budget
+) -> Ctx:
+    own = basis.own
+    scale = calibration.scale if own is basis.ledger else 1.0
+    limit = int((room.limit - calibration.prefix) / scale)
+    reported = _reported(previous, calibration)
+    return Ctx(session, request, basis.index, basis.ledger, own, previous, calibration, room, limit, reported)
+
+
+def _reported(previous: Plan | None, calibration: Calibration) -> int:
+    """Prompt + answer of the previous request: as billed where that very envelope was sent, else by count."""
+    if previous is None:
+        return 0
+    usage = previous.request.usage
+    if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.prompt_tokens:
+        return usage.prompt_tokens + usage.output_tokens
+    return calibration.predict(previous.seen.tokens) + (usage.output_tokens if usage else 0)
 
 
 def _seen(previous: Plan | None, after: Envelope, ctx: Ctx, changed: bool) -> tuple[Envelope, tuple[Decision, ...]]:
@@ -73,52 +178,33 @@ def _seen(previous: Plan | None, after: Envelope, ctx: Ctx, changed: bool) -> tu
     carried = previous if previous and not changed and previous.model == ctx.request.model else None
     seen = carried.seen.grow(after.stop, ctx.ledger) if carried else after
     decisions: list[Decision] = []
-    seen = _run("compaction_replaces_what_precedes", _compacted(ctx, carried), seen, ctx, 0, decisions)
-    seen = _run("provider_strips_old_thinking", _stripped(seen, ctx, carried), seen, ctx, 0, decisions)
+    for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
+        for edit in rule(seen, ctx, carried):
+            smaller, splice = seen.replace(edit, len(decisions), ctx.ledger)
+            decisions.append(Decision(len(decisions), ctx.request.n, rule.__name__, edit, splice, seen.tokens, smaller.tokens))
+            seen = smaller
     return seen, tuple(decisions)
 
 
-def _compacted(ctx: Ctx, carried: Plan | None) -> Edits:
-    """Anthropic's server ignores every message before the newest `compaction` block (Messages API, compact_20260112)."""
-    blocks = ctx.session.blocks
-    newest = next(
-        (
-            at
-            for at in range(ctx.request.cut - 1, carried.request.cut - 1 if carried else -1, -1)
-            if blocks[at].kind == "compaction"
-        ),
-        0,
-    )
-    because = "the server continues from its own summary and ignores what stands before it"
-    for start, stop in runs(at for at in range(newest) if blocks[at].bucket not in (Bucket.SYSTEM, Bucket.TOOLS)):
-        yield Edit("condense", because, Span(start, stop))
+def recorded(known: Mapping[str, Answer]) -> Answers:
+    """Answers without any I/O: the recorded one, else for a summary an offline extract, else a failure that says so."""
+
+    def answer(ask: Ask) -> Answer:
+        if ask.key in known:
+            return known[ask.key]
+        if ask.kind == "summary":
+            return Answer(extract(ask.content, ask.max_tokens), source="offline")
+        return Answer(failed=f"no answer to this {ask.kind} was recorded")
+
+    return answer
 
 
-def _stripped(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
-    """Claude models before Opus 4.5 drop the thinking of past turns from the prompt (see `facts`)."""
-    blocks, turn = ctx.session.blocks, ctx.request.turn
-    if facts(ctx.request.model).keeps_thinking or (carried and carried.request.turn == turn):
-        return
-    since = ctx.request.cut
-    while since and (carried is None or blocks[since - 1].turn >= carried.request.turn):
-        since -= 1
-    old = (at for at in range(since, ctx.request.cut) if blocks[at].bucket == Bucket.THINKING and blocks[at].turn < turn)
-    for start, stop in runs(at for at in old if seen.at(at).body is None):
-        yield Edit("strip", "the model's server drops thinking of past turns", Span(start, stop))
-
-
-def runs(addresses: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Rising addresses as half-open ranges of neighbours."""
-    start = stop = -1
-    for at in addresses:
-        if at != stop:
-            if start >= 0:
-                yield start, stop
-            start = at
-        stop = at + 1
-    if start >= 0:
-        yield start, stop
-
-
-def _verdict(plan: Plan) -> Verdict:
-    return "overflow" if plan.limit is not None and plan.projected > plan.limit else "send"
+def _verdict(plan: Plan, policy: Policy) -> Verdict:
+    actions = {decision.action for decision in plan.decisions}
+    if "refuse" in actions:
+        return "refuse"
+    if plan.limit is not None and plan.projected > plan.limit:
+        return "overflow"
+    if policy.rules and plan.budget.limit < plan.projected and policy.rules[0].rule.name != "follow_the_record":
+        return "overflow"
+    return "warn" if "warn" in actions else "send"

@@ -189,6 +189,33 @@ class Edit:
     restore: bool = False
     slot: str = ""
     facts: Mapping[str, JSON] = field(default_factory=dict)
+    model: str = ""  # fallback: the model to send to instead
+
+
+AskKind = Literal["summary", "count", "recall", "rank", "fold"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question that needs I/O. `key` is a digest of content, prompt and model, so that an answer is found again."""
+
+    kind: AskKind
+    key: str
+    prompt: str
+    content: str
+    max_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. `source`: recorded | model | offline; an `offline` text is a stand-in and is marked as one."""
+
+    text: str = ""
+    items: tuple[str, ...] = ()
+    failed: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    source: str = "offline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +265,7 @@ class Session:
     notes: tuple[Note, ...] = ()
     about: Mapping[str, JSON] = field(default_factory=dict)  # version, cwd, ... as the log says
     window: int | None = None  # context window in tokens, only where the log itself says it
+    answers: Mapping[str, Answer] = field(default_factory=dict)  # recorded answers to asks, by key
     parent: str = ""  # id of the session that this one belongs to
     at: int = -1  # block of the parent that started it (subagent), or first block not shared with it (branch)
     subagents: tuple[Session, ...] = ()

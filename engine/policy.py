@@ -6,19 +6,25 @@ Holds loading and discovery. Applying a policy is `assemble`'s business.
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from engine import rules as rules_package
+from engine.budget import BudgetParams
 from engine.errors import PolicyError
 from engine.rule import Rule
 
 HERE = Path(__file__).parent / "policies"
+GUARANTEES = {"fits", "paired", "prefix"}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,12 @@ class Policy:
     doc: str
     source: str
     fidelity: str
+    version: str = ""
+    counter: str = ""  # tokenizer family or "chars" that its decisions count with; "" = the session's own
+    guarantees: tuple[str, ...] = ()  # of: fits, paired, prefix
+    budget: BudgetParams = field(default_factory=BudgetParams)
     rules: tuple[Step, ...] = ()
+    constants: Mapping[str, str] = field(default_factory=dict)  # what else the original fixes, and where it was read
 
 
 @cache
@@ -67,18 +78,59 @@ def parse(name: str, text: str) -> Policy:
     except tomllib.TOMLDecodeError as error:
         raise PolicyError(f"policy {name!r} is not valid TOML: {error}", hint="Mend the file at the line named.") from error
     steps = tuple(_step(name, row) for row in data.get("rules", ()))
-    title, doc, source, fidelity = (str(data.get(key, "")) for key in ("title", "doc", "source", "fidelity"))
-    return Policy(name, title, doc, source, fidelity, steps)
+    texts = {key: str(data.get(key, "")) for key in ("title", "doc", "source", "fidelity", "version", "counter")}
+    if wrong := sorted(set(data.get("guarantees", ())) - GUARANTEES):
+        raise PolicyError(
+            f"policy {name!r} declares an unknown guarantee {wrong[0]!r}", hint=f"Known: {', '.join(sorted(GUARANTEES))}."
+        )
+    spec = _params(f"the budget of policy {name!r}", BudgetParams, data.get("budget", {}))
+    return Policy(
+        name,
+        **texts,
+        guarantees=tuple(data.get("guarantees", ())),
+        budget=spec,
+        rules=steps,
+        constants=data.get("constants", {}),
+    )
 
 
 def _step(policy: str, row: Mapping[str, Any]) -> Step:
     rule = rules().get(row.get("rule", ""))
     if rule is None:
         raise PolicyError(f"policy {policy!r} names no known rule: {row.get('rule')!r}", hint=f"Known: {', '.join(rules())}.")
-    known = {field.name for field in fields(rule.params)}
-    params = {key: value for key, value in row.items() if key != "rule"}
-    if unknown := sorted(set(params) - known):
-        raise PolicyError(
-            f"rule {rule.name!r} has no parameter {unknown[0]!r}", hint=f"It has: {', '.join(sorted(known)) or 'none'}."
-        )
-    return Step(rule, rule.params(**params))
+    return Step(rule, _params(f"rule {rule.name!r}", rule.params, {key: value for key, value in row.items() if key != "rule"}))
+
+
+def _params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
+    """Parameters as the frozen dataclass that a rule declares. PolicyError names an unknown or ill-typed one."""
+    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    known = ", ".join(names) or "none"
+    if unknown := sorted(set(given) - set(names)):
+        raise PolicyError(f"{whose} has no parameter {unknown[0]!r}", hint=f"Its parameters are: {known}.")
+    try:
+        return msgspec.convert(dict(given), kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise PolicyError(f"{whose}: {error}", hint=f"Its parameters are: {known}.") from error
+
+
+def write(policy: Policy) -> str:
+    """The policy as TOML text that `parse` reads back to an equal policy."""
+    lines = [f"{key} = {_toml(getattr(policy, key))}" for key in ("title", "doc", "source", "fidelity", "version", "counter")]
+    lines += [f"guarantees = {_toml(list(policy.guarantees))}", "", "[budget]", *_rows(policy.budget)]
+    if policy.constants:
+        lines += ["", "[constants]", *(f"{_toml(k)} = {_toml(v)}" for k, v in policy.constants.items())]
+    for part in policy.rules:
+        lines += ["", "[[rules]]", f'rule = "{part.rule.name}"', *_rows(part.params)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(params: Any) -> list[str]:
+    return [f"{f.name} = {_toml(getattr(params, f.name))}" for f in fields(params) if getattr(params, f.name) is not None]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,7 +1,8 @@
 """What a rule is, what it may look at, and what a plan of one request holds.
 
-A rule is a generator: it yields `Edit`s and receives the envelope as changed. Only the runner (`assemble`) applies edits, so
-the record of decisions is complete. One file per rule in `engine/rules/`, each defining `RULE`.
+A rule is a generator: it yields `Edit`s and receives the envelope as changed, or yields an `Ask` and receives its `Answer`.
+Only the runner (`assemble`) applies edits, so the record of decisions is complete. One file per rule in `engine/rules/`,
+each defining `RULE`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from engine.budget import Budget
 from engine.envelope import Envelope
 from engine.fit import Calibration
+from engine.index import Index
 from engine.ledger import Ledger
-from engine.model import Decision, Edit, Request, Session
+from engine.model import Answer, Ask, Decision, Edit, Request, Session
 
-Edits = Generator[Edit, Envelope, None]
+Edits = Generator[Edit | Ask, Any, None]
+"""Yields an edit and is sent the envelope after it; yields an ask and is sent its answer."""
+
 Verdict = Literal["send", "warn", "overflow", "refuse"]
+Memory = Literal["remembers", "monotone", "fresh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +30,8 @@ class Plan:
     """One request under one policy: what would be sent (`after`), what the model sees of it (`seen`), and why.
 
     Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
-    provider's. `limit` (tokens) is None where the window is unknown. `first` numbers the first of `decisions`.
+    provider's. `first` numbers the first of `decisions`. `kept` and `base` are what the next request starts from: with and
+    without the edits that hold only while budget and model stay (`monotone`).
     """
 
     request: Request
@@ -34,15 +41,27 @@ class Plan:
     seen: Envelope
     server: tuple[Decision, ...]  # what the provider itself leaves out: old thinking, all that stands before a compaction
     model: str
-    limit: int | None
+    budget: Budget
     calibration: Calibration
     verdict: Verdict
-    first: int = 0
+    first: int
+    kept: Envelope
+    base: Envelope
+    asks: tuple[tuple[Ask, Answer], ...] = ()
+
+    @property
+    def limit(self) -> int | None:
+        """The model's window in tokens; None where it is only assumed."""
+        return self.budget.window if self.budget.known else None
 
     @property
     def projected(self) -> int:
         """Prompt tokens to expect from the provider, in its own units."""
         return self.calibration.predict(self.seen.tokens)
+
+    @property
+    def changed(self) -> bool:
+        return any(decision.splice for decision in self.decisions)
 
     def __repr__(self) -> str:
         did = ", ".join(sorted({d.action for d in self.decisions})) or "kept all"
@@ -53,25 +72,51 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Ctx:
-    """What a rule may read besides the envelope. Nothing in it looks past `request.cut`."""
+    """What a rule may read besides the envelope. Nothing in it looks past `request.cut`.
+
+    `ledger` counts for display and cost, `own` for this policy's decisions (the same where it names no counter).
+    `limit` is the budget's limit in `own`'s units, without what the log does not hold: compare it with `size(envelope)`.
+    `reported`: prompt + answer tokens of the previous request as the provider billed them, if that very envelope was sent;
+    else its calibrated count. 0 before the first request.
+    """
 
     session: Session
     request: Request
+    index: Index
     ledger: Ledger
+    own: Ledger
     previous: Plan | None
     calibration: Calibration
-    limit: int | None
+    budget: Budget
+    limit: int
+    reported: int
+
+    def size(self, envelope: Envelope) -> int:
+        """Tokens of an envelope in `own`'s units."""
+        if self.own is self.ledger:
+            return envelope.tokens
+        own = self.own
+        return sum(own.tokens(p.start, p.stop) if p.body is None else sum(own.body(p.body)) for p in envelope.pieces)
+
+    def tokens(self, start: int, stop: int) -> int:
+        """Tokens of blocks `[start, stop)` in `own`'s units."""
+        return self.own.tokens(start, stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One way to change an envelope. `params` is a frozen dataclass type; `memory` says what is carried to the next request."""
+    """One way to change an envelope. `params` is a frozen dataclass type whose fields are `Annotated[type, "help"]`.
+
+    `memory`: `remembers` - the edits stand until something replaces them; `monotone` - they stand while model and parameters
+    stay and the limit does not rise; `fresh` - they are decided anew for each request.
+    """
 
     name: str
     doc: str
     edits: Callable[[Envelope, Ctx, Any], Edits]
     params: type
-    memory: Literal["remembers", "monotone", "fresh"] = "remembers"
+    memory: Memory = "remembers"
+    source: str = "Turnscope"
 
 
 @dataclass(frozen=True, slots=True)

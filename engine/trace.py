@@ -5,14 +5,36 @@ Holds the value and its reading; `assemble` makes the plans.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from engine import policy as policies
 from engine.assemble import replay
-from engine.ledger import Ledger
-from engine.model import Piece, Session
+from engine.envelope import Envelope
+from engine.ledger import Ledger, build_ledger
+from engine.model import Decision, Session, Splice
 from engine.policy import Policy
 from engine.rule import Plan
+from engine.tokens import CHARS, estimator
+
+
+class Cursor(NamedTuple):
+    """A place in a trace: request number, and how many of its decisions have been applied."""
+
+    request: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands at a cursor: the envelope there, and the decision that led to it (None before the first)."""
+
+    cursor: Cursor
+    plan: Plan
+    envelope: Envelope
+    decision: Decision | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +51,87 @@ class Trace:
         peak = max((plan.after.tokens for plan in self.plans), default=0)
         return f"<Trace of {len(self.plans)} requests under {self.policy.name!r}: {cuts} changed, peak {peak:,} counted tokens>"
 
+    def frame(self, cursor: Cursor) -> Frame:
+        """What stands at a cursor. IndexError where the trace has no such place."""
+        plan = self.plans[cursor.request]
+        if not 0 <= cursor.step <= len(plan.decisions):
+            raise IndexError(f"request {cursor.request} has {len(plan.decisions)} decisions, not {cursor.step}")
+        decision = plan.decisions[cursor.step - 1] if cursor.step else None
+        ahead, back = cursor.step, len(plan.decisions) - cursor.step
+        if ahead <= back:
+            splices = (d.splice for d in plan.decisions[: cursor.step])
+            return Frame(cursor, plan, _walk(plan.before, splices, Envelope.redo), decision)
+        splices = (d.splice for d in reversed(plan.decisions[cursor.step :]))
+        return Frame(cursor, plan, _walk(plan.after, splices, Envelope.undo), decision)
+
+    def move(self, cursor: Cursor, by: int) -> Cursor:
+        """The cursor `by` steps on (back where negative), through the requests; stops at either end of the trace."""
+        request, step = cursor
+        step += by
+        while step < 0 and request > 0:
+            request -= 1
+            step += len(self.plans[request].decisions) + 1
+        while step > len(self.plans[request].decisions) and request < len(self.plans) - 1:
+            step -= len(self.plans[request].decisions) + 1
+            request += 1
+        return Cursor(request, max(0, min(step, len(self.plans[request].decisions))))
+
+    def decision(self, number: int) -> Decision:
+        """A decision by its number in the trace. IndexError where there is none."""
+        place = bisect_right(self.plans, number, key=lambda plan: plan.first) - 1
+        while place >= 0 and not self.plans[place].decisions:
+            place -= 1
+        return self.plans[place].decisions[number - self.plans[place].first]
+
     def why(self, at: int, request: int) -> str:
         """One sentence: how block `at` stands in `request`, and by which decision. IndexError outside the envelope."""
         plan = self.plans[request]
-        piece: Piece = plan.after.at(at)
-        if piece.by < 0:
-            return "It stands as it is; no decision has touched it."
-        for earlier in reversed(self.plans[: request + 1]):
-            if piece.by >= earlier.first:
-                decision = earlier.decisions[piece.by - earlier.first]
-                return f"{decision.action} by {decision.rule} at request {decision.request}: {decision.edit.because}."
-        raise IndexError(piece.by)
+        piece = plan.after.at(at)
+        if piece.by >= 0:
+            decision = self.decision(piece.by)
+            return f"{decision.action} by {decision.rule} at request {decision.request}: {decision.edit.because}."
+        unseen = plan.seen.at(at)
+        if unseen.body is not None and (server := plan.server or self._server(at, request)):
+            return f"It was sent, but the model did not see it: {server[0].edit.because}."
+        return "It stands as it is; no decision has touched it."
+
+    def _server(self, at: int, request: int) -> tuple[Decision, ...]:
+        for plan in reversed(self.plans[: request + 1]):
+            for decision in plan.server:
+                if decision.edit.span and decision.edit.span.start <= at < decision.edit.span.stop:
+                    return (decision,)
+        return ()
+
+    def fork(self, request: int) -> Session:
+        """The session up to and without request `request`: what a new branch starts from."""
+        cut = self.plans[request].request.cut
+        session = self.session
+        messages = tuple(m for m in session.messages if m.start < cut)
+        kept = tuple(r for r in session.requests if r.n < request)
+        observed = tuple(o for o in session.observed if o.request < request)
+        return replace(
+            session,
+            id=f"{session.id}@{request}",
+            blocks=session.blocks[:cut],
+            messages=messages,
+            requests=kept,
+            observed=observed,
+            parent=session.id,
+            at=cut,
+            subagents=(),
+            branches=(),
+        )
+
+
+def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[Envelope, Splice], Envelope]) -> Envelope:
+    for splice in splices:
+        if splice is not None:
+            envelope = move(envelope, splice)
+    return envelope
 
 
 def trace(session: Session, policy: Policy | str, ledger: Ledger) -> Trace:
     """Replay a session under a policy, given by value or by name."""
     chosen = policies.load(policy) if isinstance(policy, str) else policy
-    return Trace(session, chosen, ledger, tuple(replay(session, chosen, ledger)))
+    own = build_ledger(session, CHARS if chosen.counter == "chars" else estimator(chosen.counter)) if chosen.counter else None
+    return Trace(session, chosen, ledger, tuple(replay(session, chosen, ledger, own)))
