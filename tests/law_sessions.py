@@ -1,0 +1,47 @@
+"""Random sessions for the laws: small, with tools, thinking, system blocks, and counts that need no tokenizer."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from engine.builder import Builder
+from engine.ledger import Ledger, build_ledger
+from engine.model import Session, Usage
+from engine.tokens import CHARS
+
+
+def make(turns: list[list[tuple[str, int]]], system: bool = False, usage: bool = True) -> Session:
+    """A session from its turns: each step is a kind of exchange and a size in characters."""
+    builder = Builder("law", "test")
+    if system:
+        builder.message("tools", [{"name": "read", "input_schema": {}, "description": "d" * 40}])
+        builder.message("system", "You are careful. " * 4)
+    calls = 0
+    for n, steps in enumerate(turns):
+        builder.message("user", f"prompt {n} " + "p" * 20, origin="prompt")
+        for kind, size in [*steps, ("say", 30)]:
+            content = []
+            if kind == "think":
+                content.append({"type": "thinking", "thinking": f"t{calls}" + "t" * size, "signature": "s"})
+            results = []
+            if kind in ("tool", "two"):
+                for _ in range(1 + (kind == "two")):
+                    calls += 1
+                    content.append({"type": "tool_use", "id": f"c{calls}", "name": "read", "input": {"path": f"f{calls % 3}"}})
+                    results.append({"type": "tool_result", "tool_use_id": f"c{calls}", "content": f"r{calls}" + "r" * size})
+            if not content or kind == "say":
+                content.append({"type": "text", "text": f"a{calls}" + "a" * size})
+            answer = builder.message("assistant", content)
+            tokens = 1_000 + sum(len(str(d.parts)) for d in builder.drafts) // 4
+            builder.request(answer, model="claude-opus-4-5", usage=Usage(input_tokens=tokens, output_tokens=50) if usage else None)
+            if results:
+                builder.message("user", results)
+    return builder.build()
+
+
+steps = st.lists(st.tuples(st.sampled_from(["say", "tool", "two", "think"]), st.integers(0, 400)), max_size=4)
+sessions = st.builds(make, st.lists(steps, min_size=1, max_size=6), st.booleans(), st.booleans())
+
+
+def ledger_of(session: Session) -> Ledger:
+    return build_ledger(session, CHARS)
