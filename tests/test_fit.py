@@ -1,0 +1,73 @@
+"""Counted against recorded tokens: the fit that planning uses, and the reconciliation that is shown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fit_table import files, rows
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.fit import Calibration
+from engine.reconcile import reconcile
+
+
+@pytest.fixture(scope="module")
+def table(shared):  # noqa: ANN001, ANN201
+    shared("data", "open", "claude-code")
+    return list(rows(files()))
+
+
+def test_requests_of_real_sessions_are_predicted_from_those_before(table) -> None:  # noqa: ANN001
+    pooled = np.concatenate([row.errors for row in table])
+    assert np.median(pooled) <= 0.01
+    assert np.quantile(pooled, 0.9) <= 0.03
+    assert {row.name: float(np.median(row.errors)) for row in table if np.median(row.errors) > 0.02} == {}
+
+
+def test_little_of_real_prompts_is_unattributed(table) -> None:  # noqa: ANN001
+    assert np.median(np.concatenate([row.unattributed for row in table])) <= 0.02
+
+
+lines = st.tuples(st.integers(0, 60_000), st.floats(0.8, 1.7), st.lists(st.integers(50, 3_000), min_size=30, max_size=80))
+
+
+@given(lines)
+def test_a_straight_session_is_found_again(line: tuple[int, float, list[int]]) -> None:
+    prefix, scale, growth = line
+    counted = np.cumsum(np.array(growth) * 10)
+    calibration = Calibration.start()
+    for x in counted:
+        calibration = calibration.learn(int(x), round(prefix + scale * x), "m")
+    expected = prefix + scale * (counted[-1] + 2_000)
+    assert abs(calibration.predict(int(counted[-1]) + 2_000) - expected) <= 0.01 * expected + 500
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 50_000), min_size=5, max_size=5), st.integers(-1, 300_000)), max_size=60), st.booleans())
+def test_cells_prefix_and_remainder_sum_to_what_was_recorded(rows_in: list, known: bool) -> None:  # noqa: FBT001
+    counts = np.array([row[0] for row in rows_in], dtype=np.int64).reshape(-1, 5)
+    recorded = np.array([row[1] for row in rows_in], dtype=np.int64)
+    done = reconcile(counts, recorded, ["m"] * len(recorded), known)
+    has = recorded >= 0
+    assert (done.cells[has].sum(axis=1) == recorded[has]).all()
+    assert (done.cells[:, :6] >= 0).all()
+    assert [fit.start for fit in done.fits][:1] == ([0] if len(recorded) else [])
+    assert all(a.stop == b.start for a, b in zip(done.fits, done.fits[1:], strict=False))
+    if len(recorded):
+        assert done.fits[-1].stop == len(recorded)
+
+
+def test_a_prefix_that_changes_is_fitted_in_pieces() -> None:
+    counted = np.arange(1, 41) * 1_000
+    prefix = np.where(np.arange(40) < 20, 20_000, 31_000)
+    counts = np.zeros((40, 5), dtype=np.int64)
+    counts[:, 3] = counted
+    done = reconcile(counts, (prefix + counted).astype(np.int64), ["m"] * 40, known_static=False)
+    assert [(fit.start, fit.prefix) for fit in done.fits] == [(0, 20_000), (20, 31_000)]
+    assert not done.unattributed.any()
+
+
+def test_no_usage_means_no_prefix_and_no_scale_but_an_estimate() -> None:
+    done = reconcile(np.full((3, 5), 10, dtype=np.int64), np.full(3, -1, dtype=np.int64), ["m"] * 3, known_static=False)
+    assert done.cells[:, :5].sum() == 150
+    assert not done.cells[:, 5:].any()
