@@ -19,9 +19,11 @@ import numpy as np
 from sqlite_utils import Database
 
 from engine import importers
-from engine.front import ledger_of, replay
+from engine.exact import ExactCounts, available
+from engine.front import family_of, ledger_of, replay
 from engine.ledger import Ledger
 from engine.model import Session
+from engine.tokens import exact_counter
 from engine.trace import Trace
 from engine.views import Overview, overview
 
@@ -118,6 +120,25 @@ class Store:
     def reopen(self, key: str) -> Opened | None:
         """A session by its key: as it was kept, else from its file where that still holds the same."""
         return self._kept(key)
+
+    def exactly(self, opened: Opened, worker: ExactCounts) -> Opened:
+        """The same session counted with the model's own tokenizer, as far as that is done; `worker` is started on the rest.
+
+        Gives `opened` itself while nothing is counted, or where no such tokenizer is installed.
+        """
+        family = family_of(opened.session)
+        counter = exact_counter(family)
+        if counter is None or counter.name != "ctok" or not available():
+            return opened
+        known = self.exact_counts(family)
+        missing = [(block.digest, block.text) for block in opened.session.blocks if block.digest not in known]
+        if missing:
+            worker.start(missing, family, lambda counts: self.add_exact_counts(family, counts))
+        if len(missing) == len(opened.session.blocks):
+            return opened
+        ledger = ledger_of(opened.session, opened.counts(), known)
+        trace = replay(opened.session, ledger=ledger)
+        return Opened(opened.key, overview(trace), opened.sessions, opened.counts, opened.session, trace)
 
     def exact_counts(self, family: str) -> dict[str, int]:
         """Exact token counts by digest for a tokenizer family."""
