@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from sqlite_utils import Database
 
 from engine import importers
 from engine.exact import ExactCounts, available
@@ -26,6 +25,9 @@ from engine.model import Session
 from engine.tokens import exact_counter
 from engine.trace import Trace
 from engine.views import Overview, overview
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 KEPT = 24  # sessions kept whole; of older ones only the row in the list stays
 Progress = Callable[[str, float], None]
@@ -165,6 +167,8 @@ class Store:
 
     def _database(self) -> Database:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        from sqlite_utils import Database  # loads pandas where that is installed; readers of a single file need neither
+
         new = not self.path.exists()
         db = Database(self.path)
         if new:
