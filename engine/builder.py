@@ -106,11 +106,11 @@ class Builder:
         turn = -1
         for ordinal, draft in enumerate(self.drafts):
             self._open(requests, ordinal, turn, len(blocks))
-            if draft.origin == "prompt" or turn < 0:
+            if draft.origin == "prompt" or (turn < 0 and draft.role not in ("system", "tools")):
                 turn += 1
             draft.start = len(blocks)
             for raw, kind in draft.parts or [(None, "empty")]:
-                blocks.append(_block(len(blocks), ordinal, turn, draft.role, kind, raw))
+                blocks.append(_block(len(blocks), ordinal, max(0, turn), draft.role, kind, raw))
             draft.stop = len(blocks)
             messages.append(
                 Message(draft.start, draft.stop, draft.role, draft.origin, draft.id, draft.sent_at, draft.fence, draft.extra)

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.body import SHAPE
 from engine.envelope import Envelope
 from engine.ledger import Ledger
 from engine.model import JSON, Bucket, Counts, Part, Piece, Session
 
-SHAPE = "_shape"  # key of Request.settings: how this request writes what is the same content in another form
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 
 

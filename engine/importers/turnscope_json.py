@@ -1,0 +1,18 @@
+"""Turnscope's own session files (`engine.dumps` writes them); `portable` says what they hold."""
+
+from __future__ import annotations
+
+from engine import portable
+from engine.importers import Importer, Source
+from engine.model import Session
+
+
+def sniff(source: Source) -> bool:
+    return b'"turnscope-session"' in source.data and portable.is_portable(source.document)
+
+
+def read(source: Source) -> tuple[Session, ...]:
+    return (portable.loads(source.document, source.path.name),)
+
+
+IMPORTER = Importer("turnscope-json", "Turnscope session (JSON)", sniff, read)
