@@ -64,7 +64,11 @@ def difference(expect: Any, got: Any, path: str = "") -> str:
     """The first place where two values differ; "" where they are equal, floats within `TOLERANCE`."""
     numbers = isinstance(expect, (int, float)) and isinstance(got, (int, float))
     if numbers and not isinstance(expect, bool) and not isinstance(got, bool):
-        same = math.isclose(expect, got, rel_tol=TOLERANCE, abs_tol=TOLERANCE) if float in (type(expect), type(got)) else expect == got
+        same = (
+            math.isclose(expect, got, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+            if float in (type(expect), type(got))
+            else expect == got
+        )
         return "" if same else f"{path or 'value'}: expected {expect!r}, got {got!r}"
     if isinstance(expect, dict) and isinstance(got, dict):
         for key in [*expect, *(k for k in got if k not in expect)]:
@@ -77,5 +81,9 @@ def difference(expect: Any, got: Any, path: str = "") -> str:
         for i, (a, b) in enumerate(zip(expect, got, strict=False)):
             if wrong := difference(a, b, f"{path}[{i}]"):
                 return wrong
-        return "" if len(expect) == len(got) else f"{path}: expected {len(expect)} items {expect!r:.300}, got {len(got)} {got!r:.300}"
+        return (
+            ""
+            if len(expect) == len(got)
+            else f"{path}: expected {len(expect)} items {expect!r:.300}, got {len(got)} {got!r:.300}"
+        )
     return "" if expect == got and type(expect) is type(got) else f"{path}: expected {expect!r:.300}, got {got!r:.300}"

@@ -1,0 +1,236 @@
+"""What the built-in model counts, caches, leaves out and says. Pure but for the cache, which lives in a `Memory`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from engine.content import block_text, dumps, text_of
+from engine.media import media_tokens
+from engine.summary import extract
+from engine.tokens import Counter, count_texts
+
+JSON = Any
+WINDOWS = {"offline-16k": 16_000, "offline-64k": 64_000, "offline-200k": 200_000}  # tokens
+MAX_OUTPUT = 8_192
+COUNTER = Counter("toktok", "o200k_base", 1.0, "", "o200k_base")
+PER_MESSAGE = 4
+MIN_CACHE = 256  # tokens; a shorter prefix is not cached
+TTL = {"5m": 300.0, "1h": 3600.0}  # seconds
+CLEARED = "[cleared to save context]"
+TRANSCRIPT = re.compile(r"<transcript>\n?(.*)\n?</transcript>", re.DOTALL)
+
+_WISHES = (
+    (
+        re.compile(r"\b(?:read|open|show)\s+(?:me\s+)?(?:the\s+)?(?:file\s+)?[`'\"]?([\w./-]+\.\w+)", re.IGNORECASE),
+        "read_file",
+        "path",
+    ),
+    (
+        re.compile(r"\blist\s+(?:the\s+)?(?:files(?:\s+in)?|folder|directory)?\s*[`'\"]?([\w./-]*)", re.IGNORECASE),
+        "list_files",
+        "path",
+    ),
+    (re.compile(r"\bsearch\s+(?:for\s+)?[`'\"]?([^`'\"\n?]+)", re.IGNORECASE), "search_files", "query"),
+    (re.compile(r"\b(?:calculate|compute|what is)\s+([-+*/(). \d]{3,})", re.IGNORECASE), "calculate", "expression"),
+)
+
+
+@dataclass(slots=True)
+class Memory:
+    """Cached prefixes (digest -> when it expires), and every usage that was billed."""
+
+    prefixes: dict[str, float] = field(default_factory=dict)
+    billed: list[dict[str, JSON]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One block of a prompt in provider order, with the time to live of a cache breakpoint on it ("" = none)."""
+
+    digest: str
+    tokens: int
+    ttl: str
+
+
+def units(body: Mapping[str, JSON]) -> list[Unit]:
+    """The prompt as blocks in provider order: tools, system, messages."""
+    raws: list[tuple[JSON, str, int]] = [(tool, "tool", 0) for tool in body.get("tools") or ()]
+    system = body.get("system") or []
+    raws += [(block, "system", 0) for block in ([system] if isinstance(system, str) else system)]
+    for message in visible(body.get("messages") or []):
+        content = message.get("content")
+        blocks = [content] if isinstance(content, str) else content or []
+        raws += [
+            (b, b.get("type", "") if isinstance(b, dict) else "text", PER_MESSAGE * (i == 0)) for i, b in enumerate(blocks)
+        ]
+    kinds = {"server_tool_use": "tool_use"}
+    texts = [block_text(kinds.get(kind, kind), _bare(raw)) for raw, kind, _ in raws]
+    counts = count_texts(texts, COUNTER)
+    found = []
+    for (raw, _, extra), count in zip(raws, counts, strict=True):
+        mark = raw.get("cache_control") if isinstance(raw, dict) else None
+        ttl = str(mark.get("ttl", "5m")) if isinstance(mark, dict) else ""
+        found.append(Unit(_digest(dumps(_bare(raw))), count + media_tokens(_bare(raw), "claude-3") + extra, ttl))
+    if body.get("cache_control") and found:
+        found[-1] = Unit(found[-1].digest, found[-1].tokens, str(body["cache_control"].get("ttl", "5m")))
+    return found
+
+
+def visible(messages: list[JSON]) -> list[JSON]:
+    """Messages from the newest compaction block on: what stands before it is not read."""
+    for i in range(len(messages) - 1, -1, -1):
+        content = messages[i].get("content")
+        if isinstance(content, list):
+            for j in range(len(content) - 1, -1, -1):
+                if isinstance(content[j], dict) and content[j].get("type") == "compaction":
+                    return [{**messages[i], "content": content[j:]}, *messages[i + 1 :]]
+    return messages
+
+
+def bill(found: list[Unit], memory: Memory, now: float) -> dict[str, JSON]:
+    """Usage of a prompt: what is read from cache, written to it and neither, by comparing prefixes."""
+    total = sum(unit.tokens for unit in found)
+    chain, sizes, digest, size = [], [], "", 0
+    for unit in found:
+        digest, size = _digest(digest + unit.digest), size + unit.tokens
+        chain.append(digest)
+        sizes.append(size)
+    read = max((s for d, s in zip(chain, sizes, strict=True) if memory.prefixes.get(d, 0.0) > now), default=0)
+    written = {"5m": 0, "1h": 0}
+    upto = read
+    for unit, place, size in zip(found, chain, sizes, strict=True):
+        if unit.ttl and size >= MIN_CACHE:
+            memory.prefixes[place] = now + TTL.get(unit.ttl, TTL["5m"])
+            if size > upto:
+                written["1h" if unit.ttl == "1h" else "5m"] += size - upto
+                upto = size
+    return {
+        "input_tokens": total - upto,
+        "cache_creation_input_tokens": upto - read,
+        "cache_read_input_tokens": read,
+        "cache_creation": {"ephemeral_5m_input_tokens": written["5m"], "ephemeral_1h_input_tokens": written["1h"]},
+        "output_tokens": 0,
+    }
+
+
+def edited(body: dict[str, JSON], size: int) -> tuple[dict[str, JSON], list[JSON]]:
+    """The body after its own `context_management` edits, and what was applied (clear_tool_uses, clear_thinking)."""
+    applied: list[JSON] = []
+    for edit in (body.get("context_management") or {}).get("edits") or ():
+        if edit.get("type") == "clear_tool_uses_20250919":
+            trigger = (edit.get("trigger") or {"value": 100_000}).get("value", 100_000)
+            keep = (edit.get("keep") or {"value": 3}).get("value", 3)
+            if size > trigger:
+                body, cleared, tokens = _clear_results(body, keep, set(edit.get("exclude_tools") or ()))
+                applied.append({"type": edit["type"], "cleared_tool_uses": cleared, "cleared_input_tokens": tokens})
+        elif edit.get("type") == "clear_thinking_20251015" and isinstance(edit.get("keep"), dict):
+            body, turns = _clear_thinking(body, edit["keep"].get("value", 1))
+            applied.append({"type": edit["type"], "cleared_thinking_turns": turns, "cleared_input_tokens": 0})
+    return body, applied
+
+
+def compaction(body: Mapping[str, JSON], size: int) -> str | None:
+    """The summary that a compaction edit asks for now; None where none is due."""
+    for edit in (body.get("context_management") or {}).get("edits") or ():
+        if edit.get("type") == "compact_20260112" and size > (edit.get("trigger") or {}).get("value", 150_000):
+            return extract(transcript(visible(body["messages"])), 800)
+    return None
+
+
+def transcript(messages: list[JSON]) -> str:
+    """Messages as `role: text` lines."""
+    return "\n".join(f"{message['role']}: {text_of(message.get('content'))}" for message in messages)
+
+
+def answer(body: Mapping[str, JSON], size: int) -> list[JSON]:
+    """The content blocks of an answer. Deterministic; it says what it is."""
+    messages = body["messages"]
+    last = messages[-1].get("content")
+    text = text_of(last)
+    given = {tool.get("name") for tool in body.get("tools") or ()}
+    blocks: list[JSON] = []
+    if (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
+        blocks.append(
+            {"type": "thinking", "thinking": _thought(text, size, len(messages)), "signature": _digest(dumps(messages))}
+        )
+    asked = TRANSCRIPT.search(text)
+    if asked:
+        return [*blocks, {"type": "text", "text": extract(asked.group(1), min(int(body.get("max_tokens") or 1_000), 2_000))}]
+    results = [b for b in last if isinstance(b, dict) and b.get("type") == "tool_result"] if isinstance(last, list) else []
+    if not results:
+        for pattern, name, argument in _WISHES:
+            found = pattern.search(text)
+            if found and name in given:
+                call = f"toolu_{_digest(dumps(messages) + name)[:16]}"
+                return [
+                    *blocks,
+                    {"type": "tool_use", "id": call, "name": name, "input": {argument: found.group(1).strip() or "."}},
+                ]
+    return [*blocks, {"type": "text", "text": _say(text, results, size, len(messages))}]
+
+
+def _say(text: str, results: list[JSON], size: int, messages: int) -> str:
+    if results:
+        said = text_of(results[-1].get("content"))
+        first = next((line for line in said.splitlines() if line.strip()), "")[:120]
+        return f"The tool gave {len(said):,} characters, beginning with: {first}\nThey now weigh on every later request of this chat."
+    start = " ".join(text.split())[:160]
+    return (
+        f'I am the built-in offline model. I understand nothing; I only keep count. Your message begins "{start}". '
+        f"This request carried {messages} messages and {size:,} tokens. "
+        "Ask me to read a file, to list or search the folder, or to calculate, and I will call the tool."
+    )
+
+
+def _thought(text: str, size: int, messages: int) -> str:
+    words = " ".join(text.split())[:400]
+    return f"The prompt holds {messages} messages and {size:,} tokens. The newest says: {words}. " * (
+        1 + min(len(text) // 400, 6)
+    )
+
+
+def _clear_results(body: dict[str, JSON], keep: int, exclude: set[str]) -> tuple[dict[str, JSON], int, int]:
+    names = {b["id"]: b.get("name") for m in body["messages"] for b in _blocks(m) if b.get("type") == "tool_use"}
+    ids = [b["tool_use_id"] for m in body["messages"] for b in _blocks(m) if b.get("type") == "tool_result"]
+    old = {i for i in (ids[:-keep] if keep else ids) if names.get(i) not in exclude}
+    texts: list[str] = []
+
+    def swap(block: JSON) -> JSON:
+        if isinstance(block, dict) and block.get("tool_use_id") in old and block.get("content") != CLEARED:
+            texts.append(text_of(block.get("content")))
+            return {**block, "content": CLEARED}
+        return block
+
+    messages = [
+        {**m, "content": [swap(b) for b in m["content"]]} if isinstance(m["content"], list) else m for m in body["messages"]
+    ]
+    return {**body, "messages": messages}, len(texts), sum(count_texts(texts, COUNTER))
+
+
+def _clear_thinking(body: dict[str, JSON], keep: int) -> tuple[dict[str, JSON], int]:
+    thought = [i for i, m in enumerate(body["messages"]) if any(b.get("type") == "thinking" for b in _blocks(m))]
+    old = set(thought[:-keep] if keep else thought)
+    messages = [
+        {**m, "content": [b for b in m["content"] if not (isinstance(b, dict) and b.get("type") == "thinking")]}
+        if i in old
+        else m
+        for i, m in enumerate(body["messages"])
+    ]
+    return {**body, "messages": messages}, len(old)
+
+
+def _blocks(message: JSON) -> Iterator[dict[str, JSON]]:
+    content = message.get("content")
+    return (b for b in content if isinstance(b, dict)) if isinstance(content, list) else iter(())
+
+
+def _bare(raw: JSON) -> JSON:
+    return {k: v for k, v in raw.items() if k != "cache_control"} if isinstance(raw, dict) else raw
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
