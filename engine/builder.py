@@ -110,7 +110,7 @@ class Builder:
                 turn += 1
             draft.start = len(blocks)
             for raw, kind in draft.parts or [(None, "empty")]:
-                blocks.append(_block(len(blocks), ordinal, max(0, turn), draft.role, kind, raw))
+                blocks.append(block_of(len(blocks), ordinal, max(0, turn), draft.role, kind, raw))
             draft.stop = len(blocks)
             messages.append(
                 Message(draft.start, draft.stop, draft.role, draft.origin, draft.id, draft.sent_at, draft.fence, draft.extra)
@@ -145,7 +145,7 @@ def drop(request: int, start: int, stop: int, because: str, action: Any = "drop"
 
 def stand_in(role: str, raw: JSON, place: Any = "own", fence: bool = False) -> Part:
     """A part that stands in for something: `raw` is a block in Anthropic's shape, a bare string, or None for no content."""
-    block = _block(0, 0, 0, role, "", raw)
+    block = block_of(0, 0, 0, role, "", raw)
     return Part(role, block.kind, block.text, raw, place=place, fence=fence)
 
 
@@ -181,7 +181,8 @@ def _origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
     return "tool" if results and all(results) else "prompt"
 
 
-def _block(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) -> Block:
+def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) -> Block:
+    """The block at an address: kind and bucket from its type (or from a role system or tools), digest from its content."""
     name = ""
     bucket = Bucket.SYSTEM if role == "system" else Bucket.TOOLS if role == "tools" else Bucket.MESSAGES
     if isinstance(raw, str):
@@ -215,10 +216,13 @@ def _paired(blocks: list[Block]) -> tuple[Block, ...]:
         elif block.kind == "tool_result" and isinstance(block.raw, Mapping):
             call = calls.get(str(block.raw.get("tool_use_id")))
             if call is not None:
-                blocks[at] = replace(block, pair=call, name=blocks[call].name)
-                if blocks[call].pair < 0:
-                    blocks[call] = replace(blocks[call], pair=at)
+                blocks[call], blocks[at] = paired_with(blocks[call], block)
     return tuple(blocks)
+
+
+def paired_with(call: Block, result: Block) -> tuple[Block, Block]:
+    """A call and its result, linked; a call keeps its first result."""
+    return replace(call, pair=result.at) if call.pair < 0 else call, replace(result, pair=call.at, name=call.name)
 
 
 def _request(draft: Draft, n: int, turn: int, blocks: Sequence[Block]) -> Request:

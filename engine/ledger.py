@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.model import BUCKETS, ZERO, Body, Bucket, Counts, Part, Session
+from engine.model import BUCKETS, ZERO, Block, Body, Bucket, Counts, Message, Part, Session
 from engine.tokens import Counter, count_blocks, count_texts
 
 PER_MESSAGE = 4  # tokens that frame one message (role markers); a session's fit absorbs what this misses
+_UNFRAMED = ("system", "tools")
 _INDEX = {bucket: i for i, bucket in enumerate(BUCKETS)}
 
 
@@ -41,6 +42,16 @@ class Ledger:
     def tokens(self, start: int, stop: int) -> int:
         """Tokens of `blocks[start:stop]`."""
         return self.total[stop] - self.total[start]
+
+    def extend(self, blocks: Sequence[Block], message: Message) -> None:
+        """Count blocks that were appended to the session: those of one new message."""
+        counts = count_blocks(blocks, self.counter, self.memo)
+        if counts and message.role not in _UNFRAMED:
+            counts[0] += PER_MESSAGE
+        for block, count in zip(blocks, counts, strict=True):
+            self.total.append(self.total[-1] + count)
+            for i, column in enumerate(self.sums):
+                column.append(column[-1] + count * (i == _INDEX[block.bucket]))
 
     def body(self, parts: Body) -> Counts:
         """Tokens per bucket of a stand-in."""
@@ -74,7 +85,7 @@ def build_ledger(
     memo = {} if memo is None else memo
     counts = count_blocks(session.blocks, counter, memo)
     for message in session.messages:
-        if message.start < message.stop and message.role != "system":
+        if message.start < message.stop and message.role not in _UNFRAMED:
             counts[message.start] += per_message
     return Ledger(counter, _sums(counts, [_INDEX[block.bucket] for block in session.blocks]), _prefix(counts), memo)
 

@@ -37,7 +37,10 @@ def check(envelope: Envelope, ledger: Ledger, stop: int) -> None:
 def edits(draw: st.DrawFn, session: Session) -> list[tuple[str, int, int, str]]:
     n = len(session.blocks)
     one = st.tuples(
-        st.sampled_from(["drop", "clear", "restore", "insert", "remove", "grow"]), st.integers(0, n), st.integers(0, n), st.sampled_from("ab")
+        st.sampled_from(["drop", "clear", "restore", "insert", "remove", "grow"]),
+        st.integers(0, n),
+        st.integers(0, n),
+        st.sampled_from("ab"),
     )
     return draw(st.lists(one, max_size=25))
 
@@ -48,14 +51,14 @@ def test_any_edits_keep_the_tiling_and_its_counts_and_undo_gives_back_what_was(d
     ledger = ledger_of(session)
     envelope = Envelope().grow(max(1, len(session.blocks) // 2), ledger)
     history = []
-    for kind, a, b, slot in data.draw(edits(session)):
+    for kind, one, other, slot in data.draw(edits(session)):
+        a, b = sorted((one, other))
         if kind == "grow":
             envelope, history = envelope.grow(max(a, envelope.stop), ledger), []
             continue
-        a, b = sorted((a, b))
         body = {"clear": (Part(text="cleared " * 3),), "insert": (Part(text=f"memo {a}"),)}.get(kind, ())
         span = Span(a, a) if kind in ("insert", "remove") else Span(a, b)
-        edit = Edit(kind if kind not in ("remove",) else "drop", "because", span, body, kind == "restore", slot)
+        edit = Edit("drop" if kind == "remove" else kind, "because", span, body, kind == "restore", slot)
         try:
             changed, splice = envelope.replace(edit, len(history), ledger)
         except RuleError:
@@ -76,7 +79,7 @@ def test_any_edits_keep_the_tiling_and_its_counts_and_undo_gives_back_what_was(d
 
 
 def test_a_stand_in_cannot_be_cut_but_can_be_swallowed_or_restored(ten: tuple[Session, Ledger]) -> None:
-    session, ledger = ten
+    _, ledger = ten
     whole = Envelope().grow(10, ledger)
     stood, _ = whole.replace(Edit("condense", "b", Span(2, 6), (Part(text="sum"),)), 0, ledger)
     with pytest.raises(RuleError, match="cannot be cut"):
@@ -90,7 +93,13 @@ def test_a_dropped_piece_can_be_restored_in_part(ten: tuple[Session, Ledger]) ->
     _, ledger = ten
     gone, _ = Envelope().grow(10, ledger).replace(Edit("drop", "b", Span(2, 8)), 0, ledger)
     back, _ = gone.replace(Edit("restore", "b", Span(4, 5), restore=True), 1, ledger)
-    assert [(p.start, p.stop, p.body) for p in back.pieces] == [(0, 2, None), (2, 4, ()), (4, 5, None), (5, 8, ()), (8, 10, None)]
+    assert [(p.start, p.stop, p.body) for p in back.pieces] == [
+        (0, 2, None),
+        (2, 4, ()),
+        (4, 5, None),
+        (5, 8, ()),
+        (8, 10, None),
+    ]
 
 
 def test_one_slot_holds_one_piece_and_slots_stand_in_the_order_they_came(ten: tuple[Session, Ledger]) -> None:

@@ -22,7 +22,7 @@ def policy(*rules: Rule, **fields: object) -> Policy:
     return Policy("test", "t", "d", "s", "f", rules=tuple(Step(rule, NoParams()) for rule in rules), **fields)  # type: ignore[arg-type]
 
 
-def rule(name: str, memory: str = "remembers"):  # noqa: ANN201
+def rule(name: str, memory: str = "remembers"):
     def wrap(edits: object) -> Rule:
         return Rule(name, "", edits, NoParams, memory)  # type: ignore[arg-type]
 
@@ -151,7 +151,12 @@ def test_parts_can_hold_raw_blocks_refs_system_text_and_fences() -> None:
         if ctx.request.n == 0:
             raw = {"type": "text", "text": "structured"}
             prompt = ctx.index.messages[0]
-            body = (Part("user", text="a"), Part("user", raw=raw), Part("user", ref=prompt, fence=True), Part("user", text="s", place="system"))
+            body = (
+                Part("user", text="a"),
+                Part("user", raw=raw),
+                Part("user", ref=prompt, fence=True),
+                Part("user", text="s", place="system"),
+            )
             yield Edit("condense", "b", Span(prompt, prompt + 1), body)
 
     body = render(plans(TALK, policy(parts))[0].after, TALK)
@@ -184,7 +189,9 @@ def test_an_ask_is_answered_by_the_record_else_offline_and_is_kept_in_the_plan()
             answer = yield Ask("summary", "key", "Summarise.", "user: Why is it red?\nassistant: It is 7 tokens over.")
             assert isinstance(answer, Answer)
             prompt = ctx.index.messages[0]
-            yield Edit("condense", "asked", Span(prompt, prompt + 2), (Part(text=answer.text),), facts={"source": answer.source})
+            yield Edit(
+                "condense", "asked", Span(prompt, prompt + 2), (Part(text=answer.text),), facts={"source": answer.source}
+            )
 
     offline = plans(TALK, policy(ask))[2]
     assert offline.asks[0][1].source == "offline"

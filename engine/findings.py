@@ -1,0 +1,323 @@
+"""What stands out in a session: at most three ranked sentences with numbers, each pointing at a request.
+
+One pure function per kind, each with the threshold below which it says nothing. Nothing found is an answer. Holds no drawing,
+and no opinion that the log does not bear out; the reading of cache breaks stands in `cache`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import numpy as np
+
+from engine.cache import MINUTES, CacheBreak, Cause, breaks
+from engine.model import JSON, Action
+from engine.phrases import clock, short, span, times, word
+from engine.prices import rates
+from engine.reconcile import Floats, Ints
+from engine.repeats import repeats
+from engine.trace import Trace
+from engine.views import CELLS, Marker, Overview
+
+MOST = 3
+BILL_SHARE = 0.5  # one kind of content that is half of the input bill is what to look at first
+THINKING_SHARE = 0.33  # of the prompt; below it the work itself is most of what is sent
+THINKING_TOKENS = 5_000  # of thinking; less is not worth a sentence
+FULL_SHARE = 0.95  # of the window; tools warn and cut at 80 to 92 %
+REBILLED = 10_000  # tokens written again in all; less is not worth a sentence
+WORTH = 0.01  # of the session's price; cheaper breaks are not worth a sentence
+REPEATED = 2_000  # tokens of all copies of one file
+CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
+TRIES = 3  # one repetition is everyday business
+DOUBTFUL = 0.05  # share of answers, or of input tokens, beyond which the log itself is worth doubting
+DOUBTFUL_TOKENS = 1_000  # at one request; less is framing that no log holds
+CUTS: dict[Action, tuple[str, str]] = {
+    "condense": ("compaction", "compactions"),
+    "drop": ("cut", "cuts"),
+    "truncate": ("truncation", "truncations"),
+    "clear": ("clearing of old tool results", "clearings of old tool results"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence about a session. `request` is where to look; `usd` what it cost, None where money says nothing about it.
+
+    `tokens` ranks it where there is no price; `evidence` holds the numbers behind the sentence.
+    """
+
+    text: str
+    request: int
+    kind: str
+    usd: Decimal | None
+    tokens: int
+    evidence: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What several kinds look at, computed once. `input_usd[n, 7]`: USD per cell without the answer; `broken`: cache breaks."""
+
+    trace: Trace
+    view: Overview
+    prompts: Ints
+    input_usd: Floats
+    broken: tuple[CacheBreak, ...]
+
+    @property
+    def priced(self) -> bool:
+        return bool(self.input_usd.any())
+
+
+def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None = None, most: int = MOST) -> tuple[Finding, ...]:
+    """The findings of a recorded session that weigh most, heaviest first; empty = nothing stands out.
+
+    `broken`: its cache breaks, where they are known already. Money ranks; what has no price of its own weighs its tokens at
+    the session's mean price of an input token, and without prices tokens rank alone.
+    """
+    if not len(view):
+        return ()
+    known = _Facts(trace, view, view.prompts, _input_usd(view), tuple(breaks(trace) if broken is None else broken))
+    found = [finding for kind in KINDS for finding in kind(known)]
+    mean = float(known.input_usd.sum()) / max(1, int(known.prompts.sum()))
+
+    def weight(finding: Finding) -> float:
+        return (float(finding.usd) if finding.usd is not None else finding.tokens * mean) if mean else finding.tokens
+
+    return tuple(sorted(found, key=weight, reverse=True)[:most])
+
+
+def headline(view: Overview, n: int) -> str:
+    """One sentence about request `n`: what the model saw, and how much of all input had been sent before.
+
+    Input that grows from one request to the next is new, the rest was sent again. IndexError where there is no request `n`.
+    """
+    prompts, window = view.prompts, int(view.windows[n])
+    about = "" if view.recorded[n] >= 0 else "about "
+    seen = f"At request {n} the model saw {about}{prompts[n]:,}{f' of {window:,}' if window else ''} tokens"
+    if len(view) < 2 or not prompts.sum():
+        return f"{seen}."
+    new = np.maximum(np.diff(prompts, prepend=0), 0).sum()
+    return f"{seen}; {1 - new / prompts.sum():.0%} of all input was re-sent.".replace("%", " %")
+
+
+def markers(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
+    """Cache breaks as markers for a chart."""
+    return tuple(Marker(b.request, "break", f"cache broke ({b.cause}): {b.evidence}") for b in broken)
+
+
+def _input_usd(view: Overview) -> Floats:
+    """USD per request and cell without the answer, which the overview prices together with the prompt."""
+    usd = view.usd.copy()
+    for n in np.flatnonzero((view.answers > 0) & usd.any(axis=1)):
+        when = None if np.isnan(view.sent_at[n]) else float(view.sent_at[n])
+        rate = rates(view.models[n], int(view.recorded[n]), when)
+        if rate:
+            usd[n] -= view.billed[n, :, 3] * (float(rate.output) / 1e6)
+    return usd
+
+
+def _bill(known: _Facts) -> list[Finding]:
+    """One kind of content that is most of the input bill."""
+    table = known.input_usd if known.priced else known.view.cells.astype(np.float64)
+    whole, cells, static = float(table.sum()), known.view.cells, [0, 1, 5]
+    positive = table.clip(0)  # where the estimates overshoot, what is unattributed is negative: all cells share that
+    sums = positive.sum(axis=0) * (whole / max(float(positive.sum()), 1e-12))
+    groups = (
+        ("Tool results are", float(sums[3]), cells[:, 3]),
+        ("System prompt and tools are", float(sums[static].sum()), cells[:, static].sum(axis=1)),
+    )
+    found = []
+    for what, part, tokens in groups:
+        share = part / whole if whole else 0.0
+        if share >= BILL_SHARE:
+            of = f"the input bill: ${part:,.2f} of ${whole:,.2f}" if known.priced else "all input tokens"
+            usd = Decimal(str(round(part, 6))) if known.priced else None
+            evidence = {"share": share, "part": part, "whole": whole, "unit": "USD" if known.priced else "tokens"}
+            text = f"{what} {share * 100:.0f} % of {of}."
+            found.append(Finding(text, int(np.argmax(tokens)), "bill", usd, int(tokens.sum()), evidence))
+    return found
+
+
+def _cold(known: _Facts) -> list[Finding]:
+    """Cache breaks, one finding per cause, pointing at the dearest."""
+    groups: dict[Cause, list[CacheBreak]] = defaultdict(list)
+    for broken in known.broken:
+        groups[broken.cause].append(broken)
+    found = []
+    bill = known.view.total or Decimal(0)
+    for cause, group in groups.items():
+        tokens = sum(b.rebilled_tokens for b in group)
+        prices = [b.usd for b in group if b.usd is not None]
+        usd = sum(prices, Decimal(0)) if prices else None
+        if tokens < REBILLED or (usd is not None and usd < bill * Decimal(str(WORTH))):
+            continue
+        worst = max(group, key=lambda b: (b.usd or 0, b.rebilled_tokens))
+        price = (
+            f"${usd:,.2f} extra to send {short(tokens)} tokens again"
+            if usd is not None
+            else f"{short(tokens)} tokens sent again"
+        )
+        evidence = {"cause": cause, "requests": [b.request for b in group], "tokens": tokens, "why": worst.evidence}
+        text = f"{_broke(known, cause, worst, len(group))}: {price}."
+        found.append(Finding(text, worst.request, "cache", usd, tokens, evidence))
+    return found
+
+
+def _broke(known: _Facts, cause: Cause, worst: CacheBreak, count: int) -> str:
+    n = worst.request
+    often = f" {times(count)}, worst" if count > 1 else ""
+    if cause == "idle":
+        sent = known.view.sent_at
+        when = clock(float(sent[n]), dated=float(np.nanmax(sent) - np.nanmin(sent)) > 86_400)
+        return f"The cache went cold{often} at {when} after {_idle(known, worst)}"
+    what = {
+        "model": "Switching models left the cache behind",
+        "static": "A change of system prompt or tools broke the cache",
+        "thinking": "Dropping the thinking of past turns broke the cache",
+        "compaction": "Compacting broke the cache",
+        "edit": "Changing what had been sent before broke the cache",
+        "settings": "A changed setting broke the cache",
+        "off": "The prompt was sent without caching",
+        "unknown": "For a reason that the log does not hold the cache broke",
+    }[cause]
+    return f"{what}{often} at request {n}" + (f" (to {known.view.models[n]})" if cause == "model" else "")
+
+
+def _idle(known: _Facts, worst: CacheBreak) -> str:
+    request = known.trace.session.requests[worst.request]
+    idle = worst.idle or 0.0
+    if idle < MINUTES and request.attempts > 1 and request.answered_at and request.sent_at:
+        return f"{word(request.attempts)} attempts in {span(request.answered_at - request.sent_at)}"
+    length, unit = span(idle).split()
+    return f"{length} idle {unit}"
+
+
+def _repeated(known: _Facts) -> list[Finding]:
+    """The file whose repeated reading was dearest to carry."""
+    cells = known.view.cells[:, 3]
+    table = known.input_usd[:, 3] if known.priced else cells.clip(0).astype(np.float64)
+    per_token = np.divide(table, cells, out=np.zeros(len(cells)), where=cells > 0)
+    scales = np.ones(len(cells))
+    for fit in known.view.fits:
+        scales[fit.start : fit.stop] = fit.scale
+    found = repeats(known.trace, scales, np.concatenate([[0.0], np.cumsum(per_token)]))
+    worst = max((r for r in found if r.tokens >= REPEATED), key=lambda r: r.weight, default=None)
+    if worst is None:
+        return []
+    name = "/".join(worst.path.replace("\\", "/").split("/")[-2:])
+    many = worst.stop > worst.start
+    where = f"Requests {worst.start}-{worst.stop} carry up to" if many else f"Request {worst.start} carries"
+    text = f"{where} {short(worst.tokens)} tokens of a file read {times(worst.reads)} ({name})."
+    usd = Decimal(str(round(worst.weight, 6))) if known.priced else None
+    evidence = {"path": worst.path, "reads": worst.reads, "start": worst.start, "stop": worst.stop, "tokens": worst.tokens}
+    return [Finding(text, worst.start, "repeated", usd, int(worst.weight) if usd is None else worst.tokens, evidence)]
+
+
+def _cut(known: _Facts) -> list[Finding]:
+    """What was taken out of the window, by the kind of cut that took most."""
+    groups: dict[Action, list[tuple[int, int]]] = defaultdict(list)
+    for plan in known.trace.plans:
+        n = plan.request.n
+        for action in {d.action for d in (*plan.decisions, *plan.server) if d.splice and d.action in CUTS}:
+            made = [d for d in (*plan.decisions, *plan.server) if d.splice and d.action == action]
+            size = round(sum(d.before - d.after for d in made) * plan.calibration.scale)
+            if action == "condense" and n:  # the summary came in with it: what counts is how much shorter the prompt is
+                size = int(known.prompts[n - 1] - known.prompts[n])
+            if n and size >= CUT_SHARE * known.prompts[n - 1] > 0:
+                groups[action].append((n, size))
+    if not groups:
+        return []
+    action, made_ = max(groups.items(), key=lambda item: sum(size for _, size in item[1]))
+    removed, last = sum(size for _, size in made_), made_[-1][0]
+    one, many = CUTS[action]
+    first = f"{word(len(made_)).capitalize()} {one if len(made_) == 1 else many} removed {short(removed)} tokens"
+    after = "it" if len(made_) == 1 else "the last"
+    text = f"{first}; the first request after {after} (request {last}) starts with {short(int(known.prompts[last]))}."
+    worst = max(made_, key=lambda item: item[1])[0]
+    return [Finding(text, worst, "cut", None, removed, {"requests": [n for n, _ in made_], "removed": removed})]
+
+
+def _forgotten(known: _Facts) -> list[Finding]:
+    """The first user message left the window."""
+    session = known.trace.session
+    at = next((m.start for m in session.messages if m.origin == "prompt"), None)
+    for plan in known.trace.plans if at is not None else ():
+        made = [d for d in (*plan.decisions, *plan.server) if d.splice]
+        if at is None or not made or plan.seen.stop <= at or plan.seen.at(at).body is None:
+            continue
+        n = plan.request.n
+        by = next((d for d in made if d.edit.span and d.edit.span.start <= at < d.edit.span.stop), made[-1])
+        since = ", and the model has a summary of it since" if by.action == "condense" else ""
+        tokens = round(sum(d.before - d.after for d in made) * plan.calibration.scale)
+        text = f"The first user message left the window at request {n}{since}."
+        return [Finding(text, n, "forgotten", None, tokens, {"block": at, "because": by.edit.because})]
+    return []
+
+
+def _thinking(known: _Facts) -> list[Finding]:
+    """Thinking became a large part of the prompt."""
+    cells = known.view.cells[:, 4]
+    share = np.minimum(cells / np.maximum(known.prompts, 1), 1.0)  # an estimate may overshoot
+    n = int(np.argmax(np.where(cells >= THINKING_TOKENS, share, 0)))
+    if share[n] < THINKING_SHARE or cells[n] < THINKING_TOKENS:
+        return []
+    text = f"Thinking grew to {share[n] * 100:.0f} % of the prompt at request {n} ({short(int(cells[n]))} tokens)."
+    usd = Decimal(str(round(float(known.input_usd[:, 4].sum()), 6))) if known.priced else None
+    return [Finding(text, n, "thinking", usd, int(cells.sum()), {"share": float(share[n]), "tokens": int(cells[n])})]
+
+
+def _full(known: _Facts) -> list[Finding]:
+    """A prompt nearly filled the window, or was larger."""
+    fill = np.nan_to_num(known.view.fill)
+    n = int(np.argmax(fill))
+    if fill[n] < FULL_SHARE:
+        return []
+    tokens, window = int(known.prompts[n]), int(known.view.windows[n])
+    text = f"Request {n} filled {fill[n] * 100:.0f} % of the window ({tokens:,} of {window:,} tokens)."
+    return [Finding(text, n, "full", None, tokens, {"fill": float(fill[n])})]
+
+
+def _retried(known: _Facts) -> list[Finding]:
+    """A prompt had to be sent again and again."""
+    request = max(known.trace.session.requests, key=lambda r: r.attempts)
+    if request.attempts < TRIES:
+        return []
+    took = ""
+    if request.sent_at is not None and request.answered_at is not None and request.answered_at - request.sent_at >= 60:
+        took = f", {span(request.answered_at - request.sent_at)} after the first time"
+    text = f"Request {request.n} was sent {times(request.attempts)} before the provider answered{took}."
+    again = sum(r.attempts > 1 for r in known.trace.session.requests)
+    evidence = {"attempts": request.attempts, "requests_with_retries": again}
+    return [Finding(text, request.n, "retry", None, int(known.prompts[request.n]), evidence)]
+
+
+def _stubs(known: _Facts) -> list[Finding]:
+    """The log understates what was answered."""
+    stubs = [request.n for request in known.trace.session.requests if request.output_stub]
+    tokens, whole = int(known.view.answers[stubs].sum()), int(known.view.answers.sum())
+    if len(stubs) < DOUBTFUL * len(known.view) or tokens < DOUBTFUL * whole:
+        return []
+    of = f"{len(stubs)} of {len(known.view)} answers"
+    text = f"{of} record fewer output tokens than their text has: {short(tokens)} were counted."
+    return [Finding(text, stubs[0], "stub", None, tokens, {"requests": len(stubs), "counted": tokens})]
+
+
+def _unattributed(known: _Facts) -> list[Finding]:
+    """The log does not account for what was billed."""
+    view = known.view
+    rest, whole = np.abs(view.cells[:, CELLS.index("unattributed")]), int(known.prompts.sum())
+    share = rest.sum() / max(1, whole)
+    n = int(np.argmax(rest))
+    if share <= DOUBTFUL or rest[n] < DOUBTFUL_TOKENS:
+        return []
+    text = f"{share * 100:.0f} % of all recorded input is not accounted for by what the log holds, most at request {n}."
+    return [Finding(text, n, "unattributed", None, int(rest.sum()), {"share": float(share), "tokens": int(rest.sum())})]
+
+
+KINDS: tuple[Callable[[_Facts], list[Finding]], ...] = (
+    _bill, _cold, _repeated, _cut, _forgotten, _thinking, _full, _retried, _stubs, _unattributed,
+)  # fmt: skip

@@ -1,0 +1,50 @@
+"""A session that grew message by message equals the same session built at once, in counts, index and plans."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from law_sessions import ledger_of, sessions
+
+from engine.assemble import replay, settle, step
+from engine.growing import Growing
+from engine.index import Index
+from engine.model import Session
+from engine.policy import load
+from engine.tokens import CHARS
+
+
+def grown(session: Session) -> tuple[Growing, list]:
+    growing, plans, previous = Growing(Session(session.id, source=session.source), CHARS), [], None
+    requests = {request.cut: request for request in session.requests}
+    policy = load("keep-everything")
+    for message in session.messages:
+        raws = [block.raw for block in session.blocks[message.start : message.stop]]
+        if message.start in requests:
+            old = requests[message.start]
+            asked = growing.request(model=old.model, usage=old.usage)
+            plan = step(previous, growing.session, asked, policy, growing.basis)
+            growing.message(message.role, raws, origin=message.origin)
+            growing.answered(asked)
+            plans.append(plan)
+            previous = settle(plan)
+        else:
+            growing.message(message.role, raws[0] if isinstance(raws[0], str) else raws, origin=message.origin)
+    return growing, plans
+
+
+@given(sessions)
+def test_growing_gives_the_session_that_building_gives(session: Session) -> None:
+    growing, plans = grown(session)
+    assert growing.session.blocks == session.blocks
+    assert [(m.start, m.stop, m.role) for m in growing.session.messages] == [
+        (m.start, m.stop, m.role) for m in session.messages
+    ]
+    assert [(r.n, r.turn, r.cut, r.stop) for r in growing.session.requests] == [
+        (r.n, r.turn, r.cut, r.stop) for r in session.requests
+    ]
+    ledger = ledger_of(session)
+    assert (growing.ledger.total, growing.ledger.sums) == (ledger.total, ledger.sums)
+    assert growing.basis.index == Index.of(session)
+    replayed = list(replay(session, load("keep-everything"), ledger))
+    assert [p.after for p in plans] == [p.after for p in replayed]
+    assert [p.calibration for p in plans] == [p.calibration for p in replayed]

@@ -1,0 +1,304 @@
+"""Cache breaks: every cause is named with its evidence and its price, and what is no break raises no alarm."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from conftest import ROOT, shared
+from hand_made import OPUS, SONNET, Row, call, cleared, compacted, result, session, traced
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.cache import CacheBreak, breaks, first_difference
+from engine.envelope import Chunk, Envelope
+from engine.front import ledger_of, load, replay
+from engine.ledger import Ledger
+from engine.model import ZERO, Edit, Part, Piece, Span
+
+WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
+
+
+def only(rows: list[Row], *edits: tuple[int, Edit]) -> CacheBreak:
+    """The one break of a session."""
+    (broken,) = breaks(traced(rows, edits))
+    return broken
+
+
+def test_waiting_longer_than_an_entry_lives_is_named_with_its_minutes_and_its_exact_price() -> None:
+    broken = only([Row(0, written=100_000), Row(4 + 420, written=100_500)])
+    assert (broken.request, broken.cause, broken.rebilled_tokens, broken.idle) == (1, "idle", 100_000, 420.0)
+    assert broken.usd == Decimal("0.575")  # 100,000 x (6.25 - 0.50) / 1,000,000
+    assert "7 minutes passed" in broken.evidence
+    assert "0 of 100,000 cached tokens were read" in broken.evidence
+
+
+def test_an_answer_that_ended_less_than_five_minutes_ago_keeps_the_cache_warm() -> None:
+    """The entry was used when the answer before was made, so its end counts, not its beginning."""
+    rows = [Row(0, written=100_000, took=60), Row(350, read=100_000, written=400)]
+    assert breaks(traced(rows)) == ()
+
+
+def test_entries_written_for_an_hour_outlive_five_minutes_and_cost_more_to_write_again() -> None:
+    early = only([Row(0, written=50_000, hour=50_000), Row(1_200, written=50_100, hour=50_100)])
+    assert early.cause == "unknown"
+    late = only([Row(0, written=50_000, hour=50_000), Row(4_000, written=50_100, hour=50_100)])
+    assert late.cause == "idle"
+    assert late.usd == Decimal("0.475")  # 50,000 x (10 - 0.50) / 1,000,000
+    assert "60 minutes" in late.evidence
+
+
+def test_the_part_written_for_five_minutes_may_go_cold_alone() -> None:
+    rows = [Row(0, written=60_000, hour=40_000), Row(600, read=40_000, written=20_500)]
+    assert (only(rows).cause, only(rows).rebilled_tokens) == ("idle", 20_000)
+
+
+def test_repeated_attempts_say_between_which_times_the_cache_went_cold() -> None:
+    broken = only([Row(0, written=60_000), Row(30, written=60_500, attempts=6, took=1_800)])
+    assert broken.cause == "idle"
+    assert "between 26 s and 30 minutes passed, 6 attempts" in broken.evidence
+
+
+def test_another_model_has_a_cache_of_its_own() -> None:
+    broken = only([Row(0, written=80_000), Row(10, written=79_000, model=SONNET)])
+    assert (broken.cause, broken.request) == ("model", 1)
+    assert OPUS in broken.evidence
+    assert SONNET in broken.evidence
+    assert broken.rebilled_tokens <= 79_000
+    assert broken.usd == broken.rebilled_tokens * Decimal("3.45") / 1_000_000
+
+
+def test_a_compaction_whose_summary_alone_is_written_costs_nothing_again() -> None:
+    rows = [
+        Row(0, written=30_000, prompt=WORDS * 8, kind="prompt"),
+        Row(9, read=30_000, written=300),
+        Row(20, read=14_000, written=2_000, kind="summary", prompt="so far"),
+    ]
+    broken = only(rows, (2, compacted(0, 4)))
+    assert (broken.request, broken.cause, broken.at, broken.rebilled_tokens) == (2, "compaction", 0, 0)
+    assert broken.usd == 0
+    assert "compacted into a summary" in broken.evidence
+
+
+def test_clearing_a_tool_result_breaks_the_cache_from_its_place_on() -> None:
+    rows = [
+        Row(0, written=12_000, answer=[call("t", file_path="a.py")]),
+        Row(5, read=12_000, written=2_000, content=result("t", WORDS)),
+        Row(10, read=14_000, written=2_000, prompt=WORDS),
+        Row(15, read=12_000, written=2_100),
+    ]
+    broken = only(rows, (3, cleared(2)))
+    assert (broken.request, broken.cause, broken.at) == (3, "edit", 2)
+    assert 1_800 < broken.rebilled_tokens < 2_600, "the prompt after the cleared result was sent again, the result was not"
+
+
+def test_what_the_log_does_not_hold_is_not_taken_for_something_sent_again() -> None:
+    """After a compaction tools attach files anew; after a cleared result a reminder may come in. Neither need be in the log."""
+    rows = [Row(0, written=60_000, prompt=WORDS), Row(9, read=60_000, written=300), Row(20, read=14_000, written=9_000)]
+    rows[2].kind = "summary"
+    assert only(rows, (2, compacted(0, 4))).rebilled_tokens == 0
+    rows = [
+        Row(0, written=12_000, answer=[call("t", file_path="a.py")]),
+        Row(5, read=12_000, written=4_000, content=result("t", WORDS * 2)),
+        Row(15, read=10_000, written=8_100),
+    ]
+    assert only(rows, (2, cleared(2))).rebilled_tokens < 2_500
+
+
+def test_a_model_that_drops_old_thinking_breaks_the_cache_at_a_new_turn() -> None:
+    thought = [{"type": "thinking", "thinking": WORDS, "signature": "s"}, call("t", file_path="a.py")]
+    rows = [
+        Row(0, written=12_000, model=SONNET, answer=thought),
+        Row(5, read=12_000, written=6_000, model=SONNET, content=result("t", WORDS * 2)),
+        Row(10, read=12_000, written=4_300, model=SONNET),
+    ]
+    broken = only(rows)
+    assert (broken.request, broken.cause, broken.at) == (2, "thinking", 1)
+    assert "thinking of past turns" in broken.evidence
+    rows[2].model, rows[0].model, rows[1].model = OPUS, OPUS, OPUS
+    assert only(rows).cause != "thinking", "this model keeps it"
+
+
+def test_a_new_system_prompt_stands_before_everything() -> None:
+    rows = [
+        Row(0, written=50_000, kind="system", prompt="You write code."),
+        Row(5, read=50_000, written=400),
+        Row(10, written=51_000, kind="system", prompt="You review code."),
+    ]
+    broken = only(rows)
+    assert (broken.cause, broken.rebilled_tokens) == ("static", 50_400)
+    assert "the system prompt changed" in broken.evidence
+
+
+def test_tools_that_a_search_added_change_the_tool_list() -> None:
+    found = [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "tool_reference", "tool_name": "TaskCreate"}]}]
+    rows = [Row(0, written=30_000, answer=[call("t", "ToolSearch", query="tasks")]), Row(5, written=35_000, content=found)]
+    assert only(rows).cause == "static"
+
+
+def test_a_changed_thinking_setting_is_named() -> None:
+    on = {"thinking": {"type": "enabled", "budget_tokens": 9_000}}
+    broken = only([Row(0, written=50_000), Row(9, read=15_000, written=36_000, settings=on)])
+    assert broken.cause == "settings"
+    assert "thinking changed" in broken.evidence
+
+
+def test_a_request_without_caching_is_no_riddle() -> None:
+    broken = only([Row(0, written=50_000), Row(9, plain=50_500)])
+    assert (broken.cause, broken.rebilled_tokens) == ("off", 50_000)
+    assert broken.usd == Decimal("0.225")  # 50,000 x (5 - 0.50) / 1,000,000
+
+
+def test_a_prompt_that_shrank_without_a_word_in_the_log_was_edited() -> None:
+    broken = only([Row(0, written=90_000), Row(9, read=15_000, written=40_000)])
+    assert broken.cause == "edit"
+    assert "shorter than the log accounts for" in broken.evidence
+    assert broken.rebilled_tokens <= 40_000
+
+
+@pytest.mark.parametrize(("timed", "words"), [(True, "only 36 s since"), (False, "no times in the log")])
+def test_where_the_log_cannot_tell_it_says_unknown_and_what_it_ruled_out(timed: bool, words: str) -> None:
+    broken = only([Row(0, written=76_000, timed=timed), Row(40, read=15_448, written=61_000, timed=timed)])
+    assert (broken.cause, broken.rebilled_tokens) == ("unknown", 60_552)
+    assert words in broken.evidence
+    assert "no edit of what was sent before" in broken.evidence
+
+
+def test_unknown_names_what_stands_out_without_calling_it_the_cause() -> None:
+    broken = only([Row(0, written=76_000), Row(40, read=15_000, written=62_000, attempts=2)])
+    assert broken.cause == "unknown"
+    assert "answering with errors" in broken.evidence
+    many = [{"type": "text", "text": f"note {i}"} for i in range(25)]
+    broken = only([Row(0, written=76_000), Row(40, read=15_000, written=62_000, content=many)])
+    assert "25 blocks came in at once" in broken.evidence
+
+
+def test_a_model_without_a_price_has_breaks_but_no_cost() -> None:
+    broken = only([Row(0, written=76_000, model="house-model"), Row(40, read=5_000, written=72_000, model="house-model")])
+    assert broken.rebilled_tokens == 71_000
+    assert broken.usd is None
+
+
+QUIET: dict[str, list[Row]] = {
+    "a new tail is merely written": [Row(0, written=50_000), Row(9, read=50_000, written=30_000)],
+    "a session begins": [Row(0, written=90_000)],
+    "a session begins on what others had cached": [Row(0, read=15_000, written=9_000), Row(9, read=24_000, written=300)],
+    "the prompt is shorter than what is cached at all": [Row(0, written=3_900), Row(900, plain=3_950)],
+    "the provider has no cache": [Row(0, plain=50_000, model="m"), Row(900, plain=51_000, model="m")],
+    "the last block was rounded off": [Row(0, written=50_000), Row(9, read=49_100, written=1_800)],
+    "a provider that names no writes reads more and more": [
+        Row(0, plain=9_000, model="gpt-5"),
+        Row(9, read=8_960, plain=900, model="gpt-5"),
+        Row(18, read=9_728, plain=400, model="gpt-5"),
+    ],
+    "a short request of another kind stands between": [
+        Row(0, written=90_000),
+        Row(3, plain=1_500, model="claude-haiku-4-5"),
+        Row(9, read=90_000, written=500),
+    ],
+    "the last request is a short one of another kind": [Row(0, written=90_000), Row(3, plain=900)],
+    "a request without usage stands between": [Row(0, written=9_000), Row(3, plain=0), Row(9, read=9_000, written=500)],
+}
+
+
+@pytest.mark.parametrize("case", QUIET)
+def test_no_alarm_when(case: str) -> None:
+    assert breaks(traced(QUIET[case])) == ()
+
+
+def test_the_sample_shows_where_its_cache_went_cold() -> None:
+    found = breaks(replay(load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")))
+    assert [b.cause for b in found] == ["idle", "model", "model", "idle", "compaction", "idle"]
+    assert all(b.idle and b.idle > 300 for b in found if b.cause == "idle")
+
+
+@pytest.mark.parametrize(
+    ("name", "causes"),
+    [
+        ("entire-cd95-3compactions", {"idle": 11, "compaction": 3}),
+        ("entire-d599-microcompact", {"edit": 1, "idle": 1}),
+        ("obra-long-conversation", {"idle": 10, "unknown": 1}),
+    ],
+)
+def test_real_sessions_break_where_their_usage_and_their_times_say(name: str, causes: dict[str, int]) -> None:
+    """Checked by eye against usage and times around each break."""
+    trace = replay(load(shared("data", "open", "claude-code", f"{name}.jsonl")))
+    found = breaks(trace)
+    assert Counter(b.cause for b in found) == causes
+    for broken in found:
+        usage = trace.session.requests[broken.request].usage
+        assert usage
+        assert broken.rebilled_tokens <= usage.input_tokens + usage.cache_creation_input_tokens
+
+
+# --- first difference ---------------------------------------------------------------------------------------------------
+
+SIZE = 24
+
+
+def ledger() -> Ledger:
+    rows = [Row(i, prompt=f"message {i}") for i in range(SIZE // 2)]
+    return ledger_of(session(rows))
+
+
+LEDGER = ledger()
+EDITS = st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(1, 6), st.sampled_from(["drop", "stand-in", "restore"])))
+
+
+def edited(envelope: Envelope, edits: list[tuple[int, int, str]]) -> Envelope:
+    """Apply what can be applied: a stand-in is not cut in two."""
+    for number, (start, length, what) in enumerate(edits):
+        stop = min(envelope.stop, start + length)
+        if start >= stop or any(envelope.at(at).body for at in (start, stop - 1)):
+            continue
+        body = (Part(text=f"stand-in {start}:{stop}"),) if what == "stand-in" else ()
+        edit = Edit("condense", "because", Span(start, stop), body, restore=what == "restore")
+        envelope = envelope.replace(edit, number, LEDGER)[0]
+    return envelope
+
+
+def states(envelope: Envelope, stop: int) -> list[Any]:
+    """What stands for each block, by address."""
+    pieces = [envelope.at(at) for at in range(min(stop, envelope.stop))]
+    return [(p.body, (p.start, p.stop) if p.body else None) for p in pieces]
+
+
+@given(EDITS, EDITS, st.integers(1, SIZE), st.integers(0, SIZE))
+def test_the_first_difference_is_the_first_block_with_another_state(
+    first: list[tuple[int, int, str]], then: list[tuple[int, int, str]], size: int, more: int
+) -> None:
+    before = edited(Envelope().grow(size, LEDGER), first)
+    after = edited(before.grow(min(SIZE, size + more), LEDGER), then)
+    pairs = zip(states(before, size), states(after, size), strict=True)
+    changed = [at for at, (a, b) in enumerate(pairs) if a != b]
+    found = first_difference(before, after)
+    if not changed:
+        assert found is None
+    else:
+        piece = before.at(changed[0])
+        assert found is not None
+        assert min(piece.start, after.at(changed[0]).start) <= found <= changed[0]
+
+
+def test_an_insert_that_moved_is_a_difference_and_a_grown_tail_is_none() -> None:
+    before = Envelope().grow(10, LEDGER)
+    assert first_difference(before, before.grow(14, LEDGER)) is None
+    assert first_difference(Envelope(), before) is None
+    noted = before.replace(Edit("insert", "memory", Span(4, 4), (Part(text="remember"),), slot="memory"), 0, LEDGER)[0]
+    assert first_difference(before, noted) == 4
+    assert first_difference(noted, noted.grow(14, LEDGER)) is None
+
+
+def test_chunks_that_both_envelopes_share_are_not_looked_into() -> None:
+    class Closed(tuple[Piece, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Any:
+            raise AssertionError("looked into a shared chunk")
+
+    shared_chunk = Chunk(Closed((Piece(0, 5, ZERO),)), 5, ZERO)
+    before = Envelope((shared_chunk, Chunk((Piece(5, 9, ZERO),), 9, ZERO)))
+    after = Envelope((shared_chunk, Chunk((Piece(5, 7, ZERO), Piece(7, 9, ZERO, ())), 9, ZERO)))
+    assert first_difference(before, after) == 7
