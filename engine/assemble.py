@@ -23,6 +23,7 @@ from engine.server import compaction_replaces_what_precedes, provider_strips_old
 from engine.summary import extract
 
 AS_RECORDED = "as-recorded"
+COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
 Answers = Callable[[Ask], Answer]
 
 
@@ -45,10 +46,35 @@ def step(
 ) -> Plan:
     """Plan one request: the previous plan's envelope, grown to `request.cut`, changed by the policy's rules in order.
 
-    `answers` is asked what rules ask; by default recorded answers, else an offline summary. RuleError: a rule's mistake.
+    `answers` is asked what rules ask; by default recorded answers, else an offline summary. Where an exact count of the
+    planned prompt is recorded, the request is planned again with what it teaches. RuleError: a rule's mistake.
     """
-    ledger = basis.ledger
     calibration = previous.calibration if previous else Calibration.start()
+    plan = _planned(previous, session, request, policy, basis, calibration, answers)
+    for _ in range(COUNTS):
+        told = session.answers.get(count_key(plan))
+        if told is None:
+            break
+        calibration = calibration.learn(plan.seen.tokens, int(told.text), plan.model)
+        plan = _planned(previous, session, request, policy, basis, calibration, answers)
+    return plan
+
+
+def count_key(plan: Plan) -> str:
+    """Under which an exact count of a plan's prompt is recorded among the session's answers."""
+    return f"count:{plan.request.n}:{plan.seen.tokens}"
+
+
+def _planned(
+    previous: Plan | None,
+    session: Session,
+    request: Request,
+    policy: Policy,
+    basis: Basis,
+    calibration: Calibration,
+    answers: Answers | None,
+) -> Plan:
+    ledger = basis.ledger
     model = request.model
     room = budget(policy.budget, session.window or facts(model).window)
     base = (previous.base if previous else Envelope()).grow(request.cut, ledger)

@@ -13,19 +13,19 @@ from engine.reconcile import reconcile
 
 
 @pytest.fixture(scope="module")
-def table(shared):  # noqa: ANN001, ANN201
+def table(shared):
     shared("data", "open", "claude-code")
     return list(rows(files()))
 
 
-def test_requests_of_real_sessions_are_predicted_from_those_before(table) -> None:  # noqa: ANN001
+def test_requests_of_real_sessions_are_predicted_from_those_before(table) -> None:
     pooled = np.concatenate([row.errors for row in table])
     assert np.median(pooled) <= 0.01
     assert np.quantile(pooled, 0.9) <= 0.03
     assert {row.name: float(np.median(row.errors)) for row in table if np.median(row.errors) > 0.02} == {}
 
 
-def test_little_of_real_prompts_is_unattributed(table) -> None:  # noqa: ANN001
+def test_little_of_real_prompts_is_unattributed(table) -> None:
     assert np.median(np.concatenate([row.unattributed for row in table])) <= 0.02
 
 
@@ -43,8 +43,11 @@ def test_a_straight_session_is_found_again(line: tuple[int, float, list[int]]) -
     assert abs(calibration.predict(int(counted[-1]) + 2_000) - expected) <= 0.01 * expected + 500
 
 
-@given(st.lists(st.tuples(st.lists(st.integers(0, 50_000), min_size=5, max_size=5), st.integers(-1, 300_000)), max_size=60), st.booleans())
-def test_cells_prefix_and_remainder_sum_to_what_was_recorded(rows_in: list, known: bool) -> None:  # noqa: FBT001
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 50_000), min_size=5, max_size=5), st.integers(-1, 300_000)), max_size=60),
+    st.booleans(),
+)
+def test_cells_prefix_and_remainder_sum_to_what_was_recorded(rows_in: list, known: bool) -> None:
     counts = np.array([row[0] for row in rows_in], dtype=np.int64).reshape(-1, 5)
     recorded = np.array([row[1] for row in rows_in], dtype=np.int64)
     done = reconcile(counts, recorded, ["m"] * len(recorded), known)

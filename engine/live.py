@@ -1,0 +1,333 @@
+"""Chatting through the same assembler: append the prompt, `step`, render, stream, `settle`, append the answer, tell the sink.
+
+The gateway is here too: a request is counted and held against its budget before it is sent, a provider that still calls it too
+long teaches the next plan once, and what the policy cannot fit is refused with a typed error. Client and sink are passed in;
+this module knows neither a database nor a page. SDK facts: anthropic 2.12 (`messages.stream`, error classes).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, Protocol
+
+import anthropic
+
+from engine.assemble import count_key, settle, step
+from engine.builder import usage as read_usage
+from engine.errors import ContextWindowExceededError, TurnscopeError
+from engine.growing import Growing
+from engine.model import JSON, Answer, Ask, Message, Request
+from engine.order import render
+from engine.policy import Policy
+from engine.prices import cost
+from engine.rule import Plan
+
+TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens|context limit: (\d+) \+|request \((\d+) tokens\) exceeds")
+MAX_LOOPS = 50  # requests of one turn; an agent loop longer than this is a loop
+
+Status = Literal["complete", "interrupted", "refused", "failed"]
+
+
+class Event(NamedTuple):
+    """What happens in a turn: plan | asked | text | thinking | call | result | done | refused | failed | hold | interrupted."""
+
+    kind: str
+    data: Any = None
+
+
+class Sink(Protocol):
+    """Where a chat is kept. Each call is one write that is done when it returns."""
+
+    def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
+        """A message was said (prompt, tool results, system, tools)."""
+
+    def request(self, request: Request, plan: Plan, answer: tuple[Message, Sequence[JSON]] | None, status: Status, seconds: float) -> None:
+        """A request ended; with its answer's message, if there is one, in the same write."""
+
+    def answer(self, key: str, answer: Answer) -> None:
+        """An ask was answered."""
+
+
+class Tools(Protocol):
+    """Tools that the model may call. They only read."""
+
+    definitions: Sequence[JSON]
+
+    def run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+        """The result's text, and whether it is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is in force for the next request. `spend` in USD, `growth` in tokens per turn: beyond them the chat asks first."""
+
+    model: str
+    policy: Policy
+    max_tokens: int = 1_024
+    thinking: bool = False
+    summary_model: str = ""  # "" = the chat's own
+    condense: bool = True
+    count_from: float = 0.7  # share of the budget from which the provider is asked to count before sending; 0 = never
+    spend: Decimal | None = None
+    growth: int = 0
+
+
+@dataclass(slots=True)
+class Chat:
+    """One conversation under way. Not safe for two threads at once."""
+
+    growing: Growing
+    client: anthropic.Anthropic
+    sink: Sink
+    settings: Settings
+    tools: Tools | None = None
+    clock: Callable[[], float] = time.time
+    plan: Plan | None = None
+    spent: Decimal = field(default=Decimal(0))
+
+    def send(self, text: str) -> Iterator[Event]:
+        """Say something, and stream what follows until the model ends its turn. Closing the iterator stops the answer."""
+        self.say("user", text, "prompt")
+        yield from self.go_on()
+
+    def say(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
+        """Append a message and keep it, before anything else happens."""
+        message = self.growing.message(role, content, origin=origin, sent_at=self.clock())
+        self.sink.message(message, [content] if isinstance(content, str) else list(content), "complete")
+
+    def go_on(self, *, asked: bool = False) -> Iterator[Event]:
+        """Send the next request, and those that tool results cause. `asked`: the person agreed to go over a limit."""
+        start = self.plan.projected if self.plan else 0
+        for _ in range(MAX_LOOPS):
+            if why := "" if asked else self._over(start):
+                yield Event("hold", why)
+                return
+            done: Request | None = None
+            for event in self._request():
+                done = event.data if event.kind == "done" else done
+                yield event
+            if done is None or done.stop_reason != "tool_use" or self.tools is None:
+                return
+            yield from self._call_tools(done)
+
+    def planned(self, text: str = "") -> Plan:
+        """What would be sent now, were `text` said first. Changes nothing."""
+        growing = self.growing
+        if text:
+            growing = Growing(growing.session, growing.ledger.counter)
+            growing.message("user", text, origin="prompt")
+        return step(self.plan, growing.session, self._asked(growing), self.settings.policy, growing.basis)
+
+    def _over(self, start: int) -> str:
+        limit, growth = self.settings.spend, self.settings.growth
+        if limit is not None and self.spent >= limit:
+            return f"this chat has spent ${self.spent:.4f} of ${limit}"
+        if growth and self.plan and self.plan.projected - start > growth:
+            return f"this turn has grown by {self.plan.projected - start:,} tokens, more than {growth:,}"
+        return ""
+
+    def _asked(self, growing: Growing) -> Request:
+        settings: dict[str, JSON] = {"max_tokens": self.settings.max_tokens, "cache_control": {"type": "ephemeral"}}
+        if self.settings.thinking:
+            settings["thinking"] = {"type": "adaptive"}
+        return growing.request(model=self.settings.model, sent_at=self.clock(), settings=settings)
+
+    def _request(self) -> Iterator[Event]:
+        asked = self._asked(self.growing)
+        plan = self._plan(asked)
+        for ask, answer in plan.asks:
+            yield Event("asked", (ask, answer))
+        for attempt in range(2):
+            yield Event("plan", plan)
+            refused = self._refusal(plan, asked)
+            if refused:
+                self._end(plan, None, "refused", 0.0, stop_reason="refused")
+                yield Event("refused", refused)
+                return
+            try:
+                yield from self._stream(plan)
+            except anthropic.APIStatusError as error:
+                again = self._learned(plan, error) if attempt == 0 else None
+                if again is None:
+                    self._end(plan, None, "failed", 0.0, stop_reason="error")
+                    yield Event("failed", explained(error))
+                    return
+                plan = again
+            except (anthropic.APIError, ValueError) as error:  # ValueError: an event that is not JSON
+                self._end(plan, None, "failed", 0.0, stop_reason="error")
+                yield Event("failed", explained(error))
+                return
+            else:
+                return
+
+    def _plan(self, asked: Request) -> Plan:
+        plan = step(self.plan, self.growing.session, asked, self.settings.policy, self.growing.basis, self._answer)
+        share = self.settings.count_from
+        if share and plan.projected > share * plan.budget.limit and count_key(plan) not in self.growing.answers:
+            body = self._body(plan)
+            counted = {key: body[key] for key in ("messages", "system", "tools", "thinking", "model") if key in body}
+            try:
+                tokens = self.client.messages.count_tokens(**counted).input_tokens
+            except anthropic.APIError:  # a server without that endpoint: planning goes on with the estimate
+                return plan
+            self._record(count_key(plan), Answer(str(tokens), model=plan.model, source="model"))
+            plan = step(self.plan, self.growing.session, asked, self.settings.policy, self.growing.basis, self._answer)
+        return plan
+
+    def _body(self, plan: Plan) -> dict[str, JSON]:
+        body = render(plan.after, self.growing.session, plan.request.settings)
+        if plan.budget.max_output:
+            body["max_tokens"] = min(body["max_tokens"], plan.budget.max_output)
+        return body | {"model": plan.model}
+
+    def _refusal(self, plan: Plan, asked: Request) -> ContextWindowExceededError | None:
+        """No request over its window is sent, whatever the policy says."""
+        window = plan.budget.window
+        needed = plan.projected + (self.settings.max_tokens if plan.budget.known else 0)
+        if plan.verdict != "refuse" and needed <= window:
+            return None
+        used = sum(r.usage.prompt_tokens + r.usage.output_tokens for r in self.growing.session.requests if r.usage)
+        return ContextWindowExceededError(
+            conversation_id=self.growing.session.id,
+            turn=asked.turn,
+            request=asked.n,
+            projected=needed,
+            window=window,
+            usage_so_far=used,
+        )
+
+    def _stream(self, plan: Plan) -> Iterator[Event]:
+        began = self.clock()
+        with self.client.messages.stream(**self._body(plan)) as stream:
+            try:
+                for event in stream:
+                    if event.type == "text":
+                        yield Event("text", event.text)
+                    elif event.type == "thinking":
+                        yield Event("thinking", event.thinking)
+                final = stream.get_final_message()
+                if final.stop_reason is None:
+                    raise anthropic.APIConnectionError(message="the stream ended before the answer did", request=stream.response.request)
+            except BaseException as error:
+                self._broken(plan, stream, self.clock() - began)
+                if isinstance(error, GeneratorExit):
+                    raise
+                yield Event("interrupted", explained(error) if isinstance(error, Exception) else None)
+                if not isinstance(error, (anthropic.APIError, ValueError)) or isinstance(error, anthropic.APIStatusError):
+                    raise
+                return
+        raw = final.model_dump(exclude_none=True, mode="json")
+        billed = read_usage(raw["usage"])
+        request = self._end(plan, raw["content"], "complete", self.clock() - began, raw["stop_reason"], billed, raw["id"])
+        self.plan = settle(replace(plan, request=request))
+        if priced := cost(billed, plan.model, request.sent_at) if billed else None:
+            self.spent += priced.total
+        yield Event("done", request)
+
+    def _broken(self, plan: Plan, stream: Any, seconds: float) -> None:
+        """Keep what was delivered of a broken or stopped stream, once, and let the next request say so."""
+        try:
+            said = [block for block in stream.current_message_snapshot.content if block.type == "text" and block.text]
+        except AssertionError:  # nothing arrived
+            said = []
+        blocks: list[JSON] = [{"type": "text", "text": block.text} for block in said]
+        if blocks:
+            blocks.append({"type": "text", "text": "[The answer was interrupted here; only this much was delivered.]"})
+        self._end(plan, blocks or None, "interrupted", seconds, stop_reason="interrupted")
+
+    def _end(
+        self,
+        plan: Plan,
+        content: list[JSON] | None,
+        status: Status,
+        seconds: float,
+        stop_reason: str = "",
+        billed: Any = None,
+        id: str = "",
+    ) -> Request:
+        """Append a request with what came of it, and keep both in one write."""
+        now = self.clock()
+        request = replace(plan.request, usage=billed, answered_at=now, stop_reason=stop_reason, id=id)
+        answer = None
+        if content:
+            message = self.growing.message("assistant", content, origin="answer", id=id, sent_at=now)
+            answer = (message, content)
+        request = self.growing.answered(request)
+        for decision in plan.decisions:
+            if decision.splice:
+                self.growing.observe(request.n, decision.edit)
+        self.sink.request(request, plan, answer, status, seconds)
+        if billed is None:
+            self.plan = replace(plan, request=request)
+        return request
+
+    def _learned(self, plan: Plan, error: anthropic.APIStatusError) -> Plan | None:
+        """A new plan after the provider called this one too long; None where that is not what it said, or nothing changes."""
+        found = TOO_LONG.search(str(error))
+        if not found and error.status_code != 413:  # noqa: PLR2004
+            return None
+        said = next((int(group) for group in found.groups() if group), 0) if found else 0
+        tokens = max(said, plan.budget.limit + 1, plan.projected)
+        self._record(count_key(plan), Answer(str(tokens), model=plan.model, source="model"))
+        again = step(self.plan, self.growing.session, plan.request, self.settings.policy, self.growing.basis, self._answer)
+        return again if again.after.tokens < plan.after.tokens or again.model != plan.model or again.verdict == "refuse" else None
+
+    def _answer(self, ask: Ask) -> Answer:
+        known = self.growing.answers.get(ask.key)
+        if known is not None:
+            return known
+        answer = self._summarise(ask) if ask.kind == "summary" else Answer(failed=f"a live chat has no {ask.kind}")
+        self._record(ask.key, answer)
+        return answer
+
+    def _summarise(self, ask: Ask) -> Answer:
+        if not self.settings.condense:
+            return Answer(failed="condensing is switched off for this chat")
+        text = f"{ask.prompt}\n\n<transcript>\n{ask.content}\n</transcript>"
+        model = self.settings.summary_model or self.settings.model
+        try:
+            said = self.client.messages.create(
+                model=model, max_tokens=ask.max_tokens or 1_000, messages=[{"role": "user", "content": text}]
+            )
+        except anthropic.APIError as error:
+            return Answer(failed=explained(error).what, model=model)
+        raw = said.model_dump(exclude_none=True, mode="json")
+        return Answer("\n".join(b.text for b in said.content if b.type == "text"), model=model, usage=read_usage(raw["usage"]), source="model")
+
+    def _record(self, key: str, answer: Answer) -> None:
+        self.growing.answer(key, answer)
+        self.sink.answer(key, answer)
+
+    def _call_tools(self, done: Request) -> Iterator[Event]:
+        results: list[JSON] = []
+        for block in self.growing.session.blocks[done.cut : done.stop]:
+            if block.kind == "tool_use":
+                yield Event("call", block.raw)
+                assert self.tools is not None
+                text, failed = self.tools.run(block.name, block.raw.get("input") or {})
+                results.append(
+                    {"type": "tool_result", "tool_use_id": block.raw["id"], "content": text} | ({"is_error": True} if failed else {})
+                )
+                yield Event("result", text)
+        self.say("user", results, "tool")
+
+
+def explained(error: Exception) -> TurnscopeError:
+    """A provider's or network's error as one of ours, with what to do. Never holds a key."""
+    if isinstance(error, TurnscopeError):
+        return error
+    status = getattr(error, "status_code", None)
+    hints = {
+        401: "Check the API key; it is kept in memory only.",
+        413: "The request is larger than the provider takes; let the policy cut more.",
+        429: "Wait a little, or choose another model.",
+        529: "The provider is overloaded; send again in a moment.",
+    }
+    what = getattr(error, "api_message", "") or str(error) or type(error).__name__
+    hint = hints.get(status or 0, "Nothing was lost; send again." if status is None else "Change the request, or send again.")
+    return TurnscopeError(f"the provider answered {status}: {what}" if status else f"no answer: {what}", hint=hint)
+
