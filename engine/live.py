@@ -45,7 +45,9 @@ class Sink(Protocol):
     def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
         """A message was said (prompt, tool results, system, tools)."""
 
-    def request(self, request: Request, plan: Plan, answer: tuple[Message, Sequence[JSON]] | None, status: Status, seconds: float) -> None:
+    def request(
+        self, request: Request, plan: Plan, answer: tuple[Message, Sequence[JSON]] | None, status: Status, seconds: float
+    ) -> None:
         """A request ended; with its answer's message, if there is one, in the same write."""
 
     def answer(self, key: str, answer: Answer) -> None:
@@ -211,7 +213,9 @@ class Chat:
                         yield Event("thinking", event.thinking)
                 final = stream.get_final_message()
                 if final.stop_reason is None:
-                    raise anthropic.APIConnectionError(message="the stream ended before the answer did", request=stream.response.request)
+                    raise anthropic.APIConnectionError(
+                        message="the stream ended before the answer did", request=stream.response.request
+                    )
             except BaseException as error:
                 self._broken(plan, stream, self.clock() - began)
                 if isinstance(error, GeneratorExit):
@@ -274,7 +278,9 @@ class Chat:
         tokens = max(said, plan.budget.limit + 1, plan.projected)
         self._record(count_key(plan), Answer(str(tokens), model=plan.model, source="model"))
         again = step(self.plan, self.growing.session, plan.request, self.settings.policy, self.growing.basis, self._answer)
-        return again if again.after.tokens < plan.after.tokens or again.model != plan.model or again.verdict == "refuse" else None
+        return (
+            again if again.after.tokens < plan.after.tokens or again.model != plan.model or again.verdict == "refuse" else None
+        )
 
     def _answer(self, ask: Ask) -> Answer:
         known = self.growing.answers.get(ask.key)
@@ -296,7 +302,12 @@ class Chat:
         except anthropic.APIError as error:
             return Answer(failed=explained(error).what, model=model)
         raw = said.model_dump(exclude_none=True, mode="json")
-        return Answer("\n".join(b.text for b in said.content if b.type == "text"), model=model, usage=read_usage(raw["usage"]), source="model")
+        return Answer(
+            "\n".join(b.text for b in said.content if b.type == "text"),
+            model=model,
+            usage=read_usage(raw["usage"]),
+            source="model",
+        )
 
     def _record(self, key: str, answer: Answer) -> None:
         self.growing.answer(key, answer)
@@ -310,7 +321,8 @@ class Chat:
                 assert self.tools is not None
                 text, failed = self.tools.run(block.name, block.raw.get("input") or {})
                 results.append(
-                    {"type": "tool_result", "tool_use_id": block.raw["id"], "content": text} | ({"is_error": True} if failed else {})
+                    {"type": "tool_result", "tool_use_id": block.raw["id"], "content": text}
+                    | ({"is_error": True} if failed else {})
                 )
                 yield Event("result", text)
         self.say("user", results, "tool")
@@ -330,4 +342,3 @@ def explained(error: Exception) -> TurnscopeError:
     what = getattr(error, "api_message", "") or str(error) or type(error).__name__
     hint = hints.get(status or 0, "Nothing was lost; send again." if status is None else "Change the request, or send again.")
     return TurnscopeError(f"the provider answered {status}: {what}" if status else f"no answer: {what}", hint=hint)
-

@@ -54,9 +54,18 @@ class Policy:
 
 @cache
 def rules() -> Mapping[str, Rule]:
-    """Every rule by name: each module of `engine.rules` defines `RULE`."""
-    found = (importlib.import_module(f"engine.rules.{m.name}").RULE for m in pkgutil.iter_modules(rules_package.__path__))
-    return {rule.name: rule for rule in found}
+    """Every rule by name."""
+    return {module.name: find(module.name) for module in pkgutil.iter_modules(rules_package.__path__)}
+
+
+@cache
+def find(name: str) -> Rule:
+    """The rule of that name: a module of `engine.rules` of the same name, which defines `RULE`. PolicyError: there is none."""
+    known = sorted(module.name for module in pkgutil.iter_modules(rules_package.__path__))
+    if name not in known:
+        raise PolicyError(f"there is no rule {name!r}", hint=f"Known: {', '.join(known)}.")
+    rule: Rule = importlib.import_module(f"engine.rules.{name}").RULE
+    return rule
 
 
 def names(folder: Path = HERE) -> tuple[str, ...]:
@@ -77,7 +86,7 @@ def parse(name: str, text: str) -> Policy:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PolicyError(f"policy {name!r} is not valid TOML: {error}", hint="Mend the file at the line named.") from error
-    steps = tuple(_step(name, row) for row in data.get("rules", ()))
+    steps = tuple(_step(row) for row in data.get("rules", ()))
     texts = {key: str(data.get(key, "")) for key in ("title", "doc", "source", "fidelity", "version", "counter")}
     if wrong := sorted(set(data.get("guarantees", ())) - GUARANTEES):
         raise PolicyError(
@@ -94,10 +103,8 @@ def parse(name: str, text: str) -> Policy:
     )
 
 
-def _step(policy: str, row: Mapping[str, Any]) -> Step:
-    rule = rules().get(row.get("rule", ""))
-    if rule is None:
-        raise PolicyError(f"policy {policy!r} names no known rule: {row.get('rule')!r}", hint=f"Known: {', '.join(rules())}.")
+def _step(row: Mapping[str, Any]) -> Step:
+    rule = find(str(row.get("rule", "")))
     return Step(rule, _params(f"rule {rule.name!r}", rule.params, {key: value for key, value in row.items() if key != "rule"}))
 
 
