@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,14 @@ def healthy(url: str) -> bool:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of the app, served by a process of its own with an empty home and no API key."""
-    folder, port = tmp_path_factory.mktemp("server"), free_port()
+    with serve(tmp_path_factory.mktemp("server")) as url:
+        yield url
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """Serve the app from a process that keeps its data inside `folder`; gives its address. RuntimeError: it did not start."""
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE_", "STREAMLIT_"))}
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port), "--server.headless", "true"]
@@ -123,7 +131,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             while not healthy(url):
                 if process.poll() is not None or time.monotonic() > until:
                     log.seek(0)
-                    pytest.fail(f"the app did not start:\n{log.read()}")
+                    raise RuntimeError(f"the app did not start:\n{log.read()}")
                 time.sleep(0.1)
             yield url
         finally:
