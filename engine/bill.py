@@ -63,14 +63,18 @@ def bill(session: Session, plans: Sequence[Plan], ledger: Ledger, reconciled: Re
         if request.usage is None:
             totals.append(None)
             continue
-        _walk(tokens[row], plan, ledger, fits[row], reconciled.cells[row])
+        if request.usage.prompt_tokens:  # zeros say that nothing was recorded, not that nothing was sent
+            _walk(tokens[row], plan, ledger, fits[row], reconciled.cells[row])
         priced = cost(request.usage, request.model, request.sent_at, output_tokens=int(answers[row]))
         rate = rates(request.model, request.usage.prompt_tokens, request.sent_at)
         totals.append(priced.total if priced else None)
         if rate:
-            hours = request.usage.cache_creation_1h_input_tokens / max(1, request.usage.cache_creation_input_tokens)
+            hours = min(1.0, request.usage.cache_creation_1h_input_tokens / max(1, request.usage.cache_creation_input_tokens))
             write = float(rate.cache_write_1h) * hours + float(rate.cache_write_5m) * (1 - hours)
             usd[row] = tokens[row] @ np.array([float(rate.cache_read), write, float(rate.input), float(rate.output)]) / 1e6
+            if priced and priced.iterations:  # a further pass reads the whole prompt: each cell bears its share of it
+                share = reconciled.cells[row] / max(1, int(reconciled.cells[row].sum()))
+                usd[row] += float(priced.iterations) * share
     return Bill(tokens, usd, tuple(totals), answers)
 
 

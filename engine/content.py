@@ -15,20 +15,27 @@ _MEDIA = ("image", "document", "image_url", "input_image", "file", "input_file",
 
 
 def text_of(content: Any) -> str:
-    """The readable text of a message's or tool result's content. Media have none."""
+    """The readable text of a message's or tool result's content. Media have none, nor has what nests too deep to be read."""
+    try:
+        return _text(content)
+    except RecursionError:
+        return ""
+
+
+def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(filter(None, map(text_of, content)))
+        return "\n".join(filter(None, map(_text, content)))
     if isinstance(content, Mapping):
         for key in ("text", "thinking", "content"):
             if key in content:
-                return text_of(content[key])
+                return _text(content[key])
         if content.get("type") not in _MEDIA:
             return dumps(content)
         source = content.get("source")  # a document may bring its own text
         if isinstance(source, Mapping) and source.get("type") in ("text", "content"):
-            return text_of(source.get("data") or source.get("content"))
+            return _text(source.get("data") or source.get("content"))
         return ""
     return "" if content is None else dumps(content)
 
@@ -44,8 +51,12 @@ def block_text(kind: str, raw: Any) -> str:
 
 
 def dumps(value: Any) -> str:
-    """Compact JSON text of any value, lone surrogates and huge numbers included."""
+    """Compact JSON text of any value, lone surrogates and huge numbers included; "" of what nests too deep to be written."""
     try:
         return orjson.dumps(value).decode()
     except (TypeError, ValueError):
+        pass
+    try:
         return json.dumps(value, separators=(",", ":"), default=str)
+    except RecursionError:
+        return ""

@@ -60,6 +60,17 @@ class Ledger:
             counts[_INDEX[bucket_of(part)]] += self._part(part)
         return (counts[0], counts[1], counts[2], counts[3], counts[4])
 
+    def content(self, blocks: Iterable[Block]) -> int:
+        """Tokens of blocks without what frames their messages."""
+        return sum(self.memo[b.digest] if b.digest in self.memo else count_texts([b.text], self.counter)[0] for b in blocks)
+
+    def tokens_of(self, parts: Iterable[Part]) -> int:
+        """Tokens of parts that are only tried out: counted anew each time, so that the memo holds nothing that is never sent."""
+        return sum(
+            self.tokens(part.ref, part.ref + 1) if part.ref is not None else count_texts([part.text], self.counter)[0]
+            for part in parts
+        )
+
     def _part(self, part: Part) -> int:
         if part.ref is not None:
             return self.tokens(part.ref, part.ref + 1)

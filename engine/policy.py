@@ -20,6 +20,7 @@ import msgspec
 from engine import rules as rules_package
 from engine.budget import BudgetParams
 from engine.errors import PolicyError
+from engine.ledger import PER_MESSAGE
 from engine.rule import Rule
 
 HERE = Path(__file__).parent / "policies"
@@ -46,6 +47,7 @@ class Policy:
     fidelity: str
     version: str = ""
     counter: str = ""  # tokenizer family or "chars" that its decisions count with; "" = the session's own
+    per_message: int = PER_MESSAGE  # tokens that frame a message under `counter`
     guarantees: tuple[str, ...] = ()  # of: fits, paired, prefix
     budget: BudgetParams = field(default_factory=BudgetParams)
     rules: tuple[Step, ...] = ()
@@ -96,6 +98,7 @@ def parse(name: str, text: str) -> Policy:
     return Policy(
         name,
         **texts,
+        per_message=int(data.get("per_message", PER_MESSAGE)),
         guarantees=tuple(data.get("guarantees", ())),
         budget=spec,
         rules=steps,
@@ -123,7 +126,7 @@ def _params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
 def write(policy: Policy) -> str:
     """The policy as TOML text that `parse` reads back to an equal policy."""
     lines = [f"{key} = {_toml(getattr(policy, key))}" for key in ("title", "doc", "source", "fidelity", "version", "counter")]
-    lines += [f"guarantees = {_toml(list(policy.guarantees))}", "", "[budget]", *_rows(policy.budget)]
+    lines += [f"per_message = {policy.per_message}", f"guarantees = {_toml(list(policy.guarantees))}", "", "[budget]", *_rows(policy.budget)]
     if policy.constants:
         lines += ["", "[constants]", *(f"{_toml(k)} = {_toml(v)}" for k, v in policy.constants.items())]
     for part in policy.rules:

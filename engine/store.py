@@ -6,12 +6,15 @@ that changed is read anew. Each operation opens its own connection, so any threa
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 KEPT = 24  # sessions kept whole; of older ones only the row in the list stays
+TROUBLE = (OSError, sqlite3.Error)  # a full disk, a folder without permission: sessions open all the same, unremembered
 Progress = Callable[[str, float], None]
+_lock = RLock()  # one thread makes the tables, one writes: two writers of one process would meet "database is locked"
 
 
 @dataclass(slots=True)
@@ -94,7 +99,9 @@ class Store:
         tell("Reading the file", 0.05)
         source = importers.open_source(file)
         key = _key(source)
-        found = self._kept(key)
+        found = None
+        with suppress(*TROUBLE):
+            found = self._kept(key)
         if found is None:
             tell("Reading its messages", 0.2)
             session = importers.read_source(source)[0]
@@ -104,8 +111,10 @@ class Store:
             tell("Laying out the requests", 0.85)
             trace = replay(session, ledger=ledger)
             found = Opened(key, overview(trace), lambda: session, lambda: memo, session, trace)
-            self._keep(found, memo)
-        self._remember(found, file, name or file.name, len(source.data))
+            with suppress(*TROUBLE):
+                self._keep(found, memo)
+        with suppress(*TROUBLE):
+            self._remember(found, file, name or file.name, len(source.data))
         tell("Done", 1.0)
         return found
 
@@ -150,7 +159,7 @@ class Store:
     def add_exact_counts(self, family: str, counts: Mapping[str, int]) -> None:
         """Remember exact counts."""
         rows = ({"digest": digest, "family": family, "tokens": tokens} for digest, tokens in counts.items())
-        with self._database() as db, db.atomic():
+        with _lock, self._database() as db, db.atomic():
             db["counts"].insert_all(rows, replace=True)
 
     def size(self) -> int:
@@ -169,22 +178,29 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         from sqlite_utils import Database  # loads pandas where that is installed; readers of a single file need neither
 
-        new = not self.path.exists()
-        db = Database(self.path)
-        if new:
-            db.enable_wal()
-            types = {"int": int, "float": float, "float | None": float}
-            columns = {f.name: types.get(str(f.type), str) for f in fields(Recent)}
-            db.table("opened").create(columns, pk="key", if_not_exists=True)
-            db.table("kept").create(
-                {"key": str, "version": str, "session": bytes, "counts": bytes, "overview": bytes, "used": float},
-                pk="key",
-                if_not_exists=True,
-            )
-            db.table("counts").create(
-                {"digest": str, "family": str, "tokens": int}, pk=("digest", "family"), if_not_exists=True
-            )
+        with _lock:
+            db = Database(self.path)
+            try:
+                if "counts" not in db.table_names():  # the last one to be made
+                    self._make(db)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                db.close()  # no database, or a broken one: it held nothing that the files do not hold
+                self.delete()
+                db = Database(self.path)
+                self._make(db)
         return db
+
+    def _make(self, db: Database) -> None:
+        db.enable_wal()
+        types = {"int": int, "float": float, "float | None": float}
+        columns = {f.name: types.get(str(f.type), str) for f in fields(Recent)}
+        db.table("opened").create(columns, pk="key", if_not_exists=True)
+        kept = {"key": str, "version": str, "session": bytes, "counts": bytes, "overview": bytes, "used": float}
+        db.table("kept").create(kept, pk="key", if_not_exists=True)
+        counts = {"digest": str, "family": str, "tokens": int}
+        db.table("counts").create(counts, pk=("digest", "family"), if_not_exists=True)
 
     def _kept(self, key: str) -> Opened | None:
         if not self.path.exists():
@@ -202,12 +218,12 @@ class Store:
 
     def _keep(self, opened: Opened, memo: Mapping[str, int]) -> None:
         try:
-            session = msgspec.msgpack.encode(opened.session)
-        except UnicodeEncodeError:  # lone surrogates have no UTF-8; such a session is read from its file each time
-            return
+            session, view = msgspec.msgpack.encode(opened.session), _pack(opened.overview)
+        except (UnicodeEncodeError, OverflowError, RecursionError):
+            return  # lone surrogates, huge numbers and endless nesting have no such form: read from the file each time
         row = {"key": opened.key, "version": _version(), "session": session, "counts": msgspec.msgpack.encode(memo)}
-        with self._database() as db, db.atomic():
-            db["kept"].insert({**row, "overview": _pack(opened.overview), "used": self.clock()}, replace=True)
+        with _lock, self._database() as db, db.atomic():
+            db["kept"].insert({**row, "overview": view, "used": self.clock()}, replace=True)
             db.execute("delete from kept where key not in (select key from kept order by used desc limit ?)", [KEPT])
 
     def _remember(self, opened: Opened, file: Path, name: str, size: int) -> None:
@@ -228,8 +244,13 @@ class Store:
             opened=self.clock(),
             size=size,
         )
-        with self._database() as db, db.atomic():
-            db["opened"].insert({f.name: getattr(row, f.name) for f in fields(row)}, replace=True)
+        with _lock, self._database() as db, db.atomic():
+            db["opened"].insert({f.name: _storable(getattr(row, f.name)) for f in fields(row)}, replace=True)
+
+
+def _storable(value: Any) -> Any:
+    """A title or path may hold lone surrogates, which SQLite cannot write."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _silent(_what: str, _share: float) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,11 +18,12 @@ from typing import Any
 
 import orjson
 
-from engine.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
+from engine.errors import BrokenFile, UnknownFormat, UnreadableFile
 from engine.model import JSON, Note, Session
 
 SNIFF_LINES = 60  # records looked at to recognise a file of JSON lines
 DEEP = "nested deeper than JSON readers go"
+_WORD = re.compile(rb"\S")
 
 
 class Source:
@@ -33,7 +36,22 @@ class Source:
     @cached_property
     def document(self) -> JSON:
         """The whole file as one JSON value, or None where it is not one."""
-        return None if self.data[:1] in (b"", b"\x00") else parse(self.data)
+        if self.data[:1] in (b"", b"\x00"):
+            return None
+        start, stop = self._only_line
+        if stop < 0:  # several lines: one document, or records that are whole each
+            with suppress(orjson.JSONDecodeError):
+                orjson.loads(self.data[start : self.data.index(b"\n", start)])
+                return None
+        return parse(self.data)
+
+    @cached_property
+    def _only_line(self) -> tuple[int, int]:
+        """Where the first line with text begins, and where it ends if there is no other; -1 where there is."""
+        found = _WORD.search(self.data)
+        start = found.start() if found else 0
+        stop = self.data.find(b"\n", start)
+        return start, len(self.data) if stop < 0 else -1 if _WORD.search(self.data, stop) else stop
 
     @cached_property
     def first(self) -> tuple[JSON, ...]:
@@ -48,30 +66,34 @@ class Source:
         """Files that belong to this one: those of its subagents, where a tool writes them into a folder or beside it."""
         if self.path.stem.startswith("agent-"):
             return []
-        return [
-            *sorted(self.path.with_suffix("").glob("subagents/agent-*.jsonl")),
-            *sorted(self.path.parent.glob("agent-*.jsonl")),
-        ]
+        own = sorted(self.path.with_suffix("").glob("subagents/agent-*.jsonl"))
+        return [file for file in (*own, *sorted(self.path.parent.glob("agent-*.jsonl"))) if file.is_file()]
 
     def records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
         """Each record of a file of JSON lines with its line number. What cannot be read comes as a `Note`."""
         start, line, size = 0, 0, len(self.data)
+        if self._only_line[1] >= 0 and self.document is not None:
+            yield self.document, self.data.count(b"\n", 0, self._only_line[0]) + 1
+            return
         while start < size and (limit is None or line < limit):
             stop = self.data.find(b"\n", start)
             stop = size if stop < 0 else stop
             line += 1
             raw = self.data[start:stop]
             start = stop + 1
-            if not raw.strip():
+            if not raw or raw.isspace():
                 continue
             try:
                 yield orjson.loads(raw), line
             except orjson.JSONDecodeError:
-                yield from _mended(raw, line, last=start >= size)
+                yield from _mended(raw, line, last=stop == size)
 
 
 def _mended(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]:
-    """What the strict reader refused: values glued on one line, lone surrogates, NaN, a cut last line."""
+    """What the strict reader refused: values glued on one line, lone surrogates, NaN, a cut last line.
+
+    `last`: the file ends here without a line break, as it does while a tool is writing.
+    """
     text = raw.decode("utf-8-sig", "replace").strip()
     decoder = json.JSONDecoder()
     at, count = 0, 0
@@ -79,12 +101,12 @@ def _mended(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            if last and isinstance(error, ValueError):
+            if last and isinstance(error, ValueError) and text[at] in '{["':
                 yield Note("info", line, "the last line is cut: the session is still being written, or was interrupted"), line
             else:
                 why = DEEP if isinstance(error, RecursionError) else str(error)
                 yield Note("error", line, f"not readable as JSON, skipped: {why}"), line
-            return
+            break
         yield value, line
         count += 1
         while at < len(text) and text[at].isspace():
@@ -125,13 +147,14 @@ def open_source(path: Path) -> Source:
     """Read a file. UnreadableFile where it cannot be, with what to do instead."""
     try:
         if path.is_dir():
-            raise UnreadableFile(f"{path.name} is a folder", hint="Choose one of the session files inside it.")
+            raise UnreadableFile(f"{path.name or path} is a folder", hint="Choose one of the session files inside it.")
+        if path.exists() and not path.is_file():  # a pipe or a device may never end
+            raise UnreadableFile(f"{path.name} is no regular file", hint="Save what it gives into a file and open that.")
         data = path.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(
-            f"{path.name} cannot be read: {error.strerror or error}", hint="Check the path and its permissions."
-        ) from error
-    if not data.strip():
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UnreadableFile(f"{path.name} cannot be read: {why}", hint="Check the path and its permissions.") from error
+    if not _WORD.search(data):
         raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
     return Source(path, data)
 
@@ -157,11 +180,9 @@ def read(path: Path | str) -> tuple[Session, ...]:
 
 def read_source(source: Source) -> tuple[Session, ...]:
     """Every session of a file that was opened."""
-    importer = claim(source)
     try:
+        importer = claim(source)
         sessions = importer.read(source)
-    except TurnscopeError:
-        raise
     except RecursionError as error:
         raise BrokenFile(
             f"{source.path.name} is {DEEP}", hint="No chat tool writes such a file; check where it comes from."

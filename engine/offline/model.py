@@ -177,7 +177,8 @@ def _say(text: str, results: list[JSON], size: int, messages: int) -> str:
     if results:
         said = text_of(results[-1].get("content"))
         first = next((line for line in said.splitlines() if line.strip()), "")[:120]
-        return f"The tool gave {len(said):,} characters, beginning with: {first}\nThey now weigh on every later request of this chat."
+        weight = "They now weigh on every later request of this chat."
+        return f"The tool gave {len(said):,} characters, beginning with: {first}\n{weight}"
     start = " ".join(text.split())[:160]
     return (
         f'I am the built-in offline model. I understand nothing; I only keep count. Your message begins "{start}". '

@@ -1,0 +1,137 @@
+"""Subagents, in the four layouts that versions have used, each hung from the tool call that started it.
+
+Up to 1.0 side chains in the session's file; then files beside it; since 2.1 a folder of the session; at times `progress`
+lines that carry whole messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import orjson
+
+from engine.importers import Source
+from engine.importers.claude_code.lines import Entry, File, scan, string
+from engine.importers.claude_code.paths import paths_of, session_of
+from engine.model import Session
+
+Place = tuple[int, int]  # number of a session, block
+
+
+def agents_of(source: Source, file: File, inline: list[Entry], known: set[str]) -> list[Session]:
+    """Every subagent of a session, in no place yet. `inline`: the session's own side chains; `known`: ids it was billed for."""
+    agents: dict[str, Session] = {}
+    for agent in (*_inline(inline, file, known), *_beside(source, file, known)):
+        agents.setdefault(agent.id, agent)
+    for id, found in file.progress.items():
+        if found and id not in agents:
+            agents[id] = session_of(found, File(), id, notes=False, known=known)
+    return list(agents.values())
+
+
+def _inline(entries: list[Entry], file: File, known: set[str]) -> list[Session]:
+    """Subagents of versions up to 1.0: side chains inside the file, one per root."""
+    by = {entry.uuid: entry for entry in entries}
+    groups: dict[str, list[Entry]] = {}
+    roots: dict[str, str] = {}
+    for entry in entries:
+        root = entry.agent or (roots.get(entry.parent, entry.uuid) if entry.parent in by else entry.uuid)
+        roots[entry.uuid] = root
+        groups.setdefault(root, []).append(entry)
+    sessions = []
+    for root, group in groups.items():
+        if any(entry.spoken for entry in group):
+            paths = paths_of(group, File(about=file.about, entries=file.entries, preserved=file.preserved), root, known)
+            sessions.append(replace(paths[0], branches=tuple(paths[1:])))
+    return sessions
+
+
+def _beside(source: Source, file: File, known: set[str]) -> list[Session]:
+    """Subagents in files of their own: `SESSION/subagents/agent-ID.jsonl`, or `agent-ID.jsonl` beside the session."""
+    agents: list[Session] = []
+    for agent in source.beside():
+        if agent.parent == source.path.parent and _owner(agent) not in file.sessions:
+            continue
+        try:
+            scanned = scan(Source(agent, agent.read_bytes()))
+        except OSError as error:
+            file.note("warning", 0, f"a subagent's file could not be read: {agent.name}, {error.strerror}")
+            continue
+        name = agent.stem.removeprefix("agent-")
+        if sessions := paths_of(list(scanned.entries.values()), scanned, name, known):
+            _meta(agent, name, file)
+            for id, call in scanned.spawned.items():
+                file.spawned.setdefault(id, call)
+            agents.append(replace(sessions[0], branches=tuple(sessions[1:])))
+            known.update(r.id for one in sessions for r in one.requests)  # a fork repeats what another was told
+    return agents
+
+
+def _meta(path: Path, agent: str, file: File) -> None:
+    try:
+        call = orjson.loads(path.with_suffix(".meta.json").read_bytes()).get("toolUseId")
+    except (OSError, ValueError, AttributeError):
+        return
+    if isinstance(call, str):
+        file.spawned.setdefault(agent, call)
+
+
+def _owner(path: Path) -> str:
+    """The session that a subagent's file names in its first lines."""
+    try:
+        with path.open("rb") as lines:
+            for line in islice(lines, 5):
+                if owner := string(orjson.loads(line).get("sessionId")):
+                    return owner
+    except (OSError, ValueError, AttributeError):
+        pass
+    return ""
+
+
+def placed(main: Session, agents: list[Session], spawned: dict[str, str]) -> Session:
+    """Hang each subagent from the session that holds the call that started it: by id, else by the prompt that both hold.
+
+    That session may be the main one, a branch of it, or another subagent.
+    """
+    homes = [main, *main.branches, *agents]
+    calls, prompts = _calls(homes, len(main.branches))
+    taken = {calls[spawned[agent.id]] for agent in agents if spawned.get(agent.id) in calls}
+    under: dict[int, int] = {}
+    for number, agent in enumerate(agents, 1 + len(main.branches)):
+        place = calls.get(spawned.get(agent.id, ""))
+        if place is None and agent.id not in spawned and agent.blocks:
+            same = (p for p in prompts.get(agent.blocks[0].text, ()) if p not in taken)
+            place = next(same, None)
+        if place is None or _within(place[0], number, under):
+            place = (0, -1)
+        taken.add(place)
+        under[number] = place[0]
+        homes[number] = replace(agent, parent=homes[place[0]].id, at=place[1])
+
+    def whole(number: int) -> Session:
+        return replace(homes[number], subagents=tuple(whole(n) for n, home in under.items() if home == number))
+
+    return replace(whole(0), branches=tuple(whole(number) for number in range(1, 1 + len(main.branches))))
+
+
+def _calls(homes: list[Session], branches: int) -> tuple[dict[str, Place], dict[str, list[Place]]]:
+    """Where each tool call stands, by its id, and by the prompt that it gives. A branch counts from where it parted."""
+    calls: dict[str, Place] = {}
+    prompts: dict[str, list[Place]] = {}
+    for number, home in enumerate(homes):
+        for block in home.blocks[max(0, home.at) if 0 < number <= branches else 0 :]:
+            if block.kind == "tool_use" and isinstance(block.raw, dict):
+                calls.setdefault(string(block.raw.get("id")), (number, block.at))
+                given = block.raw.get("input")
+                if isinstance(given, dict) and isinstance(given.get("prompt"), str):
+                    prompts.setdefault(given["prompt"], []).append((number, block.at))
+    return calls, prompts
+
+
+def _within(home: int, number: int, under: dict[int, int]) -> bool:
+    """Whether `home` is `number` itself or hangs from it."""
+    while home != number and home in under:
+        home = under[home]
+    return home == number

@@ -1,0 +1,204 @@
+"""The lines of one file: read in one pass, and their chain of parents mended.
+
+Holds what a line is and what becomes of lines that are lost, doubled or moved. It builds no messages (see `paths`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from engine.importers import Source
+from engine.model import Note
+
+TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
+NOTED = 5  # notes of one kind with a line number of their own; the rest is counted
+
+
+@dataclass(slots=True)
+class Entry:
+    """One line that stands in the chain of `parentUuid`s."""
+
+    line: int
+    uuid: str
+    parent: str
+    side: bool
+    data: dict[str, Any]
+    at: float | None = None
+    agent: str = ""
+    type: str = ""
+    message: dict[str, Any] = field(default_factory=dict)
+    spoken: bool = False  # it holds a message, or a part of one
+
+    def __post_init__(self) -> None:
+        self.type, message = string(self.data.get("type")), self.data.get("message")
+        self.message = message if isinstance(message, dict) else {}
+        self.spoken = bool(self.message) and self.type in ("user", "assistant")
+
+    @property
+    def id(self) -> str:
+        """The id of the message that this line is a part of; "" where it has none."""
+        return string(self.message.get("id"))
+
+    @property
+    def summary(self) -> bool:
+        return self.type == "user" and self.data.get("isCompactSummary") is True
+
+    def meta(self, *keys: str) -> dict[str, Any]:
+        """The object at the end of a path of keys; an empty one where there is none."""
+        found: Any = self.data
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(slots=True)
+class File:
+    """What one pass over the lines leaves."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)  # by leaf uuid, or by the type of line that gave it
+    about: dict[str, Any] = field(default_factory=dict)
+    sessions: dict[str, None] = field(default_factory=dict)  # every session id that a line names, in order
+    notes: list[Note] = field(default_factory=list)
+    spawned: dict[str, str] = field(default_factory=dict)  # agent id -> tool_use id
+    progress: dict[str, list[Entry]] = field(default_factory=dict)  # agent id -> nested messages
+    preserved: dict[str, frozenset[str]] = field(default_factory=dict)  # compact boundary -> lines that it kept
+    unknown: Tally[str] = field(default_factory=Tally)
+    said: Tally[str] = field(default_factory=Tally)  # how often each kind of note was made
+
+    def note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
+        """Note something about a line; of many alike only the first few keep their line number."""
+        kind = what.partition(":")[0]
+        self.said[kind] += 1
+        if self.said[kind] <= NOTED:
+            self.notes.append(Note(severity, line, what))
+
+
+def scan(source: Source) -> File:
+    """Read a file's lines and mend their chain."""
+    file = File()
+    for record, line in source.records():
+        if isinstance(record, Note):
+            file.note(record.severity, record.line, record.what)
+        elif not isinstance(record, dict):
+            file.note("warning", line, "not a record of Claude Code (no object), skipped")
+        else:
+            _entry(file, record, line)
+    _link(file)
+    for kind, count in file.said.items():
+        if count > NOTED:
+            file.notes.append(Note("info", 0, f"{count - NOTED} more lines like this: {kind}"))
+    if file.unknown:
+        what = ", ".join(f"{kind} ({count})" for kind, count in sorted(file.unknown.items()))
+        file.notes.append(Note("info", 0, f"line types that carry no message were passed over: {what}"))
+    return file
+
+
+def _entry(file: File, record: dict[str, Any], line: int) -> None:
+    """Take one record in."""
+    kind = string(record.get("type"))
+    for key in ("version", "cwd", "gitBranch"):
+        if isinstance(record.get(key), str) and record[key]:
+            file.about.setdefault(key, record[key])
+    if isinstance(record.get("sessionId"), str):
+        file.sessions[record["sessionId"]] = None
+    if kind == "summary" and isinstance(record.get("summary"), str):
+        file.titles[string(record.get("leafUuid"))] = record["summary"]
+    elif kind in TITLES and isinstance(record.get(TITLES[kind]), str):
+        file.titles[kind] = record[TITLES[kind]]
+    uuid = record.get("uuid")
+    if not isinstance(uuid, str):
+        if kind in ("user", "assistant"):
+            file.note("warning", line, "a message without a uuid, skipped")
+        elif kind not in ("summary", *TITLES):
+            file.unknown[kind or "no type"] += 1
+        return
+    parent = record.get("parentUuid") or record.get("logicalParentUuid")
+    result = record.pop("toolUseResult", None)  # a second copy of the result: only the subagent's id is of use
+    _agents(file, record, result, line)
+    if uuid in file.entries:
+        file.note("info", line, "a line with the same uuid stands earlier in the file; the first was kept")
+        return
+    at, side = _time(record.get("timestamp")), record.get("isSidechain") is True
+    data = {"type": kind} if kind == "progress" else record
+    entry = Entry(line, uuid, string(parent), side, data, at, string(record.get("agentId")))
+    if kind in ("user", "assistant") and not entry.message:
+        file.note("warning", line, "a message without content, skipped")
+    file.entries[uuid] = entry
+
+
+def _link(file: File) -> None:
+    """Mend the chain of parents: lines whose parent is lost, and what continues from messages that a compaction preserved."""
+    last: dict[str, str] = {}
+    moved: dict[str, str] = {}  # preserved line -> the summary that it now follows
+    for entry in file.entries.values():
+        chain = (entry.agent or entry.uuid) if entry.side else ""
+        if entry.parent in moved:
+            entry.parent = moved[entry.parent]
+        elif entry.parent and entry.parent not in file.entries:
+            entry.parent = last.get(chain, "")
+            where = "; it was hung from the line before" if entry.parent else ""
+            file.note("info", entry.line, f"its parent line is not in the file{where}")
+        elif not entry.parent and (entry.summary or entry.agent):  # an old summary; a subagent that was resumed
+            entry.parent = last.get(chain, "")
+        if entry.data.get("subtype") == "compact_boundary":
+            file.preserved[entry.uuid] = kept = _preserved(entry, file)
+            moved.update(dict.fromkeys(kept, entry.uuid))
+        elif entry.summary and entry.parent in file.preserved:
+            moved.update(dict.fromkeys(file.preserved[entry.parent], entry.uuid))
+        last[chain] = entry.uuid
+
+
+def _preserved(boundary: Entry, file: File) -> frozenset[str]:
+    """The lines that a compaction left in the window beside its summary: named one by one, or from head to tail."""
+    segment, named = boundary.meta("compactMetadata", "preservedSegment"), boundary.meta("compactMetadata", "preservedMessages")
+    kept = {uuid for uuid in strings(named.get("uuids")) if uuid in file.entries}
+    chain: list[str] = []
+    at = segment.get("tailUuid")
+    while isinstance(at, str) and at in file.entries and len(chain) <= len(file.entries):
+        chain.append(at)
+        if at == segment.get("headUuid"):
+            kept.update(chain)
+            break
+        at = file.entries[at].parent
+    return frozenset(kept)
+
+
+def string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def strings(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _agents(file: File, record: dict[str, Any], result: Any, line: int) -> None:
+    """Which tool call started which subagent, and the messages that `progress` lines carry of one."""
+    content = record["message"].get("content") if isinstance(record.get("message"), dict) else None
+    if isinstance(result, dict) and isinstance(result.get("agentId"), str) and isinstance(content, list):
+        for block in content:
+            if isinstance(block, dict) and isinstance(block.get("tool_use_id"), str):
+                file.spawned.setdefault(result["agentId"], block["tool_use_id"])  # a later one resumed it
+    data = record.get("data")
+    if record.get("type") == "progress" and isinstance(data, dict) and data.get("type") == "agent_progress":
+        inner, agent = data.get("message"), string(data.get("agentId") or record.get("parentToolUseID"))
+        if isinstance(inner, dict) and isinstance(inner.get("message"), dict):
+            if isinstance(record.get("parentToolUseID"), str):
+                file.spawned.setdefault(agent, record["parentToolUseID"])
+            uuid = string(inner.get("uuid")) or f"{agent}:{line}"
+            at = _time(inner.get("timestamp") or record.get("timestamp"))
+            entry = Entry(line, uuid, "", True, inner, at, agent)
+            known = file.progress.setdefault(agent, [])
+            if entry.spoken and all(e.uuid != uuid for e in known[-3:]):
+                known.append(entry)
+
+
+def _time(value: Any) -> float | None:
+    try:
+        at = datetime.fromisoformat(value)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None

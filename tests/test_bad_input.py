@@ -1,0 +1,436 @@
+"""Files that are broken, foreign or hostile: a typed error with a hint, or notes with line numbers; never anything else."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from claude_log import Log, call
+from conftest import SHARED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import engine
+from engine import importers
+from engine.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
+from engine.model import Session
+
+NO_VALUES: list[Any] = [None, True, -1, 10**30, float("nan"), "\ud800", [None], {"a": []}]
+DEEP = 100_000
+
+
+def looked_at(data: bytes, name: str = "s1.jsonl") -> Session | None:
+    """What a person would open: the session with everything on its page; None where it is refused as it should be."""
+    source = importers.Source(Path("/nowhere") / name, data)
+    try:
+        sessions = importers.read_source(source)
+    except TurnscopeError as error:
+        if not error.what or not error.hint:
+            pytest.fail(f"{error!r} does not say what to do")
+        return None
+    for session in sessions:
+        for one in everyone(session):
+            view = engine.overview(one)
+            assert len(view) == len(one.requests)
+            has = view.recorded >= 0
+            assert (view.cells.sum(axis=1)[has] == view.recorded[has]).all()
+            assert (view.billed[:, :, :3].sum(axis=(1, 2)) == np.where(has, view.recorded, 0)).all()
+            for request, total, cells in zip(one.requests, view.totals, view.usd.sum(axis=1), strict=True):
+                if not (request.usage and request.usage.iterations):  # further passes have a price, but no cells
+                    assert float(total or 0) == pytest.approx(cells)
+            for note in one.notes:
+                assert note.line >= 0
+                assert note.what
+    return sessions[0]
+
+
+def everyone(session: Session) -> Iterator[Session]:
+    yield session
+    for other in (*session.subagents, *session.branches):
+        yield from everyone(other)
+
+
+def everything() -> Log:
+    """A made-up session with everything that a file may hold."""
+    log = Log()
+    log.bare(type="summary", summary="A title", leafUuid="u3")
+    log.bare(type="ai-title", aiTitle="Another", sessionId="s1")
+    log.user("hello")
+    log.line("attachment", attachment={"type": "skill_listing", "content": ["- review"]})
+    log.line("system", subtype="api_error", retryAttempt=1)
+    iterations = [{"type": "compaction", "input_tokens": 5, "output_tokens": 2}]
+    log.answer(
+        "m1", call("t1", "Task", prompt="look"), usage={"input_tokens": 10, "output_tokens": 4, "iterations": iterations}
+    )
+    log.line(
+        "progress", data={"type": "agent_progress", "agentId": "b", "message": {"type": "user", "message": {"content": "q"}}}
+    )
+    log.result("t1", [{"type": "text", "text": "found"}], toolUseResult={"agentId": "a"})
+    log.line("system", subtype="microcompact_boundary", microcompactMetadata={"compactedToolIds": ["t1"], "preTokens": 9})
+    log.answer("m2", {"type": "thinking", "thinking": "hm"}, usage=(5, 60, 500, 8))
+    log.compact(preservedSegment={"headUuid": "u6", "anchorUuid": "u11", "tailUuid": "u8"}, preservedMessages={"uuids": ["u3"]})
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+    log.user([{"type": "text", "text": "look"}, image, {"type": "document", "source": {"type": "text", "data": "page"}}])
+    log.answer("m3", "Yes.", {"type": "server_tool_use", "id": "w", "name": "web_search"}, usage=(5, 60, 500, 8))
+    side = Log("s1", "a")
+    side.user("look")
+    side.answer("a1", "found", usage=(1, 2, 3, 4))
+    log.lines += side.lines
+    return log
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value inside a value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def put(lines: list[Any], path: tuple[Any, ...], value: Any) -> bytes:
+    """The lines as a file, with another value at the end of `path`."""
+    changed = [*lines]
+    changed[path[0]] = copy.deepcopy(lines[path[0]])
+    holder: Any = changed
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    return written(changed)
+
+
+def written(lines: list[Any]) -> bytes:
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+# What is not a session --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \r\n\t\n"], ids=["nothing", "blanks"])
+def test_an_empty_file_is_refused(data: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "empty.jsonl"
+    file.write_bytes(data)
+    with pytest.raises(UnreadableFile, match=r"empty\.jsonl is empty") as caught:
+        engine.load(file)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(random.Random(1).randbytes(100_000), id="noise"),
+        pytest.param(b"\x00" * 10_000, id="zeros"),
+        pytest.param(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", id="an image"),
+        pytest.param(gzip.compress(everything().text().encode()), id="a compressed session"),
+        pytest.param(everything().text().encode("utf-16"), id="UTF-16"),
+        pytest.param(b"just some text\nwithout any JSON\n", id="prose"),
+        pytest.param(b"a,b\n1,2\n", id="a table"),
+        pytest.param(b"<html><body>no</body></html>", id="a page"),
+        pytest.param(b"\xff\xfe\xfd", id="no UTF-8"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b"0", id="a number"),
+        pytest.param(b'"text"', id="a string"),
+        pytest.param(b"[]", id="an empty list"),
+        pytest.param(b"{}", id="an empty object"),
+        pytest.param(b"[[[[]]]]\n{}\n", id="lists"),
+        pytest.param(b'{"type": "user"}\n', id="a line with a type alone"),
+    ],
+)
+def test_what_is_no_session_is_refused_with_a_hint(data: bytes) -> None:
+    with pytest.raises((UnknownFormat, BrokenFile)) as caught:
+        importers.read_source(importers.Source(Path("/nowhere/thing.bin"), data))
+    assert "thing.bin" in caught.value.what
+    assert caught.value.hint
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile, match="is a folder") as caught:
+        engine.load(tmp_path)
+    assert "files inside" in caught.value.hint
+
+
+@pytest.mark.parametrize("path", ["missing.jsonl", "missing/too.jsonl", "nul\0.jsonl", "n" * 300])
+def test_a_path_to_nothing_is_refused(path: str, tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile, match="cannot be read") as caught:
+        engine.load(tmp_path / path)
+    assert caught.value.hint == "Check the path and its permissions."
+
+
+def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = everything().save(tmp_path / "s1.jsonl")
+    file.chmod(0)
+    if os.access(file, os.R_OK):  # an administrator may read everything
+
+        def refuse(path: Path) -> bytes:
+            raise PermissionError(13, "Permission denied", str(path))
+
+        monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(UnreadableFile, match=r"s1\.jsonl cannot be read: Permission denied"):
+        engine.load(file)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(UnreadableFile, match="no regular file"):
+        engine.load(tmp_path / "pipe.jsonl")
+
+
+def test_a_session_in_which_nothing_was_said_is_refused() -> None:
+    log = Log()
+    log.bare(type="file-history-snapshot", messageId="x", snapshot={})
+    log.line("system", subtype="stop_hook_summary")
+    with pytest.raises(BrokenFile, match="holds no message"):
+        importers.read_source(importers.Source(Path("/nowhere/s1.jsonl"), log.text().encode()))
+
+
+# What is broken in part -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", range(len(everything().lines)))
+def test_every_field_may_hold_every_json_type(line: int) -> None:
+    lines: list[Any] = everything().lines
+    for value in NO_VALUES:
+        looked_at(put(lines, (line,), value))
+    for path in places(lines[line], (line,)):
+        for value in NO_VALUES:
+            looked_at(put(lines, path, value))
+
+
+def test_every_field_may_be_missing() -> None:
+    lines: list[Any] = everything().lines
+    for path in places(lines):
+        changed = copy.deepcopy(lines)
+        holder: Any = changed
+        for key in path[:-1]:
+            holder = holder[key]
+        del holder[path[-1]]
+        looked_at(written(changed))
+
+
+def test_a_file_may_end_anywhere() -> None:
+    data = everything().text().encode()
+    for stop in range(1, len(data), 17):
+        looked_at(data[:stop])
+
+
+def test_a_file_may_begin_anywhere() -> None:
+    data = everything().text().encode()
+    for start in range(1, len(data), 17):
+        looked_at(data[start:])
+
+
+def test_lines_that_cannot_be_read_are_named() -> None:
+    lines = everything().text().splitlines(keepends=True)
+    wrong = ["{broken\n", "[1, 2]\n", "null\n", '{"type": "user", "message": {"content": "x"}}\n', "\x00\x01\n"]
+    session = looked_at("".join([*lines[:4], *wrong, *lines[4:]]).encode())
+    assert session is not None
+    assert [(n.severity, n.line) for n in session.notes if n.severity != "info"] == [
+        ("error", 5),
+        ("warning", 6),
+        ("warning", 7),
+        ("warning", 8),
+        ("error", 9),
+    ]
+    assert [r.id for r in session.requests] == ["m1", "m2", "m3"]
+
+
+@pytest.mark.parametrize("wrong", [b"\xff\xfe", b"\xed\xa0\x80", b"\xc3", b"\\ud800", b"\\u0000", b"\\ud83d"])
+def test_wrong_characters_do_no_harm(wrong: bytes) -> None:
+    """Bytes that are no UTF-8, lone surrogates and NUL, in text and in names."""
+    data = everything().text().encode()
+    for place in (b"hello", b"found", b"skill_listing", b"m1", b"claude-sonnet", b"/work", b"A title"):
+        session = looked_at(data.replace(place, place + wrong))
+        assert session is not None
+        assert len(session.requests) == 3
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "9" * 30, "9" * 5000, "-5", "1e15", "0.5"])
+def test_numbers_beyond_any_sense_count_as_none(number: str) -> None:
+    text = everything().text()
+    for key in ("input_tokens", "output_tokens", "cache_read_input_tokens", "preTokens"):
+        changed = "".join(
+            json.dumps({**json.loads(line)}).replace(f'"{key}": 5', f'"{key}": {number}5')
+            for line in text.splitlines(keepends=True)
+        )
+        looked_at(changed.encode())
+    lines: list[Any] = everything().lines
+    line = next(i for i, line in enumerate(lines) if line.get("message", {}).get("id") == "m2")
+    data = put(lines, (line, "message", "usage", "input_tokens"), "NUMBER").replace(b'"NUMBER"', number.encode())
+    session = looked_at(data)
+    assert session is not None
+
+
+def test_nesting_of_fifty_is_read() -> None:
+    inner: Any = "deep down"
+    for _ in range(50):
+        inner = {"content": [inner]}
+    log = Log()
+    log.user("hello")
+    log.answer("m1", call("t1"), usage=(5, 5, 5, 5))
+    log.result("t1", [inner])
+    log.answer("m2", "Yes.", usage=(5, 5, 5, 5))
+    session = looked_at(log.text().encode())
+    assert session is not None
+    assert session.blocks[2].text == "deep down"
+
+
+@pytest.mark.parametrize("depth", [200, 300, 500, 900, 1000, 1100, 3000, DEEP])
+@pytest.mark.parametrize("pair", ["[]", "{}"])
+def test_nesting_without_end_is_noted_or_read(depth: int, pair: str) -> None:
+    """Wherever it stands: in a text, a tool's input, a result, a note of the tool, or around everything."""
+    opening, closing = (pair[0], pair[1]) if pair == "[]" else ('{"content":', "}")
+    deep = opening * depth + "0" + closing * depth
+    text = everything().text()
+    for place in ('"hello"', '{"prompt": "look"}', '[{"type": "text", "text": "found"}]', '["t1"]', '"m2"', '"A title"'):
+        assert place in text
+        session = looked_at(text.replace(place, deep).encode())
+        assert session is not None
+    looked_at(deep.encode())
+    looked_at(deep[: len(deep) // 2].encode())
+    looked_at((deep + "\n" + text).encode())
+
+
+def test_unknown_types_are_kept() -> None:
+    log = everything()
+    for line in log.lines:
+        line["type"] = "new-" + line["type"]
+    assert looked_at(log.text().encode()) is None
+    log = everything()
+    log.user([{"type": "hologram", "data": 1}, {"no": "type"}, {"type": 5}, 7, None])
+    log.answer("m9", {"type": "dance", "steps": [1]}, usage=(1, 1, 1, 1))
+    session = looked_at(log.text().encode())
+    assert session is not None
+    assert [b.kind for b in session.blocks[-6:]] == ["hologram", "unknown", "unknown", "empty", "empty", "dance"]
+
+
+@pytest.mark.parametrize("megabytes", [60])
+def test_one_line_of_many_megabytes_is_read(megabytes: int, tmp_path: Path) -> None:
+    """A 200 MB line takes 3.4 times as long; this size keeps the test short and its memory small."""
+    log = Log()
+    log.user("read it")
+    log.answer("m1", call("t1"), usage=(5, 5, 5, 5))
+    text = "All work and no play makes a dull line, again and again. " * 1024
+    log.result("t1", text * (megabytes * 2**20 // len(text)))
+    file = log.save(tmp_path / "big.jsonl")
+    start = time.process_time()
+    session = engine.load(file)
+    assert len(session.blocks) == 3
+    assert time.process_time() - start < 10
+    single = tmp_path / "single.jsonl"
+    single.write_bytes(file.read_bytes().splitlines()[2])
+    assert len(engine.load(single).blocks) == 1
+
+
+# Mutations ----------------------------------------------------------------------------------------------------------------
+
+
+def seeds() -> list[list[bytes]]:
+    """Lines to mutate: of made-up sessions, and of real ones where they lie beside the project."""
+    files = [everything().text().encode().splitlines(keepends=True)]
+    for file in sorted((SHARED / "data" / "open" / "claude-code").rglob("*.jsonl")):
+        lines = [line for line in file.read_bytes().splitlines(keepends=True) if len(line) < 20_000]
+        kinds = {line[line.find(b'"type"') :][:40]: line for line in lines}
+        files.append([*lines[:15], *list(kinds.values())[:15]])
+    return files
+
+
+SEEDS = seeds()
+junk = st.recursive(
+    st.sampled_from([None, True, False, 0, -1, 2**70, 1e308, "", "a", "\ud800", "\x00", "user", "assistant", "tool_use", "u1"])
+    | st.floats()
+    | st.integers()
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "content", "id", "text"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def mutated(data: st.DataObject, lines: list[bytes]) -> bytes:
+    """Delete, repeat, move, cut or glue lines; delete, replace, retype or copy what they hold."""
+    lines = [*lines]
+    for _ in range(data.draw(st.integers(1, 6), label="changes")):
+        if not lines:
+            break
+        at = data.draw(st.integers(0, len(lines) - 1), label="line")
+        how = data.draw(
+            st.sampled_from(["delete", "repeat", "move", "cut", "glue", "bytes", "field", "field", "field"]), label="how"
+        )
+        line = lines[at]
+        if how == "delete":
+            del lines[at]
+        elif how == "repeat":
+            lines.insert(data.draw(st.integers(0, len(lines))), line)
+        elif how == "move":
+            lines.insert(data.draw(st.integers(0, len(lines) - 1)), lines.pop(at))
+        elif how == "cut":
+            lines[at] = line[: data.draw(st.integers(0, len(line)))]
+        elif how == "glue":
+            lines[at] = line.rstrip(b"\n")
+        elif how == "bytes":
+            place = data.draw(st.integers(0, len(line)))
+            lines[at] = line[:place] + data.draw(st.binary(max_size=4)) + line[place + data.draw(st.integers(0, 4)) :]
+        else:
+            lines[at] = field_changed(data, line)
+    return b"".join(lines)
+
+
+def field_changed(data: st.DataObject, line: bytes) -> bytes:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return line
+    found = list(places(value))
+    if not found:
+        return line
+    path = data.draw(st.sampled_from(found), label="path")
+    holder: Any = value
+    for key in path[:-1]:
+        holder = holder[key]
+    how = data.draw(st.sampled_from(["delete", "replace", "wrap", "copy", "swap"]), label="change")
+    if how == "delete":
+        del holder[path[-1]]
+    elif how == "replace":
+        holder[path[-1]] = data.draw(junk, label="junk")
+    elif how == "wrap":
+        holder[path[-1]] = [holder[path[-1]], holder[path[-1]]]
+    elif how == "copy" and isinstance(holder, dict):
+        holder[data.draw(st.sampled_from(["id", "uuid", "parentUuid", "type", "content", "model", "isSidechain"]))] = holder[
+            path[-1]
+        ]
+    else:
+        other = data.draw(st.sampled_from(found), label="other")
+        from_there: Any = value
+        for key in other:
+            from_there = from_there[key]
+        holder[path[-1]] = copy.deepcopy(from_there)
+    return json.dumps(value).encode() + b"\n"
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_no_change_of_a_session_raises_anything_but_our_own_errors(data: st.DataObject) -> None:
+    looked_at(mutated(data, data.draw(st.sampled_from(SEEDS), label="seed")))
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass")))
+def test_any_bytes_are_refused_or_read(data: bytes) -> None:
+    if data.strip():
+        looked_at(data)
+
+
+@given(junk)
+def test_any_json_is_refused_or_read(value: Any) -> None:
+    looked_at(json.dumps(value).encode())
+    looked_at(json.dumps(value, indent=1).encode())
+    looked_at(written([value, {"type": "user", "parentUuid": None, "sessionId": "s", "uuid": "u", "message": value}]))

@@ -1,0 +1,83 @@
+"""The command `turnscope`, short of starting the app: help, deleting what was remembered, paths that do not exist."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claude_log import Log
+from conftest import ROOT
+
+import engine
+from engine import __main__ as command
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "engine", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_module_runs_and_explains_itself() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: turnscope")
+    for option in ("path", "--port", "--no-browser", "--forget"):
+        assert option in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_path_that_does_not_exist_ends_with_2_and_says_so(tmp_path: Path, data_folder: Path) -> None:
+    done = run(str(tmp_path / "missing.jsonl"))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"turnscope: {tmp_path / 'missing.jsonl'} does not exist\n"
+
+
+def test_an_unknown_option_ends_with_2() -> None:
+    assert run("--unknown").returncode == 2
+
+
+def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_folder: Path) -> None:
+    log = Log()
+    log.user("hello")
+    file = log.save(tmp_path / "s1.jsonl")
+    memory = engine.Store(engine.data_file())
+    memory.open(file)
+    assert memory.path.parent == data_folder
+    done = run("--forget")
+    assert done.returncode == 0
+    assert str(memory.path) in done.stdout
+    assert "not touched" in done.stdout
+    assert memory.recent() == ()
+    assert not memory.path.exists()
+    assert file.exists()
+
+
+def test_forget_with_nothing_to_forget_is_well(data_folder: Path) -> None:
+    done = run("--forget")
+    assert done.returncode == 0
+    assert "(0.0 MB)" in done.stdout
+
+
+def test_a_path_is_handed_to_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The app runs as a child process; this test stands in its place."""
+    started: dict[str, Any] = {}
+
+    def child(arguments: list[str], *, env: dict[str, str], cwd: Path, check: bool) -> subprocess.CompletedProcess[bytes]:
+        started.update(arguments=arguments, env=env, cwd=cwd)
+        return subprocess.CompletedProcess(arguments, 7)
+
+    monkeypatch.setattr(command.subprocess, "run", child)
+    monkeypatch.chdir(tmp_path)
+    Path("s1.jsonl").write_text("{}")
+    assert command.main(["s1.jsonl", "--port", "8600", "--no-browser"]) == 7
+    assert started["env"]["TURNSCOPE_OPEN"] == str(tmp_path / "s1.jsonl")
+    assert started["arguments"][1:4] == ["-m", "streamlit", "run"]
+    assert started["arguments"][started["arguments"].index("--server.port") + 1] == "8600"
+    assert started["arguments"][-2:] == ["--server.headless", "true"]
+    assert command.main([]) == 7
+    assert "TURNSCOPE_OPEN" not in started["env"]

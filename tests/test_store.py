@@ -1,0 +1,273 @@
+"""What is remembered between runs: the second opening equals the first, what changed is read anew, trouble costs no session."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import numpy as np
+import pytest
+from claude_log import Log, call
+
+import engine
+from engine import Opened, Store, importers, store
+from engine.views import Overview
+
+
+class Clock:
+    """A clock that moves on one second each time it is read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Store:
+    return Store(tmp_path / "data" / "turnscope.db", Clock())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A session with a compaction, a subagent and a branch."""
+    log = Log()
+    log.user("hello")
+    log.answer("m1", call("t1", "Task", prompt="look"), usage=(10, 500, 0, 20))
+    log.result("t1", "found", toolUseResult={"agentId": "a1"})
+    log.compact()
+    trunk = log.user("next")
+    log.answer("m2", "Left.", usage=(5, 60, 500, 8))
+    log.user("other", parent=trunk)
+    log.answer("m3", "Done.", usage=(5, 60, 500, 8))
+    side = Log("s1", "a1")
+    side.user("look")
+    side.answer("am1", "found", usage=(1, 2, 3, 4))
+    side.save(tmp_path / "s1" / "subagents" / "agent-a1.jsonl")
+    return log.save(tmp_path / "s1.jsonl")
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that were really read, not remembered."""
+    read: list[str] = []
+    really = importers.read_source
+
+    def counted(source: importers.Source) -> Any:
+        read.append(source.path.name)
+        return really(source)
+
+    monkeypatch.setattr(importers, "read_source", counted)
+    return read
+
+
+def same(one: Overview, other: Overview) -> bool:
+    for field in fields(Overview):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(a, np.ndarray):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape), field.name
+            assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), field.name
+        else:
+            assert a == b, field.name
+    return True
+
+
+def test_the_second_opening_equals_the_first_and_reads_nothing(memory: Store, file: Path, readings: list[str]) -> None:
+    first = memory.open(file)
+    second = memory.open(file)
+    assert readings == ["s1.jsonl"]
+    assert first.key == second.key
+    assert same(first.overview, second.overview)
+    assert second.session == first.session == engine.load(file)
+    assert second.counts() == first.counts()
+    assert second.session.subagents[0].requests[0].usage == first.session.subagents[0].requests[0].usage
+    assert len(second.session.branches) == 1
+    assert same(engine.overview(second.session), engine.overview(first.session))
+    assert [list(p.after.pieces) for p in second.trace.plans] == [list(p.after.pieces) for p in first.trace.plans]
+
+
+def test_another_process_would_find_it_as_well(memory: Store, file: Path, readings: list[str]) -> None:
+    first = memory.open(file)
+    again = Store(memory.path).reopen(first.key)
+    assert again is not None
+    assert same(again.overview, first.overview)
+    assert again.session == first.session
+    assert readings == ["s1.jsonl"]
+    assert memory.reopen("unknown") is None
+
+
+def test_a_file_that_grew_is_read_anew(memory: Store, file: Path, readings: list[str]) -> None:
+    before = memory.open(file)
+    with file.open("a") as lines:
+        more = Log()
+        more.last = "u9"
+        more.lines = [{}] * 10
+        more.answer("m4", "More.", usage=(5, 6, 7, 8))
+        lines.write(more.text().splitlines()[-1] + "\n")
+    after = memory.open(file)
+    assert readings == ["s1.jsonl"] * 2
+    assert len(after.overview) == len(before.overview) + 1
+    assert after.key != before.key
+
+
+def test_a_subagents_file_that_grew_is_read_anew(memory: Store, file: Path, readings: list[str]) -> None:
+    before = memory.open(file)
+    agent = file.parent / "s1" / "subagents" / "agent-a1.jsonl"
+    with agent.open("a") as lines:
+        lines.write("broken\n")
+    after = memory.open(file)
+    assert readings == ["s1.jsonl"] * 2
+    assert [note.line for note in after.session.subagents[0].notes] == [3]
+    agent.unlink()
+    assert memory.open(file).session.subagents == ()
+    assert before.session.subagents[0].notes == ()
+
+
+def test_what_another_engine_remembered_is_read_anew(
+    memory: Store, file: Path, readings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.open(file)
+    monkeypatch.setattr(store, "_version", lambda: "another")
+    assert len(memory.open(file).overview) == 2
+    assert readings == ["s1.jsonl"] * 2
+
+
+def test_delete_removes_everything_and_no_session_file(memory: Store, file: Path) -> None:
+    memory.open(file)
+    assert memory.size() > 0
+    memory.delete()
+    assert memory.size() == 0
+    assert list(memory.path.parent.iterdir()) == []
+    assert memory.recent() == ()
+    assert file.exists()
+    memory.delete()
+    assert len(memory.open(file).overview) == 2
+
+
+def test_recent_sessions_come_newest_first(memory: Store, file: Path, tmp_path: Path) -> None:
+    other = Log("s2")
+    other.user("second")
+    other.answer("o1", "Yes.", usage=(1, 2, 3, 4))
+    second = other.save(tmp_path / "s2.jsonl")
+    memory.open(file)
+    memory.open(second, name="a nicer name")
+    assert [r.name for r in memory.recent()] == ["a nicer name", "s1.jsonl"]
+    memory.open(file)
+    rows = memory.recent()
+    assert [r.name for r in rows] == ["s1.jsonl", "a nicer name"]
+    assert rows[0].path == str(file)
+    assert (rows[0].title, rows[0].requests, rows[0].peak, rows[0].cuts) == ("hello", 2, 565, 1)
+    assert (rows[0].size, rows[0].source, rows[0].started) == (file.stat().st_size, "claude-code", 1767322801.0)
+    assert rows[0].usd == str(memory.open(file).overview.total)
+    assert len(memory.recent(limit=1)) == 1
+
+
+def test_only_some_sessions_are_kept_whole(memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "KEPT", 2)
+    keys = []
+    for n in range(4):
+        log = Log(f"s{n}")
+        log.user(f"question {n}")
+        keys.append(memory.open(log.save(tmp_path / f"s{n}.jsonl")).key)
+    assert [memory.reopen(key) is not None for key in keys] == [False, False, True, True]
+    assert len(memory.recent()) == 4
+
+
+def test_many_threads_may_open_at_once(memory: Store, file: Path, tmp_path: Path) -> None:
+    """The very first opening makes the database; threads must not meet it half made."""
+    files = [file]
+    for n in range(5):
+        log = Log(f"s{n}")
+        log.user(f"question {n}")
+        log.answer(f"x{n}", "Yes.", usage=(1, 2, 3, 4))
+        files.append(log.save(tmp_path / f"t{n}.jsonl"))
+    start = Barrier(8)
+
+    def work(n: int) -> list[Opened]:
+        start.wait(10)
+        return [memory.open(files[(n + i) % len(files)]) for i in range(len(files))]
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(work, range(8)))
+    for n, opened in enumerate(results):
+        for i, one in enumerate(opened):
+            assert one.session == engine.load(files[(n + i) % len(files)])
+    assert len(memory.recent()) == len(files)
+
+
+@pytest.mark.parametrize("text", ["hello \ud800 there", "\udfff", "hello \x00 there"])
+def test_a_session_with_lone_surrogates_or_nul_opens_each_time(text: str, memory: Store, tmp_path: Path) -> None:
+    log = Log()
+    log.user(text)
+    log.answer("m1", text, usage=(1, 2, 3, 4))
+    file = log.save(tmp_path / "s1.jsonl")
+    for _ in range(2):
+        opened = memory.open(file)
+        assert opened.session.blocks[0].text == text
+        assert len(opened.overview) == 1
+    assert len(memory.recent()) == 1
+
+
+@pytest.mark.parametrize("value", ["9" * 30, "[" * 400 + "]" * 400, "1e400"], ids=["a huge number", "deep nesting", "infinity"])
+def test_a_session_that_cannot_be_kept_opens_each_time(value: str, memory: Store, tmp_path: Path) -> None:
+    log = Log()
+    log.user("hello")
+    log.answer("m1", call("t1", value="VALUE"), usage=(1, 2, 3, 4))
+    file = tmp_path / "s1.jsonl"
+    file.write_text(log.text().replace('"VALUE"', value))
+    first, second = memory.open(file), memory.open(file)
+    assert same(first.overview, second.overview)
+    assert len(memory.recent()) == 1
+
+
+@pytest.mark.parametrize("broken", [b"this is no database at all, but a text of some length. " * 100, b""])
+def test_a_broken_database_is_made_anew(broken: bytes, memory: Store, file: Path, readings: list[str]) -> None:
+    memory.path.parent.mkdir()
+    memory.path.write_bytes(broken)
+    memory.open(file)
+    memory.open(file)
+    assert readings == ["s1.jsonl"]
+    assert len(memory.recent()) == 1
+
+
+def test_a_data_folder_that_cannot_be_made_costs_the_memory_and_not_the_session(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "blocked").write_text("a file where the folder should be")
+    memory = Store(tmp_path / "blocked" / "turnscope.db")
+    assert len(memory.open(file).overview) == 2
+    assert memory.recent() == ()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="such a name cannot be written there")
+def test_a_file_name_that_is_no_text_opens(memory: Store, file: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(file.parent) + b"/caf\xe9.jsonl"))
+    odd.write_bytes(file.read_bytes())
+    assert len(memory.open(odd).overview) == 2
+    assert memory.recent()[0].name == "caf?.jsonl"
+
+
+def test_progress_is_told_from_start_to_end(memory: Store, file: Path) -> None:
+    told: list[tuple[str, float]] = []
+    memory.open(file, progress=lambda what, share: told.append((what, share)))
+    assert told[0][0] == "Reading the file"
+    assert told[-1] == ("Done", 1.0)
+    assert [share for _, share in told] == sorted(share for _, share in told)
+
+
+def test_exact_counts_are_remembered_by_family(memory: Store) -> None:
+    memory.add_exact_counts("claude-3", {"d1": 5, "d2": 7})
+    memory.add_exact_counts("claude-4.7", {"d1": 6})
+    memory.add_exact_counts("claude-3", {"d2": 8})
+    assert memory.exact_counts("claude-3") == {"d1": 5, "d2": 8}
+    assert memory.exact_counts("claude-4.7") == {"d1": 6}
+
+
+def test_a_file_that_cannot_be_read_is_not_remembered(memory: Store, tmp_path: Path) -> None:
+    with pytest.raises(engine.TurnscopeError):
+        memory.open(tmp_path / "missing.jsonl")
+    assert memory.recent() == ()
