@@ -91,10 +91,13 @@ def _planned(
             room = budget(policy.budget, facts(model).window)
     changed = previous is None or run.split or any(d.splice for d in run.decisions)
     seen, server = _seen(previous, run.after, _context(previous, session, request, basis, calibration, room), changed)
+    latest: Mapping[str, Decision] = previous.latest if previous else {}
+    if run.decisions:
+        latest = {**latest, **{decision.rule: decision for decision in run.decisions}}
     plan = Plan(
         replace(request, model=model) if model != request.model else request,
         kept, tuple(run.decisions), run.after, seen, server, model, room, calibration, "send", run.first,
-        run.kept, run.base, tuple(run.asks),
+        run.kept, run.base, tuple(run.asks), latest,
     )  # fmt: skip
     return replace(plan, verdict=_verdict(plan, policy))
 
@@ -107,8 +110,10 @@ def settle(plan: Plan) -> Plan:
     return replace(plan, calibration=plan.calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model))
 
 
-def replay(session: Session, policy: Policy, ledger: Ledger, own: Ledger | None = None) -> Iterator[Plan]:
+def replay(session: Session, policy: Policy, ledger: Ledger, own: Ledger | None = None, since: int = 0) -> Iterator[Plan]:
     """Plan every request of a session in order. Each plan carries the calibration it was made with.
+
+    Requests before number `since` are planned as they were recorded, whatever the policy.
 
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
     calibration is the one that the policy plans with.
@@ -118,7 +123,7 @@ def replay(session: Session, policy: Policy, ledger: Ledger, own: Ledger | None 
     shadow: Plan | None = None
     previous: Plan | None = None
     for request in session.requests:
-        plan = step(previous, session, request, policy, basis)
+        plan = step(previous, session, request, policy if request.n >= since else record, basis)
         yield plan
         if policy == record:
             previous = settle(plan)

@@ -22,7 +22,7 @@ class BudgetParams:
     tokens: Annotated[int, "fixed: the limit itself"] = 0
     window: Annotated[int, "use this window instead of the model's (0 = the model's)"] = 0
     fallback_window: Annotated[int, "window where the model's is unknown"] = WINDOW
-    output: Annotated[int, "tokens reserved for the answer"] = 0
+    output: Annotated[int, "tokens reserved for the answer, at most a quarter of the window"] = 0
     margin: Annotated[float, "share of the window kept free against counting errors"] = 0.0
     share: Annotated[float, "share, split: part of the window that the prompt may fill"] = 1.0
     reserve: Annotated[int, "split: tokens taken off the prompt's part"] = 0
@@ -45,7 +45,8 @@ class Budget:
 
 
 def _window(params: BudgetParams, window: int) -> tuple[float, int | None]:
-    return window * (1 - params.margin) - params.output, params.output or None
+    reserve = min(params.output, window // 4)  # a reserve made for large windows must not swallow a small one
+    return window * (1 - params.margin) - reserve, reserve or None
 
 
 def _fixed(params: BudgetParams, _window: int) -> tuple[float, int | None]:

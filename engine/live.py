@@ -16,11 +16,12 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import anthropic
 
-from engine.assemble import count_key, settle, step
+from engine.assemble import count_key, replay, settle, step
 from engine.builder import usage as read_usage
 from engine.errors import ContextWindowExceededError, TurnscopeError
 from engine.growing import Growing
-from engine.model import JSON, Answer, Ask, Message, Request
+from engine.ledger import Ledger
+from engine.model import JSON, Answer, Ask, Message, Request, Session
 from engine.order import render
 from engine.policy import Policy
 from engine.prices import cost
@@ -103,7 +104,7 @@ class Chat:
 
     def go_on(self, *, asked: bool = False) -> Iterator[Event]:
         """Send the next request, and those that tool results cause. `asked`: the person agreed to go over a limit."""
-        start = self.plan.projected if self.plan else 0
+        start = self.plan.projected if self.plan else self.planned().projected
         for _ in range(MAX_LOOPS):
             if why := "" if asked else self._over(start):
                 yield Event("hold", why)
@@ -128,8 +129,11 @@ class Chat:
         limit, growth = self.settings.spend, self.settings.growth
         if limit is not None and self.spent >= limit:
             return f"this chat has spent ${self.spent:.4f} of ${limit}"
-        if growth and self.plan and self.plan.projected - start > growth:
-            return f"this turn has grown by {self.plan.projected - start:,} tokens, more than {growth:,}"
+        if growth and self.plan:
+            new = self.growing.ledger.tokens(self.plan.request.cut, len(self.growing.ledger))
+            grown = self.plan.calibration.predict(self.plan.seen.tokens + new) - start
+            if grown > growth:
+                return f"this turn has grown by {grown:,} tokens, more than {growth:,}"
         return ""
 
     def _asked(self, growing: Growing) -> Request:
@@ -211,18 +215,13 @@ class Chat:
                         yield Event("text", event.text)
                     elif event.type == "thinking":
                         yield Event("thinking", event.thinking)
-                final = stream.get_final_message()
-                if final.stop_reason is None:
-                    raise anthropic.APIConnectionError(
-                        message="the stream ended before the answer did", request=stream.response.request
-                    )
-            except BaseException as error:
+                final = _whole(stream)
+            except GeneratorExit:  # the person pressed stop
                 self._broken(plan, stream, self.clock() - began)
-                if isinstance(error, GeneratorExit):
-                    raise
-                yield Event("interrupted", explained(error) if isinstance(error, Exception) else None)
-                if not isinstance(error, (anthropic.APIError, ValueError)) or isinstance(error, anthropic.APIStatusError):
-                    raise
+                raise
+            except (anthropic.APIError, ValueError) as error:
+                self._broken(plan, stream, self.clock() - began)
+                yield Event("interrupted", explained(error))
                 return
         raw = final.model_dump(exclude_none=True, mode="json")
         billed = read_usage(raw["usage"])
@@ -234,10 +233,8 @@ class Chat:
 
     def _broken(self, plan: Plan, stream: Any, seconds: float) -> None:
         """Keep what was delivered of a broken or stopped stream, once, and let the next request say so."""
-        try:
-            said = [block for block in stream.current_message_snapshot.content if block.type == "text" and block.text]
-        except AssertionError:  # nothing arrived
-            said = []
+        message = _snapshot(stream)
+        said = [block for block in message.content if block.type == "text" and block.text] if message else []
         blocks: list[JSON] = [{"type": "text", "text": block.text} for block in said]
         if blocks:
             blocks.append({"type": "text", "text": "[The answer was interrupted here; only this much was delivered.]"})
@@ -272,7 +269,7 @@ class Chat:
     def _learned(self, plan: Plan, error: anthropic.APIStatusError) -> Plan | None:
         """A new plan after the provider called this one too long; None where that is not what it said, or nothing changes."""
         found = TOO_LONG.search(str(error))
-        if not found and error.status_code != 413:  # noqa: PLR2004
+        if not found and error.status_code != 413:
             return None
         said = next((int(group) for group in found.groups() if group), 0) if found else 0
         tokens = max(said, plan.budget.limit + 1, plan.projected)
@@ -326,6 +323,30 @@ class Chat:
                 )
                 yield Event("result", text)
         self.say("user", results, "tool")
+
+
+def resumed(session: Session, policy: Policy, ledger: Ledger) -> Plan | None:
+    """The plan that a stored thread's next request follows. What an imported session did before is taken as recorded."""
+    plan = None
+    for plan in replay(session, policy, ledger, since=int(session.about.get("live_from", 0))):
+        pass
+    return settle(plan) if plan else None
+
+
+def _snapshot(stream: Any) -> Any:
+    """What has arrived of a streamed message; None before its first event (the SDK asserts that there is one)."""
+    try:
+        return stream.current_message_snapshot
+    except AssertionError:
+        return None
+
+
+def _whole(stream: Any) -> Any:
+    """The finished message. APIConnectionError where the stream ended early."""
+    message = _snapshot(stream)
+    if message is None or message.stop_reason is None:
+        raise anthropic.APIConnectionError(message="the stream ended before the answer did", request=stream.response.request)
+    return message
 
 
 def explained(error: Exception) -> TurnscopeError:

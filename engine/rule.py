@@ -7,8 +7,8 @@ each defining `RULE`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from engine.budget import Budget
@@ -31,7 +31,8 @@ class Plan:
 
     Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
     provider's. `first` numbers the first of `decisions`. `kept` and `base` are what the next request starts from: with and
-    without the edits that hold only while budget and model stay (`monotone`).
+    without the edits that hold only while budget and model stay (`monotone`). `latest`: the newest decision of each rule, of this
+    request or an earlier one, so that a rule that acts seldom finds its own facts again.
     """
 
     request: Request
@@ -48,6 +49,7 @@ class Plan:
     kept: Envelope
     base: Envelope
     asks: tuple[tuple[Ask, Answer], ...] = ()
+    latest: Mapping[str, Decision] = field(default_factory=dict)
 
     @property
     def limit(self) -> int | None:

@@ -139,7 +139,7 @@ class Threads:
             start = upto(self._load(db, row["parent"]), row["at"])
         rows = [
             row for table in ("messages", "statics") for row in db.query(f"select * from {table} where thread = ?", [thread])
-        ]  # noqa: S608
+        ]
         rows.sort(key=lambda r: r["n"])
         texts = self._texts(db, rows)
         built = _built(start, rows, texts)
@@ -297,18 +297,20 @@ _SCHEMA = """
 create table threads (id text primary key, user_id text not null, title text not null, created real not null,
     updated real not null, parent text not null, at integer not null, about text not null, base blob);
 create table blobs (digest text primary key, content text not null) without rowid;
-create table messages (id integer primary key, thread text not null, n integer not null, uid text not null, parent text not null,
-    role text not null, origin text not null, bare integer not null, status text not null, sent real, blobs text not null,
-    text text not null, unique (thread, n));
+create table messages (id integer primary key, thread text not null, n integer not null, uid text not null,
+    parent text not null, role text not null, origin text not null, bare integer not null, status text not null, sent real,
+    blobs text not null, text text not null, unique (thread, n));
 create table statics (thread text not null, n integer not null, role text not null, bare integer not null, sent real,
     blobs text not null, primary key (thread, n)) without rowid;
-create table requests (thread text not null, n integer not null, turn integer not null, cut integer not null, stop integer not null,
-    model text not null, usage text, sent real, answered real, stop_reason text, provider_id text, settings text not null,
-    status text not null, verdict text not null, seconds real not null, system text, tools text, primary key (thread, n)) without rowid;
+create table requests (thread text not null, n integer not null, turn integer not null, cut integer not null,
+    stop integer not null, model text not null, usage text, sent real, answered real, stop_reason text, provider_id text,
+    settings text not null, status text not null, verdict text not null, seconds real not null, system text, tools text,
+    primary key (thread, n)) without rowid;
 create table decisions (thread text not null, request integer not null, seq integer not null, rule text not null,
     edit text not null, changed integer not null, primary key (thread, request, seq)) without rowid;
 create table answers (thread text not null, key text not null, answer text not null, primary key (thread, key)) without rowid;
-create table policies (thread text not null, request integer not null, toml text not null, primary key (thread, request)) without rowid;
+create table policies (thread text not null, request integer not null, toml text not null,
+    primary key (thread, request)) without rowid;
 create virtual table messages_fts using fts5 (text, content='messages', content_rowid='id', tokenize='porter unicode61');
 pragma user_version = 1;
 """

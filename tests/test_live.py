@@ -1,0 +1,281 @@
+"""Live chat through the assembler, against the built-in server over real HTTP: nothing overflows, nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import anthropic
+import pytest
+
+from engine.assemble import replay
+from engine.growing import Growing
+from engine.ledger import build_ledger
+from engine.live import Chat, Event, Settings, resumed
+from engine.model import Session
+from engine.offline import FAULTS, Offline
+from engine.offline.model import COUNTER
+from engine.order import render
+from engine.policy import load
+from engine.threads import Conflict, Threads
+from engine.toolbox import Toolbox
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def server() -> Iterator[Offline]:
+    with Offline() as offline:
+        yield offline
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> Threads:
+    return Threads(tmp_path / "turnscope.db")
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Toolbox:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for n in range(4):
+        (folder / f"file{n}.py").write_text("".join(f"def function_{n}_{i}(value): return value + {i}\n" for i in range(120)))
+    return Toolbox(folder)
+
+
+def client(server: Offline, retries: int = 0) -> anthropic.Anthropic:
+    return anthropic.Anthropic(api_key="secret-key-123", base_url=server.url, max_retries=retries, timeout=10)
+
+
+def chat(
+    server: Offline, threads: Threads, policy: str = "balanced", box: Toolbox | None = None, **settings: object
+) -> tuple[Chat, str]:
+    thread = threads.create(title="test")
+    start = Session(thread, source="turnscope-chat")
+    made = Settings("offline-16k", load(policy), **settings)  # type: ignore[arg-type]
+    talk = Chat(Growing(start, COUNTER), client(server), threads.sink(thread), made, box)
+    if box:
+        talk.say("tools", list(box.definitions), "tools")
+    talk.say("system", "You are brief.", "system")
+    return talk, thread
+
+
+def kinds(events: Iterator[Event]) -> list[str]:
+    return [event.kind for event in events]
+
+
+def test_two_hundred_turns_with_tools_never_overflow_and_replay_to_the_same_plans(
+    server: Offline, threads: Threads, box: Toolbox
+) -> None:
+    talk, thread = chat(server, threads, "balanced", box)
+    plans = []
+    for n in range(200):
+        text = f"read file file{n % 4}.py" if n % 3 == 0 else f"And what of point {n}? It matters because of reason {n * 7}."
+        for event in talk.send(text):
+            if event.kind == "plan":
+                plans.append(event.data)
+            assert event.kind not in ("refused", "failed", "hold", "interrupted"), event
+    billed = server.memory.billed
+    assert all(
+        u["input_tokens"] + u["cache_read_input_tokens"] + u["cache_creation_input_tokens"] + 1_024 <= 16_000 for u in billed
+    )
+    assert any(plan.changed for plan in plans)
+    stored = threads.load(thread)
+    assert stored.blocks == talk.growing.session.blocks
+    assert stored.requests == talk.growing.session.requests
+    sent = {plan.request.n: plan for plan in plans}
+    replayed = list(replay(stored, load("balanced"), build_ledger(stored, COUNTER)))
+    assert [render(p.after, stored, p.request.settings) for p in replayed] == [
+        render(sent[p.request.n].after, stored, p.request.settings) for p in replayed
+    ]
+    assert [p.decisions for p in replayed] == [sent[p.request.n].decisions for p in replayed]
+    recorded = list(replay(stored, load("as-recorded"), build_ledger(stored, COUNTER)))
+    assert [
+        [*p.after.pieces] == [*q.after.pieces] or p.after.counts == q.after.counts
+        for p, q in zip(recorded, replayed, strict=True)
+    ]
+    summaries = [a.usage for a in stored.answers.values() if a.usage]
+    totals = [sum(u.prompt_tokens for u in [*(r.usage for r in stored.requests if r.usage), *summaries])]
+    assert totals == [sum(u["input_tokens"] + u["cache_read_input_tokens"] + u["cache_creation_input_tokens"] for u in billed)]
+    answered = sum(r.usage.output_tokens for r in stored.requests if r.usage) + sum(u.output_tokens for u in summaries)
+    assert answered == sum(u["output_tokens"] for u in billed)
+
+
+@pytest.mark.parametrize("cut_after", range(14))
+def test_a_stream_that_breaks_anywhere_is_kept_once_and_the_next_turn_works(
+    server: Offline, threads: Threads, cut_after: int
+) -> None:
+    talk, thread = chat(server, threads)
+    server.cut_after = cut_after
+    server.faults.append("cut")
+    seen = kinds(talk.send("Tell me about walking a long road."))
+    assert seen[-1] in ("interrupted", "done")
+    assert kinds(talk.send("And now?"))[-1] == "done"
+    stored = threads.load(thread)
+    assert stored.blocks == talk.growing.session.blocks
+    prompts = [m for m in stored.messages if m.origin == "prompt"]
+    assert len(prompts) == 2
+    assert len(stored.requests) == 2
+    partial = [b for b in stored.blocks if "interrupted here" in b.text]
+    assert len(partial) <= 1
+    body = render(talk.plan.after, talk.growing.session)  # type: ignore[union-attr]
+    assert all(("interrupted here" in str(body)) == bool(partial) for _ in [0])
+
+
+@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"cut", "slow"}))
+def test_after_any_fault_nothing_is_lost_and_the_next_turn_works(server: Offline, threads: Threads, fault: str) -> None:
+    talk, thread = chat(server, threads)
+    server.faults.append(fault)
+    ends = list(talk.send("first"))
+    assert ends[-1].kind in ("failed", "interrupted", "refused", "done")
+    if ends[-1].kind == "failed":
+        assert ends[-1].data.what
+        assert ends[-1].data.hint
+    assert kinds(talk.send("second"))[-1] == "done"
+    stored = threads.load(thread)
+    assert [b.text for b in stored.blocks if b.role == "user"] == ["first", "second"]
+    assert stored.blocks == talk.growing.session.blocks
+
+
+def test_a_refused_connection_and_a_slow_server_are_explained(threads: Threads) -> None:
+    with Offline() as gone:
+        talk, thread = chat(gone, threads)
+    last = list(talk.send("hello"))[-1]
+    assert last.kind == "failed"
+    assert "no answer" in last.data.what
+    with Offline() as slow:
+        slow.slow = 1.0
+        slow.faults.append("slow")
+        talk.client = anthropic.Anthropic(api_key="k", base_url=slow.url, max_retries=0, timeout=0.3)
+        assert list(talk.send("hello again"))[-1].kind == "failed"
+        talk.client = client(slow)
+        assert kinds(talk.send("now"))[-1] == "done"
+    assert [b.text for b in threads.load(thread).blocks if b.role == "user"] == ["hello", "hello again", "now"]
+
+
+def test_a_prompt_that_the_provider_calls_too_long_is_planned_again_once(
+    server: Offline, threads: Threads, box: Toolbox
+) -> None:
+    talk, _ = chat(server, threads, "balanced", box)
+    for n in range(6):
+        list(talk.send(f"read file file{n % 4}.py"))
+    server.faults.append("too_long")
+    events = list(talk.send("read file file1.py"))
+    plans = [event.data for event in events if event.kind == "plan"]
+    assert events[-1].kind in ("done", "refused")
+    assert len(plans) >= 2
+    assert plans[1].calibration.recorded == 210_883 or plans[1].verdict == "refuse"
+
+
+def test_stopping_keeps_what_was_delivered(server: Offline, threads: Threads) -> None:
+    talk, thread = chat(server, threads)
+    turn = talk.send("Speak at length, please, about nothing in particular.")
+    said = ""
+    for event in turn:
+        if event.kind == "text":
+            said += event.data
+            if len(said) > 60:
+                break
+    turn.close()
+    stored = threads.load(thread)
+    assert stored.requests[-1].stop_reason == "interrupted"
+    assert any(block.text == said or said in block.text for block in stored.blocks if block.role == "assistant")
+    assert kinds(talk.send("Go on."))[-1] == "done"
+
+
+def test_a_chat_over_its_limit_asks_before_it_goes_on(server: Offline, threads: Threads, box: Toolbox) -> None:
+    from decimal import Decimal
+
+    talk, _ = chat(server, threads, "balanced", box, spend=Decimal(0))
+    assert kinds(talk.send("hello")) == ["hold"]
+    assert kinds(talk.go_on(asked=True))[-1] == "done"
+    talk, _ = chat(server, threads, "balanced", box, growth=500)
+    assert "hold" in kinds(talk.send("read file file0.py"))
+    assert kinds(talk.go_on(asked=True))[-1] == "done"
+
+
+def test_two_windows_cannot_write_the_same_place(server: Offline, threads: Threads) -> None:
+    talk, thread = chat(server, threads)
+    list(talk.send("one"))
+    other = Chat(Growing(threads.load(thread), COUNTER), client(server), threads.sink(thread), talk.settings)
+    list(talk.send("two"))
+    with pytest.raises(Conflict) as refused:
+        list(other.send("three"))
+    assert refused.value.hint
+    stored = threads.load(thread)
+    assert [b.text for b in stored.blocks if b.role == "user"] == ["one", "two"]
+
+
+def test_a_thread_continues_after_a_reload_and_a_fork_shares_its_past(server: Offline, threads: Threads) -> None:
+    talk, thread = chat(server, threads)
+    list(talk.send("one"))
+    list(talk.send("two"))
+    session = threads.load(thread)
+    again = Chat(Growing(session, COUNTER), client(server), threads.sink(thread), talk.settings)
+    again.plan = resumed(session, talk.settings.policy, again.growing.ledger)
+    assert again.plan == talk.plan
+    assert kinds(again.send("three"))[-1] == "done"
+    at = session.requests[1].cut - 1
+    fork = threads.create(parent=thread, at=at)
+    branch = Chat(Growing(threads.load(fork), COUNTER), client(server), threads.sink(fork), talk.settings)
+    assert kinds(branch.send("two, but differently"))[-1] == "done"
+    assert threads.load(fork).blocks[:at] == session.blocks[:at]
+    assert [b.text for b in threads.load(fork).blocks if b.role == "user"] == ["one", "two, but differently"]
+    assert {hit.thread for hit in threads.search("differently")} == {fork}
+
+
+def test_the_key_is_in_no_file_and_no_error(server: Offline, threads: Threads, tmp_path: Path) -> None:
+    talk, _ = chat(server, threads)
+    server.faults.append("server_error")
+    ends = list(talk.send("hello")) + list(talk.send("again"))
+    assert "secret-key-123" not in str(ends)
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            assert b"secret-key-123" not in file.read_bytes()
+
+
+KILLED = textwrap.dedent("""
+    import sys
+    from pathlib import Path
+    sys.path.insert(0, {root!r})
+    from engine.growing import Growing
+    from engine.model import Session
+    from engine.offline.model import COUNTER
+    from engine.threads import Threads
+    threads = Threads(Path(sys.argv[1]))
+    thread = sys.argv[2]
+    growing = Growing(threads.load(thread), COUNTER)
+    sink = threads.sink(thread)
+    n = len(growing.session.messages)
+    while True:
+        text = f"message {{n}} " + "x" * 2000
+        message = growing.message("user", text, origin="prompt")
+        sink.message(message, [text], "complete")
+        print(n, flush=True)
+        n += 1
+""").format(root=str(ROOT))
+
+
+def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(threads: Threads) -> None:
+    """Rounds of appending with a SIGKILL at a random moment; 200 rounds run in tests/bench/durability.py."""
+    thread = threads.create()
+    for wait in (0.02, 0.05, 0.01, 0.08):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(threads.path), thread], stdout=subprocess.PIPE, text=True)
+        assert process.stdout
+        first = process.stdout.readline()
+        assert first
+        time.sleep(wait)
+        os.kill(process.pid, signal.SIGKILL)
+        told = [first, *process.stdout.read().splitlines()]
+        process.wait()
+        acknowledged = max(int(line) for line in told if line.strip())
+        stored = threads.load(thread)
+        texts = [block.text.split()[1] for block in stored.blocks]
+        assert texts == [str(i) for i in range(len(texts))]
+        assert len(texts) > acknowledged
