@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -327,10 +328,8 @@ class Chat:
 
 def resumed(session: Session, policy: Policy, ledger: Ledger) -> Plan | None:
     """The plan that a stored thread's next request follows. What an imported session did before is taken as recorded."""
-    plan = None
-    for plan in replay(session, policy, ledger, since=int(session.about.get("live_from", 0))):
-        pass
-    return settle(plan) if plan else None
+    plans = deque(replay(session, policy, ledger, since=int(session.about.get("live_from", 0))), maxlen=1)
+    return settle(plans[0]) if plans else None
 
 
 def _snapshot(stream: Any) -> Any:

@@ -81,7 +81,7 @@ class Threads:
         at: int = -1,
         about: Mapping[str, JSON] | None = None,
     ) -> str:
-        """A new thread; gives its id. `base`: an imported session it goes on from; or `parent` and `at`: a thread's first blocks."""
+        """A new thread; gives its id. It may go on from an imported session (`base`) or the first `at` blocks of `parent`."""
         id, now = uuid.uuid4().hex, self.clock()
         row = {"id": id, "user_id": user_id, "title": title, "created": now, "updated": now, "parent": parent, "at": at}
         kept = dump_session(base) if base else None
@@ -137,9 +137,8 @@ class Threads:
             start = load_session(orjson.loads(row["base"]), "base")
         elif row["parent"]:
             start = upto(self._load(db, row["parent"]), row["at"])
-        rows = [
-            row for table in ("messages", "statics") for row in db.query(f"select * from {table} where thread = ?", [thread])
-        ]
+        rows = [*db.query("select * from messages where thread = ?", [thread])]
+        rows += db.query("select * from statics where thread = ?", [thread])
         rows.sort(key=lambda r: r["n"])
         texts = self._texts(db, rows)
         built = _built(start, rows, texts)

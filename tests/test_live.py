@@ -1,4 +1,4 @@
-"""Live chat through the assembler, against the built-in server over real HTTP: nothing overflows, nothing is lost or doubled."""
+"""Live chat through the assembler, against the built-in server over real HTTP: nothing overflows, is lost or doubled."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from engine.offline import FAULTS, Offline
 from engine.offline.model import COUNTER
 from engine.order import render
 from engine.policy import load
+from engine.running import Running
 from engine.threads import Conflict, Threads
 from engine.toolbox import Toolbox
 
@@ -279,3 +280,21 @@ def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(threads: Thread
         texts = [block.text.split()[1] for block in stored.blocks]
         assert texts == [str(i) for i in range(len(texts))]
         assert len(texts) > acknowledged
+
+
+def test_a_turn_goes_on_by_itself_and_stops_when_asked(threads: Threads) -> None:
+    with Offline(delay=0.02) as slow:
+        talk, thread = chat(slow, threads)
+        running = Running(talk.send("Speak slowly."))
+        until = time.monotonic() + 10
+        while not running.text and time.monotonic() < until:
+            time.sleep(0.005)
+        assert running.text
+        running.stop()
+        assert running.wait(5)
+        assert running.failed is None
+        stored = threads.load(thread)
+        assert stored.requests[-1].stop_reason == "interrupted"
+        second = Running(talk.send("And again."))
+        assert second.wait(20)
+        assert [event.kind for event in second.events][-1] == "done"

@@ -1,0 +1,59 @@
+"""A turn of a live chat that goes on by itself: in a thread of its own, so that no page has to stay open for it.
+
+Holds what has happened so far for whoever looks. It keeps nothing: the chat's sink does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from engine.live import Event, explained
+
+
+class Running:
+    """Consumes a chat's events. Read `text`, `thinking` and `events` at any time; `stop` ends the answer."""
+
+    def __init__(self, events: Iterator[Event]) -> None:
+        self.text = ""
+        self.thinking = ""
+        self.events: list[Event] = []  # all but the pieces of text and thinking
+        self.failed: Exception | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(events,), name="chat turn", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        """The turn has ended, one way or another."""
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End the answer at its next piece; what was delivered is kept."""
+        self._stop.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end; False after `timeout` seconds."""
+        self._thread.join(timeout)
+        return self.done
+
+    def _run(self, events: Iterator[Event]) -> None:
+        try:
+            for event in events:
+                if event.kind == "text":
+                    self.text += event.data
+                elif event.kind == "thinking":
+                    self.thinking += event.data
+                else:
+                    self.events.append(event)
+                    if event.kind in ("done", "result"):
+                        self.text = self.thinking = ""  # now in the session
+                if self._stop.is_set():
+                    break
+        except Exception as error:  # noqa: BLE001 - nobody above this thread could catch it; the page shows it
+            self.failed = error
+            self.events.append(Event("failed", explained(error)))
+        finally:
+            close = getattr(events, "close", None)
+            if close:
+                close()
