@@ -24,11 +24,12 @@ class Index:
     calls: tuple[int, ...]
     results: tuple[int, ...]
     thinking: tuple[int, ...]
+    compactions: tuple[int, ...]
 
     @staticmethod
     def of(session: Session) -> Index:
         """Index a session."""
-        calls, results, thinking, static = [], [], [], []
+        calls, results, thinking, static, compactions = [], [], [], [], []
         for block in session.blocks:
             if block.bucket in _STATIC:
                 static.append(block.at)
@@ -38,12 +39,15 @@ class Index:
                 results.append(block.at)
             elif block.bucket == Bucket.THINKING:
                 thinking.append(block.at)
+            elif block.kind == "compaction":
+                compactions.append(block.at)
         talk = [m for m in session.messages if m.start < m.stop and session.blocks[m.start].bucket not in _STATIC]
         turns: dict[int, int] = {}
         for message in talk:
             turns.setdefault(session.blocks[message.start].turn, message.start)
         starts = tuple(message.start for message in talk)
-        return Index(starts, tuple(turns.values()), tuple(static), tuple(calls), tuple(results), tuple(thinking))
+        held = (static, calls, results, thinking, compactions)
+        return Index(starts, tuple(turns.values()), *map(tuple, held))
 
     def talk(self, start: int, stop: int) -> Iterator[Span]:
         """The conversation inside `[start, stop)`: the span without system and tool blocks."""

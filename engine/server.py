@@ -17,9 +17,9 @@ from engine.rule import Ctx, Plan
 
 def compaction_replaces_what_precedes(_seen: Envelope, ctx: Ctx, carried: Plan | None) -> Iterator[Edit]:
     """Anthropic's server ignores every message before the newest `compaction` block (Messages API, compact_20260112)."""
-    blocks = ctx.session.blocks
-    since = carried.request.cut if carried else 0
-    newest = next((at for at in range(ctx.request.cut - 1, since - 1, -1) if blocks[at].kind == "compaction"), 0)
+    newest = before(ctx.index.compactions, ctx.request.cut - 1) or 0
+    if carried and newest < carried.request.cut:
+        return
     for span in ctx.index.talk(0, newest):
         yield Edit("condense", "the server goes on from its own summary and ignores what stands before it", span)
 

@@ -1,57 +1,198 @@
 """A summary without a model: sentences picked from the conversation. Always a stand-in, and marked as one by its caller.
 
-Keeps what a reader needs to go on: questions and instructions of the user, decisions, file names, numbers, errors.
+Keeps what a reader needs to go on: the first request, questions and instructions of the user, decisions, file names, numbers,
+errors, and what an earlier summary kept. Time is linear in the text: each line is scored once, then a few hundred compete.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from heapq import nlargest
+from typing import NamedTuple
+
+from engine.tokens import Counter as TokenCounter
+from engine.tokens import count_texts
 
 HEAD = "Summary made offline by picking sentences (no model was asked):"
 CAP = 1_000  # tokens, where the caller names no limit
-CHARACTERS = 2.5  # per token: below what any tokenizer here makes of English text or code, so that the cap holds
+LONGEST = 240  # characters of a picked sentence
+READ = 2_000  # characters of one sentence that are looked at: machine output may be one line of megabytes
+COMPETE = 400  # sentences that compete for the place there is
+FILES = 12  # file names listed at the end
+# Counted with o200k times 1.75: above what the tokenizers known here make of text, so that the cap holds in any unit.
+COUNTER = TokenCounter("toktok", "o200k_base", 1.75, "upper bound")
 
-_WEIGHTS = (
-    (re.compile(r"\?\s*$"), 3.0),
-    (re.compile(r"\b(must|never|always|don't|do not|please|keep|only|instead|make sure|important)\b", re.IGNORECASE), 3.0),
-    (re.compile(r"\b(decided?|we will|let's|chose|agreed|plan is|because|conclusion|fixed|works now)\b", re.IGNORECASE), 2.5),
-    (re.compile(r"\b(error|exception|failed|failure|traceback|denied|not found|cannot)\b", re.IGNORECASE), 2.0),
-    (re.compile(r"[\w./-]+\.(py|ts|tsx|js|go|rs|java|json|toml|yaml|yml|md|sql|sh|css|html|c|h|cpp)\b"), 1.5),
-    (re.compile(r"\b\d[\d.,]*\b"), 0.7),
+_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\d])|(?<=[。!?])")
+_SPEAKER = re.compile(r"(user|assistant|tool|summary|system): ?(?=(.*))", re.DOTALL)
+_PATH = re.compile(r"[\w./-]+")
+_SUFFIXES = frozenset(
+    "c cfg cpp cs css csv go h hpp html ini ipynb java js json jsonl jsx kt lock md php proto py rb rs scss sh sql svg swift "
+    "toml ts tsx txt xml yaml yml".split()
 )
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\d])|\n+")
-_SPEAKER = re.compile(r"^(user|assistant|tool|summary): ", re.IGNORECASE)
+_LINE = re.compile(r"\S[^\n]*")
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_FAILS = re.compile(
+    r"rror|xception|[Ff]ail|FAIL|Traceback|denied|not found|refused|crash|annot|imeout|missing"
+)  # in tool output
+_TALK = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
+_QUESTION = re.compile(r"[?？](?:\s|[\"')*`]|$)")
+_NUMBER = re.compile(r"(?<![\w.])[$€]?\d[\d.,:%]*")
+# What a sentence is about, words that tell, and what that is worth.
+_SIGNS = {
+    "instruction": (
+        frozenset(
+            "must never always don't please only instead important remember prefer should need ensure keep avoid".split()
+        ),
+        3.0,
+    ),
+    "decision": (
+        frozenset(
+            "decide decided decision we'll let's chose chosen agreed plan because conclusion fixed resolved done passes passed "
+            "cause therefore works".split()
+        ),
+        2.5,
+    ),
+    "error": (
+        frozenset(
+            "failed failure fails fail traceback denied cannot can't refused crash crashed crashes timeout missing".split()
+        ),
+        2.0,
+    ),
+}
+_VOICE = {"user": 2.0, "summary": 2.2, "assistant": 1.0, "system": 1.0, "tool": 0.35}
+
+
+class _Sentence(NamedTuple):
+    place: int
+    speaker: str
+    text: str
+    about: frozenset[str]
+    score: float
 
 
 def extract(content: str, max_tokens: int = 0) -> str:
-    """The most telling sentences of a transcript (`role: text` lines) in their order, at most `max_tokens` tokens."""
-    room = int((max_tokens or CAP) * CHARACTERS) - len(HEAD)
-    ranked = sorted(enumerate(_sentences(content)), key=lambda item: (-_weight(item[1]), item[0]))
-    chosen: list[tuple[int, str]] = []
-    seen: set[str] = set()
-    for place, sentence in ranked:
-        line = sentence if len(sentence) <= 240 else sentence[:239] + "…"
-        if line in seen or len(line) + 3 > room:
+    """The most telling sentences of a transcript (`role: text` lines) in their order, at most `max_tokens` tokens.
+
+    Deterministic. A cap too small for one sentence gives the first words of the first request.
+    """
+    room = max_tokens or CAP
+    files: Counter[str] = Counter()
+    ranked = nlargest(COMPETE, _scored(content, files), key=lambda s: (s.score, -s.place))
+    if not ranked:
+        return _shorten(HEAD, room)
+    lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
+    costs = dict(zip(lines, (n + 1 for n in count_texts(list(lines.values()), COUNTER)), strict=True))
+    room -= count_texts([HEAD], COUNTER)[0] + 1
+    named = _named(files, room // 6)
+    room -= count_texts([named], COUNTER)[0] + 1 if named else 0
+    chosen = _choose(ranked, costs, room)
+    if not chosen:
+        first = min(ranked, key=lambda s: s.place)
+        return _shorten(f"{HEAD}\n- {first.speaker}: {first.text}", max_tokens or CAP)
+    return "\n".join(filter(None, (HEAD, *(lines[place] for place in sorted(chosen)), named)))
+
+
+def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> set[int]:
+    """Places of the sentences that fit: the best of each kind first, then the best that say something new."""
+    chosen: set[int] = set()
+    said: set[str] = set()
+    known: Counter[str] = Counter()
+    openers = [
+        next((s for s in ranked if kind in s.about), None) for kind in ("opening", "decision", "error", "question", "file")
+    ]
+    rest = iter(sorted(ranked, key=lambda s: (-s.score / (8 + costs[s.place]) ** 0.5, s.place)))
+    for sentence in (*filter(None, openers), *rest):
+        cost, words = costs[sentence.place], set(_WORD.findall(sentence.text.lower()))
+        stale = sum(known[word] > 0 for word in words) > 0.8 * len(words) if words else sentence.text in said
+        if sentence.place in chosen or cost > room or sentence.text in said or (stale and "opening" not in sentence.about):
             continue
-        seen.add(line)
-        chosen.append((place, line))
-        room -= len(line) + 3
-    return "\n".join((HEAD, *(f"- {line}" for _, line in sorted(chosen))))
+        chosen.add(sentence.place)
+        said.add(sentence.text)
+        known.update(words)
+        room -= cost
+    return chosen
 
 
-def _sentences(content: str) -> Iterator[str]:
-    speaker = ""
-    for raw in _SENTENCE.split(content):
-        sentence = " ".join(raw.split())
-        found = _SPEAKER.match(sentence)
-        if found:
-            speaker = found.group(0)
-        if len(sentence) > len(found.group(0) if found else "") + 8:
-            yield sentence if found or not speaker else speaker + sentence
+def _scored(content: str, files: Counter[str]) -> Iterator[_Sentence]:
+    """Every sentence with its score; counts file names on the way."""
+    opened = False
+    known: set[str] = set()
+    for place, (speaker, text) in enumerate(_sentences(content)):
+        if text in known:
+            continue
+        known.add(text)
+        head = text[:READ]
+        words = set(_TALK.findall(head.lower()))
+        about = {kind for kind, (telling, _) in _SIGNS.items() if not telling.isdisjoint(words)}
+        if any(word.endswith(("error", "exception")) for word in words):
+            about.add("error")
+        score = 0.5 + sum(worth for kind, (_, worth) in _SIGNS.items() if kind in about)
+        if "?" in head or "？" in head:
+            score += 3.0 if _QUESTION.search(head) else 0.0
+            about.add("question")
+        if _NUMBER.search(head):
+            score += 0.8
+            about.add("number")
+        if "." in head and (named := [*_files(head)]):
+            score += 1.5
+            about.add("file")
+            files.update(named)
+        if speaker == "user" and not opened:
+            opened = True
+            about.add("opening")
+            score += 6
+        if not about and len(words) < 4:  # thanks, ok, sure
+            continue
+        short = text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"
+        yield _Sentence(place, speaker, short, frozenset(about), score * _VOICE[speaker])
 
 
-def _weight(sentence: str) -> float:
-    weight = sum(w for pattern, w in _WEIGHTS if pattern.search(sentence))
-    speaker = sentence.split(":", 1)[0].lower()
-    return weight * {"user": 2.0, "summary": 1.8, "assistant": 1.0}.get(speaker, 0.4)
+def _sentences(content: str) -> Iterator[tuple[str, str]]:
+    """Speaker and text of every sentence. Lines that an earlier stand-in wrote keep the speakers that it named."""
+    speaker = "user"
+    for found in _LINE.finditer(content):
+        line = found[0][: READ * 4].rstrip()
+        within = ""
+        if said := _SPEAKER.match(line):
+            speaker, line = said[1], said[2].strip()
+        if speaker == "tool" and not _FAILS.search(line):  # of what tools print only failures are picked
+            continue
+        if line == HEAD or line.startswith("Files named: "):
+            continue
+        if line.startswith("- "):
+            line = line[2:]
+            if speaker == "summary" and (said := _SPEAKER.match(line)):
+                within, line = said[1], said[2]
+        for sentence in _END.split(line):
+            text = " ".join(sentence.split())
+            if len(text) >= 8 or (text and "?" in text):
+                yield within or speaker, text
+
+
+def _files(text: str) -> Iterator[str]:
+    for word in _PATH.findall(text):
+        name = word.rstrip(".-")
+        stem, dot, suffix = name.rpartition(".")
+        if dot and suffix in _SUFFIXES and stem.strip("./-") and len(name) <= 120:
+            yield name
+
+
+def _named(files: Counter[str], room: int) -> str:
+    """A line with the files named most, as many as fit; "" where none do."""
+    best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
+    for count in range(len(best), 0, -1):
+        line = "Files named: " + ", ".join(f"{name} ({times})" if times > 1 else name for name, times in best[:count])
+        if count_texts([line], COUNTER)[0] < room:
+            return line
+    return ""
+
+
+def _shorten(text: str, room: int) -> str:
+    """The longest beginning of `text` that has at most `room` tokens."""
+    low, high = 0, min(len(text), room * 8)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count_texts([text[:middle]], COUNTER)[0] <= room else (low, middle - 1)
+    return text[:low]

@@ -133,5 +133,6 @@ def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[
 def trace(session: Session, policy: Policy | str, ledger: Ledger) -> Trace:
     """Replay a session under a policy, given by value or by name."""
     chosen = policies.load(policy) if isinstance(policy, str) else policy
-    own = build_ledger(session, CHARS if chosen.counter == "chars" else estimator(chosen.counter)) if chosen.counter else None
+    counter = CHARS if chosen.counter == "chars" else estimator(chosen.counter)
+    own = build_ledger(session, counter, per_message=chosen.per_message) if chosen.counter else None
     return Trace(session, chosen, ledger, tuple(replay(session, chosen, ledger, own)))

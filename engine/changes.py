@@ -1,0 +1,164 @@
+"""What changed between two envelopes, and which blocks of an envelope can be sent as they are.
+
+Read by the rule that mends what others cut. Costs what changed plus one look per chunk; it yields no edits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from engine.envelope import Envelope
+from engine.index import Index, after, before, upto
+from engine.model import Bucket, Part, Piece, Session, Span
+from engine.rule import Ctx
+from engine.talk import once
+
+
+def changed(old: Envelope, new: Envelope) -> list[Span]:
+    """Where blocks stand otherwise in `new` than in `old`, blocks that are new included. Shared chunks are not looked into.
+
+    Text that stands for blocks shows none of them: it counts as if they were dropped.
+    """
+    shared = {id(chunk) for chunk in new.chunks} & {id(chunk) for chunk in old.chunks}
+    was = {piece.start: piece for chunk in old.chunks if id(chunk) not in shared for piece in chunk.pieces}
+    found: list[Span] = []
+    for piece in (piece for chunk in new.chunks if id(chunk) not in shared for piece in chunk.pieces):
+        at = piece.start
+        while at < piece.stop and was.get(at) is not piece:
+            if at >= old.stop:
+                found.append(Span(at, piece.stop))
+                break
+            then = old.at(at)
+            stop = min(then.stop, piece.stop)
+            if _shown(then) != _shown(piece):
+                found.append(Span(at, stop))
+            at = stop
+    return found
+
+
+def _shown(piece: Piece) -> object:
+    """What a piece shows of its own blocks: None = all, () = nothing, else how."""
+    body = piece.body
+    if not body:
+        return body
+    plain = all(part.ref is None and part.raw is None and part.kind in ("text", "summary") for part in body)
+    return () if plain else (piece.start, body)
+
+
+def within(addresses: Sequence[int], spans: Sequence[Span]) -> Iterator[int]:
+    """Those of rising `addresses` that lie in `spans`."""
+    return (at for start, stop in spans for at in addresses[bisect_left(addresses, start) : bisect_left(addresses, stop)])
+
+
+@once
+def twins(session: Session, index: Index) -> dict[int, str]:
+    """Calls whose id an earlier call has already, with an id that sets them apart."""
+    ids: set[str] = set()
+    found: dict[int, str] = {}
+    for at in index.calls:
+        name = str(raw_of(session.blocks[at].raw).get("id"))
+        if name in ids:
+            found[at] = f"{name}-{at}"
+        ids.add(name)
+    return found
+
+
+def raw_of(raw: Any) -> Mapping[str, Any]:
+    """A block as sent, where it has keys; else nothing."""
+    return raw if isinstance(raw, Mapping) else {}
+
+
+def stands(envelope: Envelope, ctx: Ctx, at: int) -> bool:
+    """True where a call or result is sent in some form: verbatim, changed, or by reference."""
+    piece, block = envelope.at(at), ctx.session.blocks[at]
+    if piece.body is None:
+        return True
+    key = "id" if block.kind == "tool_use" else "tool_use_id"
+    own = piece.stop - piece.start == 1
+    return any(
+        part.ref == at
+        or (part.kind == block.kind and part.ref is None and (own or raw_of(part.raw).get(key) == raw_of(block.raw).get(key)))
+        for part in piece.body
+    )
+
+
+def id_of(envelope: Envelope, ctx: Ctx, call: int) -> str:
+    """The id that a standing call is sent with."""
+    for part in envelope.at(call).body or ():
+        if part.kind == "tool_use" and part.ref is None:
+            return str(raw_of(part.raw).get("id"))
+    return str(raw_of(ctx.session.blocks[call].raw).get("id"))
+
+
+def late(envelope: Envelope, ctx: Ctx, result: int) -> bool:
+    """True where another answer stands between the user's message that follows a call and the one with its result."""
+    blocks, messages = ctx.session.blocks, ctx.session.messages
+    heard = False
+    for message in messages[blocks[blocks[result].pair].message + 1 : blocks[result].message]:
+        if message.role not in ("user", "assistant") or envelope.at(message.start).body == ():
+            continue
+        if heard and message.role == "assistant":
+            return True
+        heard = heard or message.role == "user"
+    return False
+
+
+def answered(envelope: Envelope, ctx: Ctx, call: int) -> int | None:
+    """The result that stands for a call in this request; None where none does."""
+    result = ctx.session.blocks[call].pair
+    return result if call < result < ctx.request.cut and stands(envelope, ctx, result) else None
+
+
+def stray(envelope: Envelope, ctx: Ctx, result: int) -> str:
+    """Why a standing result cannot be sent where it stands; "" where it can."""
+    call = ctx.session.blocks[result].pair
+    if not stands(envelope, ctx, result):
+        return ""
+    if call < 0:
+        return "this result answers no call of the session"
+    if not stands(envelope, ctx, call):
+        return "the call of this result is not shown any more"
+    first = ctx.session.blocks[call].pair
+    if first != result and first < ctx.request.cut and stands(envelope, ctx, first):
+        return "this call has a result already"
+    return ""
+
+
+def role_at(envelope: Envelope, ctx: Ctx, at: int) -> str:
+    """Who speaks at address `at`, where something of the conversation stands; "" where nothing does."""
+    body = envelope.at(at).body
+    if body is None:
+        return "" if ctx.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS) else ctx.session.blocks[at].role
+    return next((part.role for part in body if part.place != "system"), "")
+
+
+def neighbour(envelope: Envelope, ctx: Ctx, at: int) -> int | None:
+    """The newest message start before `at` at which something stands."""
+    found = before(ctx.index.messages, at - 1)
+    while found is not None and not role_at(envelope, ctx, found):
+        found = before(ctx.index.messages, envelope.at(found).start - 1)
+    return found
+
+
+def verbatim(envelope: Envelope, ctx: Ctx, at: int) -> tuple[Piece, tuple[Part, ...]]:
+    """The piece of block `at`, and parts that show the same (a reference where it is verbatim).
+
+    Of a piece that can be cut, the block alone.
+    """
+    piece, block = envelope.at(at), ctx.session.blocks[at]
+    if piece.body:
+        return piece, piece.body
+    parts = (Part(block.role, block.kind, ref=at),) if piece.body is None else ()
+    return piece._replace(start=at, stop=at + 1), parts
+
+
+def heads(ctx: Ctx, spans: Sequence[Span]) -> Iterator[int]:
+    """Starts of the messages in `spans`, and the first after each."""
+    starts = ctx.index.messages
+    for span in spans:
+        yield from starts[upto(starts, span.start) : upto(starts, span.stop)]
+        follows = after(starts, span.stop)
+        if follows is not None and follows < ctx.request.cut:
+            yield follows

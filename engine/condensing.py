@@ -1,0 +1,181 @@
+"""How a stretch of conversation becomes a summary: what the summariser reads, what stands for the stretch afterwards.
+
+Shared by the rules that condense. It decides neither when nor how much, and asks no model: the rule's `Ask` is answered by
+whoever runs it. Prompts are the text files in `engine/prompts`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.envelope import Envelope
+from engine.errors import PolicyError
+from engine.index import upto, whole
+from engine.model import Answer, Ask, Block, Edit, Part, Piece, Span
+from engine.rule import Ctx
+
+PROMPTS = Path(__file__).parent / "prompts"
+SUMMARY = "[Summary of the earlier conversation, which is not shown; it stands for {} messages]"
+STAND_IN = "[Stand-in summary, made offline without a model, of the earlier conversation; it stands for {} messages]"
+UNDERSTOOD = "Understood. I go on from this summary."
+Shape = Literal["user", "pair", "system"]
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How to condense: name of the prompt, model to ask ("" = whoever answers decides), most tokens of the summary."""
+
+    prompt: str
+    model: str = ""
+    cap: int = 1_000
+    shape: Shape = "user"  # a user's message, a user's and an answer, or a part of the system prompt
+    clip: int = 2_000  # characters of a tool result that the summariser reads; 0 = all
+    recursive: bool = True  # read the old summary instead of what it stands for
+    lost: bool = False  # read what was dropped as well
+    slot: str = ""  # a note on the summary's piece
+
+
+@cache
+def prompt(name: str) -> str:
+    """The text of a prompt. PolicyError where there is none of that name."""
+    known = sorted(path.stem for path in PROMPTS.glob("*.txt"))
+    if name not in known:
+        raise PolicyError(f"there is no prompt {name!r}", hint=f"Known prompts: {', '.join(known)}.")
+    return (PROMPTS / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def fill(envelope: Envelope, ctx: Ctx) -> float:
+    """Share of the budget that the request takes, with what the log does not hold; 1.0 is the limit."""
+    scale = ctx.calibration.scale if ctx.own is ctx.ledger else 1.0
+    room = ctx.budget.limit
+    return 1 - (ctx.limit - ctx.size(envelope)) * scale / room if room > 0 else float("inf")
+
+
+def summary_at(envelope: Envelope, at: int) -> Piece | None:
+    """The summary that stands at address `at`, if one does."""
+    piece = envelope.at(at) if at < envelope.stop else None
+    return piece if piece and piece.start == at and summary_of(piece) else None
+
+
+def summary_of(piece: Piece) -> str:
+    """The text of the summary in a piece; "" where it holds none."""
+    return next((part.text for part in piece.body or () if part.kind == "summary"), "")
+
+
+def standing(envelope: Envelope, ctx: Ctx, at: int) -> int:
+    """The first address >= `at` where conversation stands (verbatim or as a stand-in); `envelope.stop` where none does."""
+    while at < envelope.stop:
+        piece = envelope.at(at)
+        if piece.body is None:
+            span = next(ctx.index.talk(at, piece.stop), None)
+            if span:
+                return span.start
+        elif piece.body:
+            return at
+        at = piece.stop
+    return at
+
+
+def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:
+    """The message start after `least` nearest to `want` (`later` before earlier) at which no call is torn from its result.
+
+    Never past the newest message. `user`: only a user's message will do.
+    """
+    session, starts = ctx.session, ctx.index.messages
+    last, first = upto(starts, ctx.request.cut) - 1, upto(starts, least + 1)
+    place = min(upto(starts, want), last)
+    for i in (*(range(place, last + 1) if later else ()), *range(place - later, first - 1, -1)):
+        at: int = starts[i]
+        message = session.messages[session.blocks[at].message]
+        piece = envelope.at(at)
+        torn = bool(piece.body and piece.start < at) or whole(session, ctx.index, at, message.stop) != at
+        if at > least and not torn and not (user and message.role != "user"):
+            return at
+    return None
+
+
+def condense(
+    envelope: Envelope, ctx: Ctx, span: Span, how: How, because: str, facts: dict[str, Any]
+) -> Generator[Edit | Ask, Any, Envelope]:
+    """Ask for a summary of the conversation in `span` and put it there; gives the envelope after that.
+
+    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing.
+    """
+    text = prompt(how.prompt)
+    content = "\n".join(_lines(envelope, ctx, span, how))
+    if not content:
+        yield Edit("keep", f"{because}, but nothing in the older messages can be read", facts=facts)
+        return envelope
+    key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
+    answer = yield Ask("summary", key.hexdigest(), text, content, how.cap)
+    if answer.failed or not answer.text.strip():
+        why = answer.failed or "the summary was empty"
+        yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
+        return envelope
+    starts = ctx.index.messages
+    messages = upto(starts, span.stop) - upto(starts, span.start)
+    body = _parts(answer, messages, how.shape)
+    facts = {**facts, **_account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
+    stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
+    for number, part in enumerate(ctx.index.talk(*span)):
+        if number == 0:
+            envelope = yield Edit("condense", stood, part, body, slot=how.slot, facts=facts)
+        elif envelope.at(part.start).body != () or envelope.at(part.start).stop < part.stop:
+            envelope = yield Edit("drop", "the summary before it stands for this too", part, (), facts={"messages": messages})
+    return envelope
+
+
+def _parts(answer: Answer, messages: int, shape: Shape) -> tuple[Part, ...]:
+    head = (STAND_IN if answer.source == "offline" else SUMMARY).format(f"{messages:,}")
+    text = f"{head}\n{answer.text.strip()}"
+    if shape == "system":
+        return (Part("system", "summary", text, place="system"),)
+    summary = Part("user", "summary", text)
+    return (summary, Part("assistant", "text", UNDERSTOOD)) if shape == "pair" else (summary,)
+
+
+def _account(answer: Answer) -> dict[str, Any]:
+    used = {k: v for k, v in asdict(answer.usage).items() if isinstance(v, int)} if answer.usage else None
+    facts = {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model, "usage": used}
+    return {name: value for name, value in facts.items() if value not in ("", None)}
+
+
+def _lines(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Iterator[str]:
+    """The conversation as `role: text` lines: what stands, and what was dropped where `how.lost`."""
+    at = span.start
+    while at < span.stop:
+        piece = envelope.at(at)
+        stop = min(piece.stop, span.stop)
+        old = summary_of(piece)
+        if piece.body is None or (old and not how.recursive) or (piece.body == () and how.lost):
+            for part in ctx.index.talk(at, stop):
+                yield from filter(None, (_line(block, how.clip) for block in ctx.session.blocks[part.start : part.stop]))
+        elif old:
+            yield "summary: " + old.partition("\n")[2]
+        else:
+            yield from (f"{part.role}: {part.text}" for part in piece.body or () if part.text.strip())
+        at = stop
+
+
+def _line(block: Block, clip: int) -> str:
+    if block.kind in ("thinking", "redacted_thinking"):
+        return ""
+    text = block.text.strip()
+    if block.kind == "tool_result":
+        if clip and len(text) > clip:
+            text = f"{text[: clip // 2]} … {text[-(clip - clip // 2) :]}"
+        return f"tool: {text}" if text else ""
+    return f"{block.role}: {'calls ' if block.kind == 'tool_use' else ''}{text}" if text else f"{block.role}: ({block.kind})"
+
+
+def turn_start(ctx: Ctx, newest: int) -> int:
+    """The address where the newest `newest` turns begin."""
+    turns = ctx.index.turns
+    place = bisect_right(turns, ctx.request.cut - 1) - newest
+    return turns[max(0, min(place, len(turns) - 1))] if turns else 0

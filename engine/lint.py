@@ -1,0 +1,280 @@
+"""What a provider would reject in a request body: read before sending, never after.
+
+Speaks of bodies in the shape of Anthropic's Messages API, of what its published types cannot express: pairs of calls and
+results, empty content, cache marks, thinking that is bound to its prefix. It does not check types, sizes in bytes, or what
+a body costs.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from engine.envelope import Envelope
+from engine.model import BUCKETS, JSON, Bucket, Session
+from engine.prices import facts
+from engine.rule import Plan
+
+MESSAGES = 100_000  # Messages API, limit of one request
+BREAKPOINTS = 4  # prompt caching, explicit marks of one request
+TTLS = ("5m", "1h")
+ROLES = ("user", "assistant", "system")
+DROP = {"prefix_mismatch_behavior": "drop_block"}  # thinking.block_binding: the provider leaves such blocks out itself
+_ID = re.compile(r"^[a-zA-Z0-9_-]+$")
+_CLAUDE = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d)(?!\d))?")
+_THINKING = ("thinking", "redacted_thinking")
+
+
+class Problem(NamedTuple):
+    """Something that would be rejected. `path` leads from the body to it, as the provider's own messages write it."""
+
+    path: str
+    what: str
+
+
+def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = ()) -> tuple[Problem, ...]:
+    """Everything in `body` that the provider of `model` would reject, in the order of the body.
+
+    `stale`: numbers of the thinking blocks (counted through the body, from 0) whose prefix is not the one they were made with;
+    see `stale_thinking`.
+    """
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return (Problem("messages", "at least one message is required"),)
+    found = [*_settings(body, model), *_cache(body)]
+    if len(messages) > MESSAGES:
+        found.append(Problem("messages", f"{len(messages):,} messages are more than {MESSAGES:,}"))
+    found += _order(messages, model)
+    number = 0
+    for i, message in enumerate(messages):
+        found += _content(message, f"messages.{i}", i == len(messages) - 1)
+        for j, block in enumerate(_blocks(message)):
+            if block.get("type") in _THINKING:
+                found += _thinking(block, f"messages.{i}.content.{j}", message, number in stale and _binds(body, model))
+                number += 1
+    return (*found, *_pairs(messages))
+
+
+def binds_thinking(model: str) -> bool:
+    """True for models whose thinking blocks are accepted only behind the exact prefix that they were made with."""
+    family, version = _version(model)
+    return version >= ((5, 1) if family in ("fable", "mythos") else (5, 5))
+
+
+def takes_prefill(model: str) -> bool:
+    """True for models that go on from an answer that was begun for them; none since Claude 4.6 does."""
+    family, version = _version(model)
+    return not family or version < (4, 6)
+
+
+def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
+    """Numbers of the thinking blocks in the last plan's request that stand behind an edit made after they were said.
+
+    `plans`: all plans up to the request, in order. For `lint`.
+    """
+    firsts = [plan.first for plan in plans]
+    births = [request.cut for request in session.requests]
+    found, number, edited = [], 0, -1
+    for piece in plans[-1].after.pieces if plans else Envelope().pieces:
+        if piece.body is None:
+            for block in session.blocks[piece.start : piece.stop]:
+                if block.bucket == Bucket.THINKING:
+                    if edited > _last(births, block.at):
+                        found.append(number)
+                    number += 1
+            continue
+        if any(count for bucket, count in zip(BUCKETS, piece.counts, strict=True) if bucket != Bucket.SYSTEM) or not piece.body:
+            edited = max(edited, _last(firsts, piece.by))
+        number += sum(part.kind in _THINKING for part in piece.body)
+    return tuple(found)
+
+
+def _last(rising: Sequence[int], value: int) -> int:
+    """Number of the last of `rising` that is <= `value`; -1 where none is."""
+    return bisect_right(rising, value) - 1
+
+
+def _version(model: str) -> tuple[str, tuple[int, int]]:
+    found = _CLAUDE.search(facts(model).name or model) or _CLAUDE.search(model)
+    return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))
+
+
+def _binds(body: Mapping[str, JSON], model: str) -> bool:
+    thinking = body.get("thinking")
+    return binds_thinking(model) and not (isinstance(thinking, Mapping) and thinking.get("block_binding") == DROP)
+
+
+def _blocks(message: Any) -> list[Mapping[str, Any]]:
+    content = message.get("content") if isinstance(message, Mapping) else None
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+
+
+def _settings(body: Mapping[str, JSON], model: str) -> Iterator[Problem]:
+    thinking, choice = _keys(body.get("thinking")), _keys(body.get("tool_choice"))
+    forced = choice.get("type") in ("any", "tool")
+    if forced and binds_thinking(model):
+        yield Problem("tool_choice", f"{model} does not accept a forced tool")
+    elif forced and thinking.get("type") in ("enabled", "adaptive"):
+        yield Problem("tool_choice", "a forced tool and thinking exclude each other")
+    if thinking.get("type") in ("enabled", "disabled") and binds_thinking(model):
+        yield Problem("thinking", f"{model} takes no thinking of type {thinking['type']!r}: it thinks by itself")
+    names: set[str] = set()
+    for i, tool in enumerate(_list(body.get("tools"))):
+        name = tool.get("name") if isinstance(tool, Mapping) else None
+        if isinstance(name, str) and name in names:
+            yield Problem(f"tools.{i}", f"two tools are called {name!r}")
+        names.add(str(name))
+    system = body.get("system")
+    if isinstance(system, str) and system and not system.strip():
+        yield Problem("system", "the system prompt is blank")
+    for i, block in enumerate(system if isinstance(system, list) else []):
+        if isinstance(block, Mapping) and block.get("type") == "text" and not block.get("text"):
+            yield Problem(f"system.{i}", "a text block is empty")
+
+
+def _order(messages: Sequence[Any], model: str) -> Iterator[Problem]:
+    roles = [message.get("role") if isinstance(message, Mapping) else None for message in messages]
+    for i, role in enumerate(roles):
+        if role not in ROLES:
+            yield Problem(f"messages.{i}", f"there is no role {role!r}")
+    first = next((role for role in roles if role != "system"), None)
+    if first == "assistant":
+        yield Problem("messages.0", "the first message must be a user's")
+    if roles[-1] == "assistant" and not takes_prefill(model):
+        yield Problem(
+            f"messages.{len(messages) - 1}", f"{model} does not go on from an answer: the last message must be a user's"
+        )
+
+
+def _content(message: Any, path: str, last: bool) -> Iterator[Problem]:
+    """Empty content, as a gateway measured against the API in 2026: an answer may be empty, a user's message may not."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    role = message.get("role") if isinstance(message, Mapping) else None
+    if not isinstance(content, (str, list)):
+        yield Problem(path, "content must be a string or a list of blocks")
+    elif not content and role != "assistant":
+        yield Problem(path, "a user's message must not be empty")
+    elif isinstance(content, str):
+        if content and not content.strip():
+            yield Problem(path, "a message must hold more than white space")
+        elif last and role == "assistant" and content != content.rstrip():
+            yield Problem(path, "the last answer must not end with white space")
+    else:
+        texts = [
+            (j, block.get("text"))
+            for j, block in enumerate(content)
+            if isinstance(block, Mapping) and block.get("type") == "text"
+        ]
+        yield from (Problem(f"{path}.content.{j}", "a text block is empty") for j, text in texts if not text)
+        if (
+            texts
+            and len(texts) == len(content)
+            and all(isinstance(text, str) and text and not text.strip() for _, text in texts)
+        ):
+            yield Problem(path, "a message must hold more than white space")
+
+
+def _thinking(block: Mapping[str, Any], path: str, message: Mapping[str, Any], stale: bool) -> Iterator[Problem]:
+    if message.get("role") != "assistant":
+        yield Problem(path, "thinking stands in answers alone")
+    if block.get("type") == "thinking" and not block.get("signature"):
+        yield Problem(path, "thinking without a signature cannot be sent back")
+    if stale:
+        yield Problem(path, "the messages before this thinking were edited; this model accepts it behind its own prefix alone")
+
+
+def _cache(body: Mapping[str, JSON]) -> Iterator[Problem]:
+    marks = [*_marks(body)]
+    if len(marks) > BREAKPOINTS:
+        yield Problem(marks[BREAKPOINTS][0], f"{len(marks)} cache breakpoints are more than {BREAKPOINTS}")
+    short = ""
+    for path, mark, kind in marks:
+        ttl = mark.get("ttl", "5m") if isinstance(mark, Mapping) else None
+        if not isinstance(mark, Mapping) or mark.get("type") != "ephemeral":
+            yield Problem(path, "cache_control must be of type 'ephemeral'")
+        elif ttl not in TTLS:
+            yield Problem(path, f"a cache cannot live for {ttl!r}; known: {', '.join(TTLS)}")
+        elif ttl == "1h" and short:
+            yield Problem(path, f"a cache of one hour must not stand behind one of five minutes ({short})")
+        if kind in _THINKING:
+            yield Problem(path, "thinking cannot carry a cache breakpoint")
+        short = short or (path if ttl == "5m" and path else "")
+
+
+def _marks(body: Mapping[str, JSON]) -> Iterator[tuple[str, Any, str]]:
+    """Every cache mark in the order in which a provider reads: tools, system, messages; then the one of the body."""
+    rows: list[tuple[str, Any]] = [(f"tools.{i}", tool) for i, tool in enumerate(_list(body.get("tools")))]
+    rows += [(f"system.{i}", block) for i, block in enumerate(_list(body.get("system")))]
+    for i, message in enumerate(_list(body.get("messages"))):
+        for j, block in enumerate(_list(message.get("content")) if isinstance(message, Mapping) else []):
+            path = f"messages.{i}.content.{j}"
+            inner = _list(block.get("content")) if isinstance(block, Mapping) else []
+            rows += [*((f"{path}.content.{k}", part) for k, part in enumerate(inner)), (path, block)]
+    for path, block in (*rows, ("", body)):
+        if isinstance(block, Mapping) and block.get("cache_control") is not None:
+            yield path or "cache_control", block["cache_control"], str(block.get("type", ""))
+
+
+def _keys(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _pairs(messages: Sequence[Any]) -> Iterator[Problem]:
+    """Calls and results over runs of one role: neighbours of one role are one message to the provider."""
+    known: set[str] = set()
+    waiting: dict[str, str] = {}
+    role = ""
+    for i, message in enumerate(messages):
+        now = str(_keys(message).get("role"))
+        if now == "assistant" and role == "user":
+            yield from _unanswered(waiting)
+            waiting = {}
+        role = now if now in ("user", "assistant") else role
+        for j, block in enumerate(_blocks(message)):
+            path, kind = f"messages.{i}.content.{j}", str(block.get("type"))
+            if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+                yield from (Problem(path, what) for what in _call(block, now, known))
+                known.add(str(block.get("id")))
+                if kind == "tool_use":
+                    waiting[str(block.get("id"))] = path
+            elif kind.endswith("tool_result"):
+                plain = kind == "tool_result"
+                yield from (Problem(path, what) for what in _result(block, now, known, waiting, plain))
+                waiting.pop(str(block.get("tool_use_id")), None)
+    yield from _unanswered(waiting)
+
+
+def _call(block: Mapping[str, Any], role: str, known: Collection[str]) -> Iterator[str]:
+    name = str(block.get("id"))
+    if role != "assistant":
+        yield "a call of a tool stands in answers alone"
+    if name in known:
+        yield f"two calls have the id {name}"
+    elif not _ID.match(name):
+        yield f"{name!r} is no valid id of a call"
+    if not isinstance(block.get("input"), Mapping):
+        yield "a call's input must be an object"
+
+
+def _result(
+    block: Mapping[str, Any], role: str, known: Collection[str], waiting: Collection[str], plain: bool
+) -> Iterator[str]:
+    """`plain`: of the caller's own tool, so in the user's message right behind the call; others stand in the answer itself."""
+    name = str(block.get("tool_use_id"))
+    if plain and role != "user":
+        yield "a tool's result stands in a user's message alone"
+    if name not in known:
+        yield f"no call before this result has the id {name}"
+    elif plain and name not in waiting:
+        yield f"the result of {name} does not stand right behind its call, or is its second"
+
+
+def _unanswered(waiting: Mapping[str, str]) -> Iterator[Problem]:
+    for name, path in waiting.items():
+        yield Problem(path, f"the call {name} has no result in the message behind it")

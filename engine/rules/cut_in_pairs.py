@@ -1,0 +1,91 @@
+"""Cut half or three quarters of the conversation in pairs, behind the task at its front."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from engine.envelope import Envelope
+from engine.index import upto
+from engine.model import Edit
+from engine.rule import Ctx, Edits, Rule
+from engine.talk import begin, droppable, head
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    keep_first: Annotated[int, "messages at the front that always stay: the task and its first answer"] = 2
+    part: Annotated[
+        Literal["auto", "half", "three_quarters"], "how much is cut; auto: what half cannot mend, three quarters"
+    ] = "auto"
+    trigger: Annotated[
+        Literal["size", "model", "either"], "size: the previous request reached the limit; model: it changed"
+    ] = "size"
+    min_saved: Annotated[float, "no cut for size where earlier rules saved this part of the request (0 = always cut)"] = 0.3
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    cause = _cause(ctx, params)
+    if not cause:
+        return
+    because, most = cause
+    saved = _saved(envelope, ctx)
+    facts = {"reported": ctx.reported, "limit": ctx.budget.limit, "saved": round(saved, 4)}
+    if params.min_saved and saved >= params.min_saved and params.trigger != "model":
+        yield Edit("keep", f"no cut: earlier rules saved {saved:.0%} of this request", facts=facts)
+        return
+    there = upto(ctx.index.messages, ctx.request.cut)
+    front = head(ctx, params.keep_first)
+    kept, gone = upto(ctx.index.messages, front), upto(ctx.index.messages, _end(envelope, ctx, front))
+    remove = (there - gone) * 3 // 8 * 2 if most else (there - gone) // 4 * 2
+    start = begin(ctx, ctx.index.messages[gone + remove]) if remove > 0 else front
+    spans = tuple(droppable(ctx, envelope, front, start))
+    part = "three quarters" if most else "half"
+    last = upto(ctx.index.messages, start)
+    for span in spans:
+        text = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last} are left out"
+        yield Edit("drop", text, span, facts={**facts, "messages": there, "cut": last - gone})
+    if not spans:
+        yield Edit("keep", f"{because}, but {there - gone} messages hold no pair to cut", facts=facts)
+
+
+def _cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:
+    """Why this request is cut, and whether by three quarters."""
+    limit, previous = ctx.budget.limit, ctx.previous
+    if params.trigger != "model" and previous and ctx.reported >= limit:
+        most = ctx.reported / 2 > limit if params.part == "auto" else params.part == "three_quarters"
+        return f"the previous request had {ctx.reported:,} tokens, the limit is {limit:,}", most
+    if params.trigger != "size" and previous and previous.budget.window != ctx.budget.window:
+        less = ctx.budget.window < previous.budget.window
+        most = less if params.part == "auto" else params.part == "three_quarters"
+        return f"the new model's window is {'smaller' if less else 'larger'}: {ctx.budget.window:,} tokens", most
+    return None
+
+
+def _saved(envelope: Envelope, ctx: Ctx) -> float:
+    """Part of the request that rules before this one have saved in this very request."""
+    if ctx.previous is None:
+        return 0.0
+    same = ctx.previous.model == ctx.request.model and ctx.budget.limit <= ctx.previous.budget.limit
+    began = (ctx.previous.kept if same else ctx.previous.base).grow(ctx.request.cut, ctx.ledger)
+    return 1 - envelope.tokens / began.tokens if began.tokens else 0.0
+
+
+def _end(envelope: Envelope, ctx: Ctx, at: int) -> int:
+    """Where the range that was cut behind address `at` ends; system and tool blocks inside it stay."""
+    static = set(ctx.index.static)
+    while at < ctx.request.cut and (at in static or envelope.at(at).body == ()):
+        at = at + 1 if at in static else envelope.at(at).stop
+    return at
+
+
+RULE = Rule(
+    "cut_in_pairs",
+    "Cut half (or three quarters) of the messages in pairs and keep the task at the front; the range grows from cut to cut.",
+    edits,
+    Params,
+    "remembers",
+    "Cline getNextTruncationRange and its trigger (ContextManager.ts, v3.89.2): range [2, end] over messages",
+)

@@ -1,0 +1,58 @@
+"""Keep the last pairs of question and answer, fewer of them until the request fits."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Annotated
+
+from engine.envelope import Envelope
+from engine.index import upto
+from engine.model import Edit
+from engine.rule import Ctx, Edits, Rule
+from engine.talk import begin, droppable, reach, static_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    pairs: Annotated[int, "pairs kept before the current question; the environment variable CONTEXT_MESSAGE_PAIRS sets it"] = 5
+    reduce: Annotated[bool, "keep fewer pairs, down to none, until the request fits its limit"] = True
+    refuse: Annotated[bool, "refuse the request where even the current question alone does not fit (else warn)"] = False
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    cut, turns = ctx.request.cut, ctx.index.turns
+    current = upto(turns, cut) - 1
+    if current < 0:
+        return
+    wanted = min(params.pairs, current)
+    pairs = wanted
+    if params.reduce:
+        fits = bisect_left(turns, reach(envelope, ctx, ctx.limit - static_tokens(envelope, ctx)))
+        pairs = max(0, min(wanted, current - fits))
+    start = begin(ctx, turns[current - pairs])
+    because = f"the last {pairs} of {current} earlier pairs are kept"
+    if pairs < wanted:
+        because += f": {wanted} would not fit the limit of {ctx.limit:,} tokens"
+    facts = {"pairs": pairs, "wanted": params.pairs, "there": current, "limit": ctx.limit}
+    for span in droppable(ctx, envelope, ctx.index.messages[0], start):
+        envelope = yield Edit("drop", because, span, facts=facts)
+    if params.reduce and (size := ctx.size(envelope)) > ctx.limit:
+        yield Edit(
+            "refuse" if params.refuse else "warn",
+            f"even with {pairs} earlier pairs the request has {size:,} tokens, the limit is {ctx.limit:,}",
+            facts={"tokens": size, "limit": ctx.limit},
+        )
+
+
+RULE = Rule(
+    "keep_last_pairs",
+    "Keep the last N pairs of question and answer; N, N-1, ... 0 of them, until the request fits. A pair is a turn: "
+    "a prompt with all that followed it.",
+    edits,
+    Params,
+    "fresh",
+    "context-aware chat specification: CONTEXT_MESSAGE_PAIRS=5, reduced 5, 4, 3, 2, 1, 0",
+)

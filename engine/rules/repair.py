@@ -1,0 +1,165 @@
+"""Mend what a provider would reject after other rules have cut: results without calls, calls without results, and the like."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from engine.changes import (
+    answered,
+    changed,
+    heads,
+    id_of,
+    late,
+    neighbour,
+    raw_of,
+    role_at,
+    stands,
+    stray,
+    twins,
+    verbatim,
+    within,
+)
+from engine.condensing import standing
+from engine.envelope import Envelope
+from engine.model import Edit, Part, Span
+from engine.rule import Ctx, Edits, Rule
+from engine.talk import newest, since
+
+Mended = Generator[Edit, Any, Envelope]
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The words that stand in for what is missing."""
+
+    result: Annotated[str, "result of a call that has none"] = "[No result of this call is shown.]"
+    notice: Annotated[str, "a user's message where the request would begin with an answer"] = "[Earlier messages are left out.]"
+    stray: Annotated[str, "stands before a result in the newest message whose call is gone"] = (
+        "[Result of a call that is not shown:]"
+    )
+    filler: Annotated[str, "message between two of one role that may not be merged (empty = leave them)"] = ""
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    blocks, messages = ctx.session.blocks, ctx.session.messages
+    spans = changed(ctx.previous.after if ctx.previous else Envelope(), envelope)
+    envelope = yield from _rename(envelope, ctx, spans)
+    calls = [*within(ctx.index.calls, spans)]
+    ends = {messages[blocks[at].message].stop - 1 for at in calls}
+    theirs = {blocks[at].pair for at in calls if at < blocks[at].pair < ctx.request.cut}
+    for at in sorted({*within(ctx.index.results, spans), *theirs}):
+        if why := stray(envelope, ctx, at):
+            body = (Part("user", "text", f"{params.stray}\n{blocks[at].text}"),) if _alone(ctx, at) else ()
+            envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"block": at, "call": blocks[at].pair})
+        if blocks[at].pair >= 0:
+            ends.add(messages[blocks[blocks[at].pair].message].stop - 1)
+    for last in sorted(ends):
+        envelope = yield from _answer(envelope, ctx, last, params)
+    if params.filler:
+        envelope = yield from _alternate(envelope, ctx, spans, params)
+    talk = ctx.index.messages
+    if talk and any(span.start <= max(since(ctx) - 1, talk[0]) for span in spans):
+        yield from _begin(envelope, ctx, params)
+
+
+def _alone(ctx: Ctx, result: int) -> bool:
+    """True where the newest message, which is never left out, holds results alone."""
+    blocks = ctx.session.blocks
+    return result >= newest(ctx) and all(
+        b.kind == "tool_result" and b.role == "user" for b in blocks[newest(ctx) : ctx.request.cut]
+    )
+
+
+def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
+    """Calls whose id an earlier call has, and their results, get an id of their own."""
+    names = twins(ctx)
+    calls = [(at, "id", names[at]) for at in within(ctx.index.calls, spans) if at in names] if names else []
+    pairs = [(at, ctx.session.blocks[at].pair) for at in within(ctx.index.results, spans)] if names else []
+    for at, key, name in (*calls, *((at, "tool_use_id", names[call]) for at, call in pairs if call in names)):
+        piece = envelope.at(at)
+        parts = piece.body if piece.body is not None else (Part(ctx.session.blocks[at].role, ctx.session.blocks[at].kind),)
+        raw = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
+        if parts and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
+            text = parts[0].text or ctx.session.blocks[at].text
+            body = (replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
+            why = f"an earlier call has the id {raw.get(key)} already"
+            envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"id": name})
+    return envelope
+
+
+def _answer(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> Mended:
+    """Give the calls of the message that ends with block `last` the results that do not stand right behind it."""
+    piece, parts = verbatim(envelope, ctx, last)
+    ours = (
+        [part for part in parts if part.role == "user" and part.kind == "tool_result"] if piece.stop - piece.start == 1 else []
+    )
+    base = tuple(part for part in parts if part not in ours)
+    found = [*_lacking(envelope, ctx, last, ours, params)]
+    added, moved = [part for part, _ in found], [at for _, at in found if at is not None]
+    if (*base, *added) == parts or (not added and piece.body is None):
+        return envelope
+    lacking = len(added) - len(moved)
+    what = (
+        f"{lacking} call{'s have' if lacking > 1 else ' has'} no result" if lacking else "a result stands behind a later answer"
+    )
+    facts = {"added": lacking, "moved": len(moved)}
+    span = Span(piece.start, piece.stop)
+    if not added and len(base) == 1 and base[0].ref == last:
+        return (yield Edit("repair", "the result is there now", span, restore=True, facts=facts))  # type: ignore[no-any-return]
+    envelope = yield Edit("repair", what if added else "the result is there now", span, (*base, *added), facts=facts)
+    for result in moved:
+        if stands(envelope, ctx, result):
+            envelope = yield Edit("repair", "this result was moved behind its call", Span(result, result + 1), (), facts=facts)
+    return envelope
+
+
+def _lacking(envelope: Envelope, ctx: Ctx, last: int, ours: list[Part], params: Params) -> Iterator[tuple[Part, int | None]]:
+    """The results to put behind the message that ends with block `last`; with the address of one that stands elsewhere."""
+    blocks = ctx.session.blocks
+    for call in range(ctx.session.messages[blocks[last].message].start, last + 1):
+        if raw_of(blocks[call].raw).get("type") != "tool_use" or not stands(envelope, ctx, call):
+            continue
+        name, result = id_of(envelope, ctx, call), answered(envelope, ctx, call)
+        if result is not None:
+            if late(envelope, ctx, result):
+                yield from ((part, result) for part in verbatim(envelope, ctx, result)[1])
+            continue
+        raw = {"type": "tool_result", "tool_use_id": name, "content": params.result}
+        kept = [
+            p for p in ours if (p.ref is not None and p.ref == blocks[call].pair) or raw_of(p.raw).get("tool_use_id") == name
+        ]
+        yield (kept or [Part("user", "tool_result", params.result, raw)])[0], None
+
+
+def _alternate(envelope: Envelope, ctx: Ctx, spans: list[Span], params: Params) -> Mended:
+    """Between two messages of one role of which one may not be merged, put a message of the other role."""
+    for at in heads(ctx, spans):
+        role, other = role_at(envelope, ctx, at), neighbour(envelope, ctx, at)
+        fenced = [ctx.session.messages[ctx.session.blocks[a].message].fence for a in (at, other) if a is not None]
+        if other is not None and role and role == role_at(envelope, ctx, other) and any(fenced):
+            part = Part("assistant" if role == "user" else "user", "text", params.filler)
+            why = f"two messages of the {role} stand side by side"
+            envelope = yield Edit("repair", why, Span(at, at), (part,), slot="repair", facts={"block": at})
+    return envelope
+
+
+def _begin(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    at = standing(envelope, ctx, 0)
+    while at < ctx.request.cut and not role_at(envelope, ctx, at):
+        at = standing(envelope, ctx, envelope.at(at).stop)
+    if at < ctx.request.cut and role_at(envelope, ctx, at) == "assistant":
+        piece, parts = verbatim(envelope, ctx, at)
+        body = (Part("user", "text", params.notice), *parts)
+        yield Edit(
+            "repair", "the conversation would begin with an answer", Span(piece.start, piece.stop), body, facts={"block": at}
+        )
+
+
+RULE = Rule(
+    "repair",
+    "Mend what a provider would reject: results without calls, calls without results, two calls with one id, an answer first.",
+    edits,
+    Params,
+    memory="monotone",
+    source="what agents do before they send: Cline ensureToolResultsFollowToolUse (v3.89.2), Codex normalize.rs",
+)

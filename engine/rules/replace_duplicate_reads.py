@@ -1,0 +1,110 @@
+"""Replace older readings of a file by a notice: only the newest shows what the file holds."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from engine.envelope import Envelope
+from engine.index import Index
+from engine.model import Block, Edit, Part, Session, Span
+from engine.rule import Ctx, Edits, Rule
+from engine.talk import alone, call_input, once, path_in, result, result_text, since
+
+READERS = ("Read", "read_file", "read", "view", "view_file", "open_file", "cat", "read_text_file", "get_file_contents")
+PARTS = ("offset", "limit", "start_line", "end_line", "view_range", "line_range", "pages", "head", "tail")
+SHOWN = re.compile(r'(<((?:final_)?file_content) path="([^"]+)">)(.*?)(</\2>)', re.DOTALL)
+HEADED = re.compile(r"(\[(\S+) for '([^']+)'\] Result:\s?)(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    trigger: Annotated[float, "act once the previous request filled this part of the limit (0 = always)"] = 0.0
+    notice: Annotated[str, "what stands for an older reading; {path} is the file's path"] = (
+        "[An older reading of {path} was here. A newer one stands further below.]"
+    )
+
+
+class Reading(NamedTuple):
+    """Block `at` shows `path`; `part` says which part of the file ("" = all of it)."""
+
+    at: int
+    path: str
+    part: str
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    if ctx.reported < params.trigger * ctx.budget.limit:
+        return
+    acted = ctx.previous is not None and any(d.rule == RULE.name for d in ctx.previous.decisions)
+    stale = _outdated(ctx)
+    begin = since(ctx) if acted or not params.trigger else 0
+    started = envelope.tokens
+    for i in range(bisect_left(stale, (begin,)), bisect_left(stale, (ctx.request.cut,))):
+        newer, old = stale[i]
+        piece = alone(envelope, old.at)
+        part = _without(ctx.session.blocks[old.at], piece.body, old.path, params) if piece else None
+        if part is None:
+            continue
+        saved = ctx.ledger.tokens(old.at, old.at + 1) - sum(ctx.ledger.body((part,)))
+        if saved > 0:
+            facts = {"path": old.path, "newer": newer, "tokens": saved, "saved": round(saved / max(1, started), 4)}
+            because = f"{old.path} was read again later; the older reading's {saved:,} tokens are left out"
+            envelope = yield Edit("clear", because, Span(old.at, old.at + 1), (part,), facts=facts)
+
+
+@once
+def _outdated(session: Session, _index: Index) -> tuple[tuple[int, Reading], ...]:
+    """Every reading that a later one repeats, as `(address of the later one, reading)`, in order of the later one."""
+    standing: dict[str, list[Reading]] = {}
+    found: list[tuple[int, Reading]] = []
+    for block in session.blocks:
+        for new in _readings(block, session):
+            known = standing.setdefault(new.path, [])
+            old = [reading for reading in known if new.part in ("", reading.part)]
+            found += [(new.at, reading) for reading in old]
+            standing[new.path] = [*(reading for reading in known if reading not in old), new]
+    return tuple(found)
+
+
+def _readings(block: Block, session: Session) -> Iterator[Reading]:
+    text = result_text(block) if block.kind == "tool_result" else block.text if block.kind == "text" else None
+    if not text or block.role != "user" or (isinstance(block.raw, Mapping) and block.raw.get("is_error")):
+        return
+    given = call_input(session, block) if block.name in READERS else {}
+    if path := path_in(given):
+        part = [(key, given[key]) for key in PARTS if given.get(key) is not None]
+        yield Reading(block.at, path, repr(part) if part else "")
+    elif (headed := HEADED.match(text)) and headed[2] in READERS:
+        yield Reading(block.at, headed[3], "")
+    elif "file_content path=" in text:
+        for path in dict.fromkeys(match[3] for match in SHOWN.finditer(text)):
+            yield Reading(block.at, path, "")
+
+
+def _without(block: Block, body: tuple[Part, ...] | None, path: str, params: Params) -> Part | None:
+    """The block with the notice in place of what it shows of `path`; other files in it stay."""
+    text = body[0].text if body else (result_text(block) or "") if block.kind == "tool_result" else block.text
+    notice = params.notice.replace("{path}", path)
+    if (headed := HEADED.match(text)) and headed[3] == path:
+        text = headed[1] + notice
+    elif any(match[3] == path for match in SHOWN.finditer(text)):
+        text = SHOWN.sub(lambda match: match[1] + notice + match[5] if match[3] == path else match[0], text)
+    else:
+        text = notice if block.kind == "tool_result" else text
+    return result(block, text) if block.kind == "tool_result" else Part(block.role, block.kind, text)
+
+
+RULE = Rule(
+    "replace_duplicate_reads",
+    "Of several readings of one file only the newest stays; a notice stands for each older one.",
+    edits,
+    Params,
+    "remembers",
+    "Cline getPossibleDuplicateFileReads (ContextManager.ts, v3.89.2), with tool calls and partial readings told apart",
+)

@@ -1,0 +1,203 @@
+"""What each rule costs over a long session: `python tests/bench/bench_rules.py [rule ...]`; exit 1 above a limit.
+
+Each rule alone over 8,000 requests: CPU seconds (median of interleaved runs), growth when the requests double, and memory that
+the plans hold. Then reverse iteration over 10,000 messages, one request per turn, beside what `trim_messages` of langchain-core
+and of litellm (the `bench` extra; skipped with a word where absent) take for the same turns. langchain-core counts with its own
+cheap counter, "approximate" (characters / 4); litellm has none and counts with a tokenizer.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from time import process_time
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from engine.assemble import replay
+from engine.builder import Builder
+from engine.ledger import Ledger, build_ledger
+from engine.model import Session
+from engine.policy import Policy, parse, rules
+from engine.tokens import CHARS
+
+REQUESTS = 8_000
+ROUNDS = 5
+SECONDS = 2.0
+GROWTH = 2.3
+MEMORY = (100_000_000, 20_000)  # bytes, and bytes per request
+LANGCHAIN, LITELLM = 100, 1_000  # times faster
+TURNS = 5_000
+SAMPLED = {"langchain-core": (500, 1_500, 2_500, 3_500, 4_500), "litellm": (800,)}  # turns that are timed
+LIMIT = 40_000  # tokens: a quarter of the turns below fit
+
+RULES = {
+    "keep_last_messages": "keep = 20",
+    "keep_last_pairs": "pairs = 5",
+    "keep_newest_within_budget": "",
+    "cut_in_pairs": "",
+    "replace_duplicate_reads": "",
+    "cut_long_results": "max_tokens = 100",
+    "clear_old_results": "trigger = 20000",
+    "strip_old_thinking": "",
+    "compress_old_calls": "",
+    "drop_repeated_content": "min_tokens = 20",
+}
+
+
+def agent(requests: int) -> Session:
+    """An agent's session: a prompt every 20 requests; else thinking, a call and its result, some of them repeated or long."""
+    builder = Builder("bench", "bench")
+    builder.message("system", "You are an agent. " * 200)
+    for n in range(requests):
+        if n % 20 == 0:
+            builder.message("user", f"Task {n}: " + "please look into this " * 10)
+        name, path = ("Read", f"src/file{n % 97}.py") if n % 2 else ("Bash", f"make target{n}")
+        content = [
+            {"type": "thinking", "thinking": f"Step {n}. " * 12, "signature": "s"},
+            {"type": "text", "text": f"Next: {n}."},
+        ]
+        ends = n % 20 == 19
+        call = {"type": "tool_use", "id": f"c{n}", "name": name, "input": {"path": path}}
+        answer = builder.message("assistant", content if ends else [*content, call])
+        builder.request(answer, model="claude-opus-4-5")
+        if not ends:
+            size = 100 if n % 7 == 0 else 8
+            text = "the same output every time\n" * 6 if n % 5 == 0 else f"line of request {n}\n" * size
+            builder.message("user", [{"type": "tool_result", "tool_use_id": f"c{n}", "content": text}])
+    return builder.build()
+
+
+def alone(rule: str, given: str, limit: int = LIMIT) -> Policy:
+    """A policy of that one rule."""
+    spec = f'[budget]\nformula = "fixed"\ntokens = {limit}'
+    return parse("bench", f'{spec}\n\n[[rules]]\nrule = "{rule}"\n' + given.replace(", ", "\n"))
+
+
+def cpu(work: Callable[[], Any]) -> float:
+    gc.collect()
+    start = process_time()
+    work()
+    return process_time() - start
+
+
+def planned(session: Session, ledger: Ledger, policy: Policy) -> list[Any]:
+    return list(replay(session, policy, ledger))
+
+
+def rule_costs(names: list[str]) -> Iterator[tuple[str, bool]]:
+    """A line per rule, and whether it holds its limits."""
+    half, full = agent(REQUESTS // 2), agent(REQUESTS)
+    ledgers = {id(s): build_ledger(s, CHARS) for s in (half, full)}
+    policies = {name: alone(name, RULES.get(name, "")) for name in names}
+    times: dict[tuple[str, int], list[float]] = {}
+    for _ in range(ROUNDS):
+        for name in names:
+            for session in (half, full):
+                work = lambda s=session, n=name: planned(s, ledgers[id(s)], policies[n])  # noqa: E731
+                times.setdefault((name, id(session)), []).append(cpu(work))
+    for name in names:
+        short, long = (median(times[name, id(s)]) for s in (half, full))
+        gc.collect()
+        tracemalloc.start()
+        plans = planned(full, ledgers[id(full)], policies[name])
+        held, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        decisions = sum(len(plan.decisions) for plan in plans)
+        del plans
+        good = long < SECONDS and long / short <= GROWTH and peak <= MEMORY[0] + MEMORY[1] * REQUESTS
+        line = (
+            f"{name:28} {long:6.2f} s  x{long / short:.2f} from half  {held / 1e6:6.1f} MB held  {peak / 1e6:6.1f} MB peak  "
+            f"{decisions:7,} decisions"
+        )
+        yield line + ("" if good else "  TOO MUCH"), good
+
+
+def chat(turns: int) -> Session:
+    """Questions and answers, one request per turn."""
+    builder = Builder("bench", "bench")
+    for n in range(turns):
+        builder.message("user", f"Question {n}: what about this part? " + "word " * 10)
+        builder.request(builder.message("assistant", f"Answer {n}: " + "some words of explanation " * 10))
+    return builder.build()
+
+
+def per_turn(session: Session, trim: Callable[[list[dict[str, str]]], Any], picked: tuple[int, ...]) -> float:
+    """CPU seconds that trimming once per turn takes, from some turns. One turn stands for the later ones alone: a lower bound,
+    for litellm's time grows faster than the messages (25 s at turn 800)."""
+    messages = [{"role": block.role, "content": block.raw} for block in session.blocks]
+    trim(messages[:11])  # what loads on first use is not counted
+    turns = TURNS if len(picked) > 1 else TURNS - picked[0]
+    return sum(cpu(lambda n=n: trim(messages[: 2 * n + 1])) for n in picked) / len(picked) * turns
+
+
+def langchain() -> Callable[[list[dict[str, str]]], Any] | str:
+    try:
+        from langchain_core.messages import AIMessage, HumanMessage, trim_messages
+    except ImportError:
+        return "langchain-core is not installed (pip install langchain-core)"
+    kept: dict[int, Any] = {}
+
+    def trim(messages: list[dict[str, str]]) -> Any:
+        made = [
+            kept.setdefault(id(m), (HumanMessage if m["role"] == "user" else AIMessage)(m["content"]))
+            if id(m) not in kept
+            else kept[id(m)]
+            for m in messages
+        ]
+        return trim_messages(made, max_tokens=LIMIT, token_counter="approximate", strategy="last", start_on="human")
+
+    return trim
+
+
+def litellm() -> Callable[[list[dict[str, str]]], Any] | str:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network for prices when it is loaded
+    try:
+        from litellm.utils import trim_messages
+    except ImportError as error:
+        return f"litellm cannot be loaded ({error}): pip install 'turnscope[bench]'"
+    return lambda messages: trim_messages([*messages], model="gpt-4o", max_tokens=LIMIT, trim_ratio=1.0)
+
+
+def comparison() -> Iterator[tuple[str, bool]]:
+    """A line per other library, and whether we are as much faster as we say."""
+    session = chat(TURNS)
+    ledger = build_ledger(session, CHARS)
+    policy = alone("keep_newest_within_budget", "")
+    ours = median(cpu(lambda: planned(session, ledger, policy)) for _ in range(ROUNDS))
+    yield f"{2 * TURNS:,} messages, {TURNS:,} requests under keep_newest_within_budget: {ours:.2f} s", True
+    for name, found, least in (("langchain-core", langchain(), LANGCHAIN), ("litellm", litellm(), LITELLM)):
+        if isinstance(found, str):
+            yield f"  {name}: skipped, {found}", True
+            continue
+        theirs = per_turn(session, found, SAMPLED[name])
+        times, turns = theirs / ours, ", ".join(map(str, SAMPLED[name]))
+        line = f"  {name} trim_messages, turns {turns} scaled: {theirs:,.0f} s = {times:,.0f}x (at least {least:,}x)"
+        yield line, times >= least
+
+
+def main(chosen: list[str]) -> int:
+    """Print the tables; 1 where a limit is exceeded."""
+    bad = False
+    unknown = [name for name in chosen if name not in rules()]
+    if unknown:
+        print(f"no such rule: {', '.join(unknown)}; known: {', '.join(rules())}")
+        return 2
+    print(f"{REQUESTS:,} requests, each rule alone (CPU, median of {ROUNDS}):")
+    for line, good in rule_costs(chosen or [*RULES]):
+        print(f"  {line}", flush=True)
+        bad |= not good
+    for line, good in () if chosen else comparison():
+        print(line + ("" if good else "  TOO SLOW"), flush=True)
+        bad |= not good
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+"""Laws of every policy in the package: what it declares holds on what would be sent, for any session."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_sessions import ledger_of, make, sessions
+
+from engine import policy as policies
+from engine.assemble import Basis, replay, step
+from engine.lint import lint
+from engine.model import Answer, Ask, Bucket, Session
+from engine.order import render
+from engine.policy import Policy
+from engine.rule import Plan
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NAMES = policies.names()
+MODEL = "claude-opus-4-5"
+limits = st.integers(60, 1_500)
+EXAMPLES = settings(max_examples=12)
+
+
+def tight(name: str, limit: int) -> Policy:
+    """A policy of the package under a budget so small that random sessions overflow it; marks in tokens shrink with it."""
+    policy = policies.load(name)
+    spec = replace(policy.budget, formula="fixed", tokens=limit, output=0, margin=0.0)
+    steps = []
+    for part in policy.rules:
+        small = {"trigger": limit // 2} if part.rule.name == "clear_old_results" else {}
+        small |= {"clear_at_least": 0, "keep": 1} if small else {}
+        small |= {"cap": 40} if hasattr(part.params, "cap") else {}
+        small |= {"min_tokens": 20, "min_requests": 1} if hasattr(part.params, "min_requests") else {}
+        steps.append(replace(part, params=replace(part.params, **small)))
+    return replace(policy, budget=spec, rules=tuple(steps))
+
+
+def declaring(guarantee: str) -> list[str]:
+    return [name for name in NAMES if guarantee in policies.load(name).guarantees]
+
+
+def test_every_policy_of_ours_declares_that_it_keeps_pairs_and_prefix() -> None:
+    ours = [name for name in NAMES if policies.load(name).fidelity.startswith("ours") and policies.load(name).rules]
+    assert {"balanced", "staged", "ladder", "condense-oldest"} <= set(ours)
+    assert all({"paired", "prefix"} <= set(policies.load(name).guarantees) for name in ours)
+
+
+@pytest.mark.parametrize("name", declaring("fits"))
+@EXAMPLES
+@given(session=sessions, limit=limits)
+def test_fits(name: str, session: Session, limit: int) -> None:
+    """A plan that would be sent is within its budget; all others are refused."""
+    for plan in replay(session, tight(name, limit), ledger_of(session)):
+        assert plan.verdict in ("send", "warn", "refuse"), plan
+        if plan.verdict != "refuse":
+            assert plan.projected <= plan.budget.limit
+
+
+@pytest.mark.parametrize("name", declaring("paired"))
+@EXAMPLES
+@given(session=sessions, limit=limits)
+def test_paired(name: str, session: Session, limit: int) -> None:
+    """No call without its result and the reverse, in the rendered request; behind `repair` nothing at all to reject."""
+    policy = tight(name, limit)
+    mended = any(part.rule.name == "repair" for part in policy.rules)
+    for plan in replay(session, policy, ledger_of(session)):
+        newest = max((m.start for m in session.messages if m.start < plan.request.cut), default=0)
+        if session.blocks[newest].role == "user":  # an answer that follows an answer is no request that anybody sends
+            problems = lint(render(plan.after, session), MODEL)
+            assert [p for p in problems if mended or p.what != "the first message must be a user's"] == [], plan.decisions
+
+
+@pytest.mark.parametrize("name", declaring("prefix"))
+@EXAMPLES
+@given(session=sessions, limit=limits)
+def test_prefix(name: str, session: Session, limit: int) -> None:
+    """System prompt and tools stand as they were said."""
+    for plan in replay(session, tight(name, limit), ledger_of(session)):
+        static = [b.at for b in session.blocks[: plan.request.cut] if b.bucket in (Bucket.SYSTEM, Bucket.TOOLS)]
+        assert all(plan.after.at(at).body is None for at in static)
+        sent, whole = render(plan.after, session), render(plan.before, session)
+        assert (sent.get("system"), sent.get("tools")) == (whole.get("system"), whole.get("tools"))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if policies.load(name).fidelity.startswith("ours")])
+@EXAMPLES
+@given(session=sessions, limit=limits)
+def test_the_newest_message_is_sent(name: str, session: Session, limit: int) -> None:
+    """No policy of ours answers a question by leaving it out: of the newest message something stands."""
+    for plan in replay(session, tight(name, limit), ledger_of(session)):
+        newest = max((m.start for m in session.messages if m.start < plan.request.cut), default=None)
+        if newest is not None and session.blocks[newest].role == "user":
+            assert plan.after.at(newest).body != (), plan.decisions
+
+
+@pytest.mark.parametrize("name", NAMES)
+@EXAMPLES
+@given(session=sessions, limit=limits)
+def test_recorded_answers_replay_without_a_model(name: str, session: Session, limit: int) -> None:
+    """What a model answered once is found again by its key; a replay asks nobody and gives the same plans."""
+    policy, ledger = tight(name, limit), ledger_of(session)
+    basis = Basis.of(replace(session, requests=tuple(replace(r, usage=None) for r in session.requests)), ledger)
+    bare = replace(session, requests=tuple(replace(r, usage=None) for r in session.requests))
+
+    def model(ask: Ask) -> Answer:
+        return Answer(f"A summary of {len(ask.content)} characters.", model="m", source="model")
+
+    live: list[Plan] = []
+    for request in bare.requests:
+        live.append(step(live[-1] if live else None, bare, request, policy, basis, model))
+    known = {ask.key: answer for plan in live for ask, answer in plan.asks}
+    again = [*replay(replace(bare, answers=known), policy, ledger)]
+    assert [digest(plan) for plan in again] == [digest(plan) for plan in live]
+
+
+def digest(plan: Plan) -> str:
+    """Everything a plan says, as one digest."""
+    said: list[Any] = [plan.request.n, plan.model, plan.verdict, plan.projected, plan.after.counts, plan.budget.limit]
+    said += [[p.start, p.stop, p.counts, repr(p.body), p.slot, p.by] for p in plan.after.pieces]
+    said += [
+        [d.seq, d.rule, d.action, d.edit.because, json.dumps(d.edit.facts, default=str), d.before, d.after]
+        for d in plan.decisions
+    ]
+    said += [[ask.key, ask.content, answer.text] for ask, answer in plan.asks]
+    return hashlib.blake2b(json.dumps(said, default=str).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def everything() -> str:
+    """One digest over all policies on one busy session: read by another process below."""
+    busy = [
+        [("tool", 300), ("think", 200), ("two", 250), ("say", 100)],
+        [("tool", 400)],
+        [("say", 50), ("two", 10)],
+        [("tool", 90)],
+    ]
+    session = make(busy * 3, system=True)
+    said = [
+        digest(plan)
+        for name in NAMES
+        for limit in (250, 900)
+        for plan in replay(session, tight(name, limit), ledger_of(session))
+    ]
+    return hashlib.blake2b("".join(said).encode(), digest_size=16).hexdigest()
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4711"])
+def test_the_same_input_gives_the_same_plans_in_every_process(seed: str) -> None:
+    env = {
+        **os.environ,
+        "PYTHONHASHSEED": seed,
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "laws"))),
+    }
+    code = "import test_policies; print(test_policies.everything())"
+    other = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert other.stdout.strip() == everything()

@@ -1,0 +1,271 @@
+"""Pictures: small envelopes before and after a rule, as text. Each `<rule>.txt` beside this file is read here.
+
+A file holds cases, each headed by `## a sentence that names it`. Lines starting with `#` are comments. A case has lines:
+
+    params: keep = 2, whole_pairs = true      parameters of the file's rule, as TOML (default: none)
+    first: other_rule a = 1                   a rule that runs before it (may be repeated); `then:` one that runs after it
+    limit: 1000                               the budget's limit in tokens (default: a million)
+    budget: formula = "cline"                 the whole budget instead, as TOML
+    session: S(50) U1(10) A1(20) U2 C2(Read a.py, 30) R2(500) A3
+    after: S U1 -A1 ~R2 [summary:U2..A3]      the envelope of the last request
+    after 2: ...                              the envelope of request 2 (requests count from 0)
+    because: words                            stand in the reason of one of the last request's decisions
+    because 2: words
+    text R2: words                            stand in the stand-in of block R2 in the last request
+    verdict: refuse                           of the last request; `model:` the model that it goes to
+
+Blocks are `letter + label (size)`: `S` system, `T` tool definition, `U` user's text, `A` assistant's text, `H` thinking,
+`C1(Tool path, size)` a call, `R1(size)` the result of call 1, `R1!(size)` one that failed. `U2(=U1)` repeats the content of
+`U1`. Sizes are tokens (default 10) and hold exactly; stand-ins count a token per four characters. Neighbours of one side
+are one message; `|` ends it. A request is sent before each message of the assistant and at the end of the session; `@name`
+names the model from there on. What stands in quotes is a block's text, with '' for a quote in it: `U1(10 "say ''hello''")`.
+
+In `after`: `A1` stands verbatim, `-A1` is dropped, `~R2` has a stand-in of its own, `[kind:A1..R2]` one stand-in for several
+blocks, `+slot` an insert.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.assemble import replay
+from engine.budget import BudgetParams
+from engine.builder import Builder, Draft
+from engine.ledger import Ledger, build_ledger
+from engine.model import Piece, Session
+from engine.policy import Policy, Step, parse, rules
+from engine.rule import Plan
+from engine.tokens import CHARS
+
+HERE = Path(__file__).parent
+WORD = re.compile(
+    r"""(?P<label>[STUAHCR]\w*)(?P<failed>!?)(?:\((?P<inside>(?:"[^"]*"|[^()"])*)\))?|(?P<end>\|)|@(?P<model>\S+)"""
+)
+INSIDE = re.compile(
+    r"""(?:(?P<tool>[A-Za-z_]\w*)(?: (?P<path>[^",=]+?))?(?:, *|$))?"""
+    r"""(?P<size>\d+)?(?: *=(?P<same>\w+))?(?: *"(?P<text>[^"]*)")?$"""
+)
+ROLES = {"S": "system", "T": "tools", "U": "user", "A": "assistant", "H": "assistant", "C": "assistant", "R": "user"}
+
+
+@dataclass
+class Case:
+    """One picture."""
+
+    rule: str
+    title: str
+    lines: list[tuple[str, str]] = field(default_factory=list)
+
+    def all(self, key: str) -> list[str]:
+        return [value for name, value in self.lines if name == key]
+
+    def one(self, key: str, default: str = "") -> str:
+        return (self.all(key) or [default])[-1]
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.title}"
+
+
+def cases(path: Path) -> Iterator[Case]:
+    """The cases of one file."""
+    case: Case | None = None
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            if case:
+                yield case
+            case = Case(path.stem, line[3:].strip())
+        elif line.strip() and not line.startswith("#"):
+            assert case, f"{path.name}: a line before the first case"
+            key, colon, value = line.partition(":")
+            assert colon, f"{path.name}: {line!r} is not 'key: value'"
+            case.lines.append((key.strip(), value.strip()))
+    if case:
+        yield case
+
+
+def drawn(text: str) -> tuple[Session, Ledger, list[str]]:
+    """The session that a `session:` line draws, its ledger with the sizes as drawn, and the labels of its blocks."""
+    builder = Builder("picture", "picture")
+    labels: list[str] = []
+    sizes: list[int] = []
+    texts: dict[str, tuple[str, int]] = {}
+    model, open_draft, last_role = "", None, ""
+    position = 0
+    for word in WORD.finditer(text):
+        assert not text[position : word.start()].strip(), f"cannot read {text[position : word.start()]!r} in {text!r}"
+        position = word.end()
+        if word["end"]:
+            open_draft = None
+            continue
+        if word["model"]:
+            model = word["model"]
+            continue
+        label, raw, size = _block(word, texts)
+        role = ROLES[label[0]]
+        if open_draft is None or role != last_role:
+            open_draft, last_role = _message(builder, role, model), role
+        open_draft.parts.append((raw, ""))
+        if open_draft.origin != "prompt" and label[0] == "U":
+            open_draft.origin = "prompt"
+        labels.append(label)
+        sizes.append(size)
+    assert not text[position:].strip(), f"cannot read {text[position:]!r}"
+    builder.unanswered(model=model)
+    session = builder.build()
+    memo = {block.digest: size for block, size in zip(session.blocks, sizes, strict=True)}
+    return session, build_ledger(session, CHARS, memo, per_message=0), labels
+
+
+def _block(word: re.Match[str], texts: dict[str, tuple[str, int]]) -> tuple[str, Any, int]:
+    label = word["label"]
+    found = INSIDE.match(word["inside"] or "")
+    assert found, f"cannot read {word['inside']!r} in {word[0]!r}"
+    size = texts[found["same"]][1] if found["same"] else int(found["size"] or 10)
+    text = texts[found["same"]][0] if found["same"] else _said(found["text"], label, size)
+    texts[label] = text, size
+    kind = label[0]
+    if kind == "C":
+        given = {"path": found["path"].strip()} if found["path"] else {"query": label}
+        return label, {"type": "tool_use", "id": label[1:], "name": found["tool"] or "Tool", "input": given}, size
+    if kind == "R":
+        failed = {"is_error": True} if word["failed"] else {}
+        return label, {"type": "tool_result", "tool_use_id": label[1:], "content": text, **failed}, size
+    if kind == "H":
+        return label, {"type": "thinking", "thinking": text, "signature": f"signed {label}"}, size
+    if kind == "T":
+        return label, {"name": label, "description": text, "input_schema": {"type": "object"}}, size
+    return label, {"type": "text", "text": text}, size
+
+
+def _said(text: str | None, label: str, size: int) -> str:
+    """The text in quotes; else numbered lines, four characters per token."""
+    if text is not None:
+        return text.replace("''", '"')
+    prose = "\n".join(f"{label}, line {i} of some length" for i in range(1, size // 6 + 2))
+    return (prose * (1 + size * 4 // len(prose)))[: size * 4]
+
+
+def _message(builder: Builder, role: str, model: str) -> Draft:
+    draft = builder.message(role, [])
+    draft.origin = "answer" if role == "assistant" else "tool" if role == "user" else "system"
+    if role == "assistant":
+        builder.request(draft, model=model)
+    return draft
+
+
+def seen(plan: Plan, labels: list[str]) -> str:
+    """The envelope of a plan as the `after:` line writes it."""
+    return " ".join(word for piece in plan.after.pieces for word in _words(piece, labels))
+
+
+def _words(piece: Piece, labels: list[str]) -> list[str]:
+    names = labels[piece.start : piece.stop]
+    if piece.start == piece.stop:
+        return [f"+{piece.slot}"]
+    if piece.body is None:
+        return names
+    if piece.body == ():
+        return [f"-{name}" for name in names]
+    if len(names) == 1:
+        return [f"~{names[0]}"]
+    return [f"[{'+'.join(dict.fromkeys(part.kind for part in piece.body))}:{names[0]}..{names[-1]}]"]
+
+
+def policy_of(case: Case) -> Policy:
+    """The policy that a case describes: the rules before, the file's own, and those after it, under its budget."""
+    steps = [*map(_step, case.all("first")), _step(f"{case.rule} {case.one('params')}"), *map(_step, case.all("then"))]
+    limit = int(case.one("limit", "1000000").replace("_", ""))
+    spec = BudgetParams(formula="fixed", tokens=limit)
+    if case.one("budget"):
+        spec = parse("picture", f"budget = {{ {case.one('budget')} }}").budget
+    return Policy("picture", "picture", "", "", "", budget=spec, rules=tuple(steps))
+
+
+def _step(text: str) -> Step:
+    name, _, given = text.partition(" ")
+    assert name in rules(), f"there is no rule {name!r}"
+    rows = tomllib.loads(f"params = {{ {given} }}")["params"]
+    toml = "\n".join(["[[rules]]", f'rule = "{name}"', *(f"{key} = {_toml(value)}" for key, value in rows.items())])
+    return parse("picture", toml).rules[0]
+
+
+def _toml(value: Any) -> str:
+    import json
+
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(part)}" for key, part in value.items()) + " }"
+    return json.dumps(value)
+
+
+ALL = [case for path in sorted(HERE.glob("*.txt")) for case in cases(path)]
+
+
+@pytest.mark.parametrize("case", ALL, ids=str)
+def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
+    session, ledger, labels = drawn(case.one("session"))
+    plans = list(replay(session, policy_of(case), ledger))
+    shown = 0
+    for key, wanted in case.lines:
+        name, _, number = key.partition(" ")
+        plan = plans[int(number) if number.isdigit() else -1]
+        if name == "after":
+            shown += 1
+            assert seen(plan, labels) == " ".join(wanted.split()), f"request {plan.request.n}: {_why(plan)}"
+        elif name == "because":
+            assert any(wanted in d.edit.because for d in plan.decisions), _why(plan)
+        elif name == "text":
+            body = plans[-1].after.at(labels.index(number)).body
+            assert body, f"{number} has no stand-in"
+            assert wanted in body[0].text, body[0].text
+        elif name == "verdict":
+            assert plan.verdict == wanted, _why(plan)
+        elif name == "model":
+            assert plan.model == wanted
+        else:
+            assert name in ("params", "first", "then", "limit", "budget", "session"), f"unknown line {key!r}"
+    assert shown, "a picture shows an envelope"
+    for plan in plans:
+        assert_consistent(plan, ledger)
+
+
+def _why(plan: Plan) -> list[str]:
+    return [f"{d.action} {tuple(d.edit.span or ())}: {d.edit.because}" for d in plan.decisions] + [repr(plan)]
+
+
+def assert_consistent(plan: Plan, ledger: Ledger) -> None:
+    """The envelope tiles its blocks, counts what it holds, and its decisions undone give the envelope before."""
+    at = 0
+    counts = [0, 0, 0, 0, 0]
+    for piece in plan.after.pieces:
+        assert piece.start == at
+        at = piece.stop
+        own = ledger.span(piece.start, piece.stop) if piece.body is None else ledger.body(piece.body)
+        counts = [a + b for a, b in zip(counts, own, strict=True)]
+    assert at == plan.request.cut
+    assert tuple(counts) == plan.after.counts
+    envelope = plan.after
+    for decision in reversed(plan.decisions):
+        envelope = envelope.undo(decision.splice) if decision.splice else envelope
+    assert [*envelope.pieces] == [*plan.before.pieces]
+
+
+def test_every_rule_has_its_picture() -> None:
+    shown = {case.rule for case in ALL}
+    missing = set(rules()) - shown - {"follow_the_record"}  # what it does is recorded, not drawn
+    assert not missing
+
+
+def test_a_picture_holds_the_sizes_that_it_draws() -> None:
+    session, ledger, labels = drawn('S(50) U1(9 "hello") A1 C2(Read a.py, 30) R2(500) | U3(=U1)')
+    assert labels == ["S", "U1", "A1", "C2", "R2", "U3"]
+    assert [ledger.tokens(i, i + 1) for i in range(6)] == [50, 9, 10, 30, 500, 9]
+    assert [m.role for m in session.messages] == ["system", "user", "assistant", "user", "user"]
+    assert session.blocks[4].pair == 3
+    assert [r.cut for r in session.requests] == [2, 6]

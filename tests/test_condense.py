@@ -1,0 +1,195 @@
+"""Condensing beyond its pictures: what is asked, which answer is used, what is recorded of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from engine.assemble import Basis, replay, step
+from engine.builder import Builder
+from engine.condensing import PROMPTS, prompt
+from engine.errors import PolicyError
+from engine.ledger import Ledger, build_ledger
+from engine.model import Answer, Ask, Session, Usage
+from engine.order import render
+from engine.policy import Policy, parse
+from engine.rule import Plan
+from engine.tokens import CHARS
+
+RULE = """
+[budget]
+formula = "fixed"
+tokens = 1000
+[[rules]]
+rule = "condense"
+cap = 60
+"""
+
+
+def chat(pairs: int, size: int = 400) -> tuple[Session, Ledger]:
+    """A chat of equal messages; `size` in characters, four to a token."""
+    builder = Builder("chat", "test")
+    for n in range(pairs):
+        builder.message("user", f"question {n}? ".ljust(size, "x"))
+        builder.request(builder.message("assistant", f"answer {n}. ".ljust(size, "y")))
+    session = builder.build()
+    return session, build_ledger(session, CHARS, per_message=0)
+
+
+def planned(session: Session, ledger: Ledger, policy: Policy, answers: Any = None) -> list[Plan]:
+    plans: list[Plan] = []
+    for request in session.requests:
+        plans.append(step(plans[-1] if plans else None, session, request, policy, Basis.of(session, ledger), answers))
+    return plans
+
+
+def asks(plans: list[Plan]) -> list[Ask]:
+    return [ask for plan in plans for ask, _ in plan.asks]
+
+
+def condensed(plans: list[Plan]) -> Any:
+    return [d.edit for plan in plans for d in plan.decisions if d.action == "condense"]
+
+
+def test_the_ask_holds_the_transcript_that_the_summary_replaces() -> None:
+    session, ledger = chat(5)
+    plans = planned(session, ledger, parse("t", RULE))
+    first = asks(plans)[0]
+    assert first.kind == "summary"
+    assert first.prompt == prompt("summarise")
+    assert first.max_tokens == 60
+    lines = first.content.splitlines()
+    assert [line[:20] for line in lines[:2]] == ["user: question 0? xx", "assistant: answer 0."]
+    span = condensed(plans)[0].span
+    assert lines[-1].endswith(session.blocks[span.stop - 1].text[-30:])
+
+
+def test_without_a_model_the_summary_says_that_it_is_a_stand_in() -> None:
+    session, ledger = chat(5)
+    plans = planned(session, ledger, parse("t", RULE))
+    edit = condensed(plans)[0]
+    assert edit.facts["stand_in"] is True
+    assert edit.facts["source"] == "offline"
+    assert "usage" not in edit.facts
+    assert edit.body[0].text.startswith("[Stand-in summary")
+    assert "stand-in" in edit.because
+
+
+def test_a_models_answer_stands_as_it_is_and_its_usage_is_recorded() -> None:
+    session, ledger = chat(5)
+    usage = Usage(input_tokens=900, output_tokens=30)
+    plans = planned(
+        session, ledger, parse("t", RULE), lambda _: Answer("They spoke of x.", model="m", usage=usage, source="model")
+    )
+    edit = condensed(plans)[0]
+    assert edit.body[0].text.startswith("[Summary")
+    assert edit.body[0].text.endswith("They spoke of x.")
+    assert edit.facts["stand_in"] is False
+    assert (edit.facts["model"], edit.facts["usage"]["input_tokens"], edit.facts["usage"]["output_tokens"]) == ("m", 900, 30)
+
+
+def test_a_failed_ask_drops_nothing_and_is_a_look() -> None:
+    session, ledger = chat(5)
+    plans = planned(session, ledger, parse("t", RULE), lambda _: Answer(failed="the model was overloaded"))
+    assert not condensed(plans)
+    looks = [d for plan in plans for d in plan.decisions]
+    assert looks
+    assert all(d.splice is None and "overloaded" in d.edit.because for d in looks)
+    assert plans[-1].after.tokens == ledger.tokens(0, session.requests[-1].cut)
+
+
+def test_the_next_ask_reads_the_old_summary_and_what_is_new_alone() -> None:
+    session, ledger = chat(12)
+    plans = planned(session, ledger, parse("t", RULE), lambda _: Answer("OLD SUMMARY.", source="model"))
+    assert len(condensed(plans)) > 2
+    second = asks(plans)[1].content
+    assert second.startswith("summary: OLD SUMMARY.\n")
+    assert "question 0?" not in second
+    read = sum(len(ask.content) for ask in asks(plans))
+    assert read < 1.2 * sum(len(block.text) + 12 for block in session.blocks), "each message is read once"
+
+
+def test_without_recursion_all_older_messages_are_read_again() -> None:
+    session, ledger = chat(12)
+    plans = planned(session, ledger, parse("t", RULE + "recursive = false"), lambda _: Answer("OLD SUMMARY.", source="model"))
+    assert all(ask.content.startswith("user: question 0?") for ask in asks(plans))
+    assert not any("OLD SUMMARY" in ask.content for ask in asks(plans))
+
+
+def test_the_key_changes_with_content_prompt_and_model_and_with_nothing_else() -> None:
+    session, ledger = chat(5)
+    other, others = chat(5, 420)
+    plain = asks(planned(session, ledger, parse("t", RULE)))[0].key
+    assert asks(planned(session, ledger, parse("t", RULE)))[0].key == plain
+    assert asks(planned(replace(session, id="renamed"), ledger, parse("t", RULE)))[0].key == plain
+    changed = {
+        asks(planned(session, ledger, parse("t", RULE + more)))[0].key for more in ('prompt = "hand-over"', 'model = "m"')
+    }
+    changed.add(asks(planned(other, others, parse("t", RULE)))[0].key)
+    assert plain not in changed
+    assert len(changed) == 3
+
+
+def test_recorded_answers_replay_without_a_model() -> None:
+    session, ledger = chat(12)
+    policy = parse("t", RULE)
+    live = planned(session, ledger, policy, lambda ask: Answer(f"Summary of {len(ask.content)}.", source="model"))
+    known = {ask.key: replace(answer, source="recorded") for plan in live for ask, answer in plan.asks}
+    again = [*replay(replace(session, answers=known), policy, ledger)]
+    assert [plan.after.counts for plan in again] == [plan.after.counts for plan in live]
+    assert [[p.body for p in plan.after.pieces] for plan in again] == [[p.body for p in plan.after.pieces] for plan in live]
+
+
+@pytest.mark.parametrize(("shape", "roles"), [("user", ["user", "assistant"]), ("pair", ["user", "assistant"])])
+def test_a_rendered_summary_alternates_with_what_follows(shape: str, roles: list[str]) -> None:
+    session, ledger = chat(6)
+    last = planned(session, ledger, parse("t", RULE + f'shape = "{shape}"'))[-1]
+    sent = render(last.after, session)["messages"]
+    assert [message["role"] for message in sent[:2]] == roles
+    assert all(a["role"] != b["role"] for a, b in pairwise(sent))
+
+
+def test_a_summary_in_the_system_prompt_stands_behind_the_system_prompt() -> None:
+    session, ledger = chat(6)
+    last = planned(session, ledger, parse("t", RULE + 'shape = "system"'))[-1]
+    body = render(last.after, session)
+    assert "Stand-in summary" in body["system"]
+    assert body["messages"][0]["role"] == "user"
+
+
+def test_long_tool_results_are_read_by_their_head_and_tail() -> None:
+    builder = Builder("tools", "test")
+    builder.message("user", "read it")
+    call = {"type": "tool_use", "id": "t", "name": "Read", "input": {"path": "a.py"}}
+    builder.request(builder.message("assistant", [call]))
+    builder.message("user", [{"type": "tool_result", "tool_use_id": "t", "content": "HEAD" + "z" * 9_000 + "TAIL"}])
+    builder.request(builder.message("assistant", "done"))
+    builder.message("user", "and now?")
+    builder.request(builder.message("assistant", "nothing"))
+    session = builder.build()
+    plans = planned(session, build_ledger(session, CHARS), parse("t", RULE + "clip = 100"))
+    content = asks(plans)[-1].content
+    assert 'assistant: calls Read {"path":"a.py"}' in content
+    tool = next(line for line in content.splitlines() if line.startswith("tool: "))
+    assert tool.startswith("tool: HEAD")
+    assert tool.endswith("TAIL")
+    assert len(tool) < 120
+
+
+def test_a_stage_condenses_what_it_left_out_before() -> None:
+    session, ledger = chat(14, 240)
+    text = RULE.replace('"condense"\ncap = 60', '"stage_by_fill"\ncap = 60\nkeep_turns = 2')
+    policy = parse("t", text)
+    plans = planned(session, ledger, policy)
+    assert any(d.action == "drop" for plan in plans for d in plan.decisions)
+    first = asks(plans)[0].content
+    assert first.startswith("user: question 0?")
+
+
+def test_every_prompt_is_a_file_and_an_unknown_one_is_named() -> None:
+    assert {path.stem for path in PROMPTS.glob("*.txt")} >= {"summarise", "hand-over"}
+    with pytest.raises(PolicyError, match="nonsense"):
+        prompt("nonsense")

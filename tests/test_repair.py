@@ -1,0 +1,114 @@
+"""Repair after rules that tear: whatever they cut, the rendered request is one that a provider accepts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from law_sessions import ledger_of, sessions
+
+from engine.assemble import replay
+from engine.budget import BudgetParams
+from engine.builder import Builder
+from engine.changes import changed
+from engine.envelope import Envelope
+from engine.lint import lint
+from engine.model import Edit, Session, Span
+from engine.order import render
+from engine.policy import Policy, Step, rules
+from engine.rule import Ctx, Edits, Memory, Rule
+
+MODEL = "claude-opus-4-5"
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Shares of the conversation at which one span is dropped, and how many blocks it has."""
+
+    at: float
+    blocks: int
+
+
+def _tear(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
+    start = int(ctx.request.cut * params.at)
+    for span in ctx.index.talk(start, min(start + params.blocks, ctx.request.cut - 1)):
+        if all(envelope.at(at).body is None for at in range(*span)):
+            yield Edit("drop", "torn on purpose", span)
+
+
+def torn(cuts: list[Cuts], memory: Memory) -> Policy:
+    rule = Rule("tear", "Drop blocks wherever they stand.", _tear, Cuts, memory)
+    mend = Step(rules()["repair"], rules()["repair"].params())
+    return Policy("torn", "", "", "", "", budget=BudgetParams(), rules=(*(Step(rule, cut) for cut in cuts), mend))
+
+
+cuts = st.lists(st.builds(Cuts, st.floats(0, 0.9), st.integers(1, 6)), min_size=1, max_size=3)
+
+
+@given(sessions, cuts, st.sampled_from(["fresh", "remembers", "monotone"]))
+def test_what_is_torn_by_blocks_is_accepted_after_repair(session: Session, cut: list[Cuts], memory: Memory) -> None:
+    for plan in replay(session, torn(cut, memory), ledger_of(session)):
+        assert lint(render(plan.after, session), MODEL) == (), plan.decisions
+
+
+@given(sessions, cuts, st.sampled_from(["fresh", "remembers", "monotone"]))
+def test_changes_between_two_envelopes_are_found_block_by_block(session: Session, cut: list[Cuts], memory: Memory) -> None:
+    plans = [*replay(session, torn(cut, memory), ledger_of(session))]
+    for old, new in pairwise(plans):
+        said = {at for span in changed(old.after, new.after) for at in range(*span)}
+        true = {at for at in range(new.after.stop) if at >= old.after.stop or _state(old.after, at) != _state(new.after, at)}
+        assert said == true
+
+
+def _state(envelope: Envelope, at: int) -> object:
+    piece = envelope.at(at)
+    told = all(part.ref is None and part.raw is None for part in piece.body or ())
+    return piece.body if not piece.body else () if told else (piece.body, piece.start)
+
+
+def test_a_result_whose_call_was_cut_is_left_out() -> None:
+    session = _call_and_result()
+    policy = torn([Cuts(0.45, 1)], "remembers")  # the call, block 1 of 3 and of 5
+    plans = [*replay(session, policy, ledger_of(session))]
+    mended = [d.edit.because for plan in plans for d in plan.decisions if d.action == "repair"]
+    assert "the call of this result is not shown any more" in mended
+    assert all(lint(render(plan.after, session), MODEL) == () for plan in plans)
+
+
+def test_a_synthetic_result_goes_once_the_true_one_is_there() -> None:
+    builder = Builder("late", "test")
+    builder.message("user", "go")
+    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL)
+    builder.unanswered(model=MODEL)  # sent before the result was there
+    builder.message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
+    builder.request(builder.message("assistant", "done"), model=MODEL)
+    session = builder.build()
+    plans = [*replay(session, torn([Cuts(0.99, 1)], "fresh"), ledger_of(session))]
+    sent = [render(plan.after, session)["messages"] for plan in plans]
+    assert sent[1][-1]["content"][0]["content"] == "[No result of this call is shown.]"
+    assert sent[2][-1]["content"] == [{"type": "tool_result", "tool_use_id": "a", "content": "42"}]
+
+
+def test_repair_looks_at_what_changed_alone(monkeypatch: object) -> None:
+    """A request that only grew makes repair look at new blocks: the number of looks does not grow with the session."""
+    builder = Builder("long", "test")
+    for n in range(400):
+        builder.message("user", f"prompt {n}")
+        builder.request(builder.message("assistant", f"answer {n}"), model=MODEL)
+    session = builder.build()
+    plans = [*replay(session, torn([], "fresh"), ledger_of(session))]
+    for old, new in pairwise(plans):
+        assert changed(old.after, new.after) == [Span(old.after.stop, new.after.stop)]
+
+
+def _call_and_result() -> Session:
+    builder = Builder("pair", "test")
+    builder.message("user", "go")
+    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL)
+    builder.message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
+    builder.request(builder.message("assistant", "done"), model=MODEL)
+    builder.message("user", "thanks")
+    builder.request(builder.message("assistant", "sure"), model=MODEL)
+    return builder.build()
