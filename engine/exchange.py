@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from engine.content import text_of
 from engine.model import JSON, Note
 
 REQUEST = ("request", "request_body", "requestBody", "body", "params", "req")
@@ -180,6 +181,8 @@ def bare_list(document: list[Any]) -> bool:
     if not all(_message(m) and "content" in m and m.keys() <= allowed for m in document):
         return False
     contents = [m["content"] for m in document if isinstance(m["content"], list)]
+    if contents and contents[0] and str(text_of(contents[0][0])).startswith("<task>"):  # Cline and Roo open a task so
+        return False
     return bool(document) and all(
         isinstance(p, dict) and str(p.get("type")) in (OPENAI_PARTS | {"text"}) for c in contents for p in c
     )

@@ -23,6 +23,13 @@ from engine.model import JSON, Note, Session
 
 SNIFF_LINES = 60  # records looked at to recognise a file of JSON lines
 DEEP = "nested deeper than JSON readers go"
+TASK_FILES = (  # of Cline and Roo Code: one task is one folder
+    "api_conversation_history.json",
+    "ui_messages.json",
+    "claude_messages.json",
+    "context_history.json",
+    "task_metadata.json",
+)
 _WORD = re.compile(rb"\S")
 
 
@@ -62,8 +69,19 @@ class Source:
                 found.append(value)
         return tuple(found)
 
+    def near(self, name: str) -> Source | None:
+        """The file of that name in the same folder; None where it is not there or cannot be read."""
+        path = self.path.parent / name
+        try:
+            return Source(path, path.read_bytes()) if path.is_file() else None
+        except (OSError, ValueError):
+            return None
+
     def beside(self) -> list[Path]:
-        """Files that belong to this one: those of its subagents, where a tool writes them into a folder or beside it."""
+        """Files that belong to this one: those of its subagents, or the others of its task, where a tool writes several."""
+        if self.path.name in TASK_FILES:
+            others = (self.path.parent / name for name in TASK_FILES if name != self.path.name)
+            return [file for file in others if file.is_file()]
         if self.path.stem.startswith("agent-"):
             return []
         own = sorted(self.path.with_suffix("").glob("subagents/agent-*.jsonl"))

@@ -1,0 +1,240 @@
+"""A session as LibreChat's agents see it: a list of system, human, ai and tool messages, numbered from the last summary on.
+
+Holds readings alone: roles, who calls and who answers, where reasoning stands, and what the counter says of a message.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from engine.content import block_text
+from engine.ledger import Ledger
+from engine.model import JSON, Block, Part, Session
+from engine.ports.librechat_cuts import wide
+from engine.ports.rows import Row, rows_of
+
+ROLES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
+Bodies = Mapping[int, tuple[Part, ...]]
+"""What stands for some blocks of a message, by address; () = nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All messages of a session, and where what stands in them. Numbers are places in `rows`."""
+
+    rows: tuple[Row, ...]
+    starts: tuple[int, ...]
+    roles: tuple[str, ...]
+    tools: tuple[int, ...]
+    answers: tuple[int, ...]  # ai messages
+    said: tuple[int, ...]  # ai messages with text
+    breaks: tuple[int, ...]  # messages that are neither ai nor tool
+    humans: tuple[int, ...]
+    thoughts: Mapping[str, tuple[int, ...]]  # ai messages with a reasoning block, by the kind that is looked for
+    reach: tuple[int, ...]  # the last result of a call that stands before each message
+    odd: tuple[int, ...]  # messages with calls without a result, results without a call, or ids met before
+
+
+def read(session: Session, with_system: bool) -> Reading:
+    """Read a session; without its system messages unless asked for."""
+    rows = [row for row in rows_of(session).rows if with_system or row.role != "system"]
+    roles = tuple(ROLES.get(row.role, "human") for row in rows)
+    blocks = session.blocks
+    number = {at: i for i, row in enumerate(rows) for at in range(row.start, row.stop)}
+    ends, odd, seen = [-1] * (len(rows) + 1), set[int](), set[str]()
+    for i, row in enumerate(rows):
+        for block in blocks[row.start : row.stop]:
+            if is_call(block) and roles[i] == "ai":
+                ends[i + 1] = max(ends[i + 1], number.get(block.pair, -1))
+                if block.pair < 0 or call_id(block) in seen or not call_id(block):
+                    odd.add(i)
+                seen.add(call_id(block))
+            elif roles[i] == "tool" and not 0 <= block.pair < block.at:
+                odd.add(i)
+    places = {role: tuple(i for i, r in enumerate(roles) if r == role) for role in ("tool", "ai", "human")}
+    kinds = ("thinking", "reasoning_content")
+    return Reading(
+        tuple(rows), tuple(row.start for row in rows), roles, places["tool"], places["ai"],
+        tuple(i for i in places["ai"] if any(_says(b) for b in blocks[rows[i].start : rows[i].stop])),
+        tuple(i for i, r in enumerate(roles) if r not in ("ai", "tool")), places["human"],
+        {kind: tuple(i for i in places["ai"] if _reasoning(blocks[rows[i].start : rows[i].stop], kind)) for kind in kinds},
+        tuple(accumulate(ends, max)), tuple(sorted(odd)),
+    )  # fmt: skip
+
+
+def is_call(block: Block) -> bool:
+    """Whether a block calls a tool whose result is a message of its own; tools that the provider runs do not."""
+    return isinstance(block.raw, Mapping) and block.raw.get("type") == "tool_use"
+
+
+def call_id(block: Block) -> str:
+    """The id of a call, or the id of the call that a result answers."""
+    if not isinstance(block.raw, Mapping):
+        return ""
+    found = block.raw.get("id") if block.kind == "tool_use" else block.raw.get("tool_use_id")
+    return found if isinstance(found, str) else ""
+
+
+def _says(block: Block) -> bool:
+    if isinstance(block.raw, str):
+        return bool(block.raw.strip())
+    text = block.raw.get("text") if isinstance(block.raw, Mapping) and block.raw.get("type") == "text" else None
+    return isinstance(text, str) and bool(text.strip())
+
+
+def _reasoning(blocks: Sequence[Block], kind: str) -> JSON:
+    """The first reasoning block in content that is a list; bare text holds none. `thinking` accepts both kinds."""
+    wanted = {kind, "reasoning_content"}
+    if any(isinstance(block.raw, str) for block in blocks):
+        return None
+    return next((b.raw for b in blocks if isinstance(b.raw, Mapping) and b.raw.get("type") in wanted), None)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The messages `since:there` of a reading, numbered from 0. `attached`: reasoning put in front of a message for good."""
+
+    session: Session
+    reading: Reading
+    own: Ledger
+    frame: int  # tokens that frame a message
+    there: int
+    since: int = 0
+    attached: Mapping[int, JSON] | None = None
+
+    def __len__(self) -> int:
+        return self.there - self.since
+
+    def role(self, i: int) -> str:
+        return self.reading.roles[self.since + i]
+
+    def row(self, i: int) -> Row:
+        return self.reading.rows[self.since + i]
+
+    def blocks(self, i: int) -> tuple[Block, ...]:
+        row = self.row(i)
+        return self.session.blocks[row.start : row.stop]
+
+    @property
+    def instructed(self) -> bool:
+        """Whether the first message is a system message."""
+        return len(self) > 0 and self.role(0) == "system"
+
+    @property
+    def first_tool(self) -> int:
+        return bisect_left(self.reading.tools, self.since)
+
+    @property
+    def tools(self) -> int:
+        """How many tool messages there are."""
+        return bisect_left(self.reading.tools, self.there) - self.first_tool
+
+    def tool(self, j: int) -> int:
+        """Number of the message that is result `j`."""
+        return self.reading.tools[self.first_tool + j] - self.since
+
+    def tool_number(self, i: int) -> int:
+        return bisect_left(self.reading.tools, self.since + i) - self.first_tool
+
+    @property
+    def first_answer(self) -> int:
+        return bisect_left(self.reading.answers, self.since)
+
+    @property
+    def answers(self) -> int:
+        """How many ai messages there are."""
+        return bisect_left(self.reading.answers, self.there) - self.first_answer
+
+    def answer(self, j: int) -> int:
+        return self.reading.answers[self.first_answer + j] - self.since
+
+    def answer_number(self, i: int) -> int:
+        return bisect_left(self.reading.answers, self.since + i) - self.first_answer
+
+    @property
+    def answered(self) -> int:
+        """How many results stand before an ai message with text."""
+        said = bisect_left(self.reading.said, self.there)
+        last = self.reading.said[said - 1] if said else -1
+        return max(0, bisect_left(self.reading.tools, last) - self.first_tool)
+
+    def result(self, i: int) -> tuple[str | None, bool]:
+        """The text of a tool message, wide, and whether it was a list of texts; None where it holds anything but text."""
+        raw = self.blocks(i)[0].raw
+        held = raw.get("content") if isinstance(raw, Mapping) else None
+        if isinstance(held, str):
+            return wide(held), False
+        parts = [p.get("text") for p in held if isinstance(p, Mapping) and p.get("type") == "text"] if isinstance(held, list) else []
+        texts = [part for part in parts if isinstance(part, str)]
+        return (wide("\n".join(texts)), True) if texts and len(texts) == len(held or ()) else (None, False)
+
+    def calls(self, i: int) -> list[Block]:
+        return [block for block in self.blocks(i) if is_call(block)] if self.role(i) == "ai" else []
+
+    def reasoning(self, i: int, kind: str) -> JSON:
+        """The reasoning block of a message, None where it has none."""
+        if self.attached and self.since + i in self.attached:
+            return self.attached[self.since + i]
+        return _reasoning(self.blocks(i), kind) if self.role(i) == "ai" else None
+
+    def last_reasoning(self, kind: str) -> int:
+        """Number of the last message with a reasoning block; -1 where there is none."""
+        known = self.reading.thoughts[kind]
+        place = bisect_left(known, self.there)
+        more = [i for i in self.attached or () if i < self.there]
+        return max([known[place - 1] if place else -1, *more, self.since - 1]) - self.since
+
+    @property
+    def last_break(self) -> int:
+        """Number of the last message that is neither ai nor tool; -1 where there is none."""
+        place = bisect_left(self.reading.breaks, self.there)
+        return max(self.reading.breaks[place - 1] if place else -1, self.since - 1) - self.since
+
+    @property
+    def turns(self) -> list[int]:
+        """Numbers of the human messages."""
+        humans = self.reading.humans
+        return [i - self.since for i in humans[bisect_left(humans, self.since) : bisect_left(humans, self.there)]]
+
+    def paired(self, start: int) -> bool:
+        """Whether the messages from `start` on surely hold a result for each call and a call for each result."""
+        a, odd, reach = self.since + start, self.reading.odd, self.reading.reach
+        same = bisect_left(odd, a) == bisect_right(odd, self.there - 1)
+        return same and reach[a] < a and reach[self.there] < self.there
+
+    def counted(self, parts: Iterable[Part]) -> int:
+        """What the counter says of a message of these parts."""
+        return self.frame + self.own.tokens_of(parts)
+
+    def recounted(self, i: int) -> int:
+        """What the counter says of a message as it was said."""
+        return self.frame + self.own.content(self.blocks(i))
+
+    def stored(self, i: int) -> int:
+        """Tokens of a message as the host counted them."""
+        row = self.row(i)
+        return self.own.tokens(row.start, row.stop) + (0 if row.framed else self.frame)
+
+    def parts(self, i: int, bodies: Bodies) -> list[Part]:
+        """A message as parts, with other bodies for some of its blocks."""
+        parts: list[Part] = []
+        for block in self.blocks(i):
+            parts += bodies.get(block.at, (Part(block.role, block.kind, block.text, block.raw),))
+        return parts
+
+    def with_text(self, i: int, text: str) -> Bodies:
+        """A tool message with another text."""
+        block = self.blocks(i)[0]
+        return {block.at: (Part(block.role, "tool_result", text, {**block.raw, "content": text}),)}
+
+    def with_inputs(self, i: int, inputs: Mapping[int, JSON]) -> dict[int, tuple[Part, ...]]:
+        """An ai message with other arguments for some of its calls (by address)."""
+        bodies: dict[int, tuple[Part, ...]] = {}
+        for at, given in inputs.items():
+            block = self.session.blocks[at]
+            raw = {**block.raw, "input": given}
+            bodies[at] = (Part(block.role, "tool_use", block_text("tool_use", raw), raw),)
+        return bodies

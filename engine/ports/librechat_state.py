@@ -1,0 +1,142 @@
+"""What a run of LibreChat's agents carries from request to request: counts, shortened texts, calibration, and what was sent.
+
+Pure functions, ported from `createPruneMessages` (prune.ts, @librechat/agents 3.6.11).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+
+from engine.model import JSON
+from engine.ports.librechat_counts import total
+from engine.ports.librechat_fading import Held, met
+from engine.ports.librechat_history import Bodies, History
+
+LOWEST, HIGHEST = 0.5, 5.0  # what the provider's count may be of ours
+STABLE = 0.1  # change of the estimated instructions up to which an observed overhead is believed
+
+
+def rounded(value: float) -> int:
+    """JavaScript's Math.round: halves go up."""
+    return math.floor(value + 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How the messages stood in a request: `first` and all after it, but for those `gone`; some `shaped` for it alone.
+
+    Places in the session's reading. A system message in front of the first stands unless it is `gone`.
+    """
+
+    first: int = 0
+    gone: frozenset[int] = frozenset()
+    shaped: Mapping[int, Bodies] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Calibration: tokens of messages as sent and as the provider reported them, and the overhead that explained them best."""
+
+    ratio: float = 1.0
+    counted: int = 0
+    reported: int = 0
+    variance: float = math.inf
+    overhead: int | None = None
+    estimate: int = 0  # of the instructions, when the overhead was observed
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class State:
+    """Everything that the next request starts from. `told`: counts that the host gave beforehand, None = all it has seen."""
+
+    held: Held = field(default_factory=Held)
+    scale: Scale = field(default_factory=Scale)
+    start: int = 0  # messages before it were there at the request before
+    cutoff: int = 0  # first message that was sent
+    thought: int = -1
+    attached: Mapping[int, JSON] = field(default_factory=dict)
+    sent: Sent = field(default_factory=Sent)
+    told: Mapping[int, int] | None = None
+    since: int = 0  # messages before it were summarised
+    summary: int = 0  # tokens of the summary that stands for them
+
+    def __repr__(self) -> str:
+        texts = sum(text is not None for text in self.held.texts)
+        return f"{self.start} messages, first sent {self.cutoff}, {texts} results shortened, ratio {self.scale.ratio:.4f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Tokens that the provider reported for the request before: its prompt and its answer."""
+
+    prompt: int
+    answer: int
+
+
+def grown(history: History, state: State, seen: Seen | None) -> tuple[Held, Set[int]]:
+    """Counts with the messages that are new, and which of those the provider has not seen.
+
+    The first new answer has the tokens that the provider reported; results are recounted, and only ever upwards.
+    """
+    fresh = set[int]()
+    counts: list[int] = []
+    answered = seen is None
+    for i in range(len(state.held.counts), len(history)):
+        new, known = i >= state.start, _known(history, state, i)
+        count = known
+        if history.role(i) == "tool":
+            recount = history.recounted(i)
+            count = recount if known is None else max(recount, known)
+            if new and count != known:
+                fresh.add(i)
+        elif known is None and new:
+            if seen and not answered and history.role(i) == "ai":
+                count, answered = seen.answer, True
+            else:
+                count = history.recounted(i)
+            if seen:
+                fresh.add(i)
+        counts.append(count or 0)
+    return met(history, state.held, counts), fresh
+
+
+def _known(history: History, state: State, i: int) -> int | None:
+    if state.told is not None:
+        return state.told.get(i)
+    return history.stored(i) if i < state.start else None
+
+
+def calibrated(history: History, held: Held, fresh: Set[int], state: State, seen: Seen | None, instructions: int) -> Scale:
+    """The calibration with what the provider reported for the request before; unchanged where that cannot be compared."""
+    scale = state.scale
+    if seen is None:
+        return scale
+    base = int(history.instructed)
+    sent = total(held.counts, max(state.cutoff, base), len(history)) + (held.counts[0] if base else 0)
+    sent -= sum(held.counts[i] for i in fresh if i >= max(state.cutoff, base))
+    messages = max(0, seen.prompt - instructions)
+    if sent <= 0 or messages <= 0 or seen.prompt < instructions + sent * LOWEST:
+        return scale
+    counted, reported = scale.counted + sent, scale.reported + messages
+    ratio = max(LOWEST, min(HIGHEST, reported / counted))
+    scale = replace(scale, ratio=ratio, counted=counted, reported=reported)
+    expected = instructions + sent * ratio
+    variance = abs((seen.prompt / expected if expected > 0 else 0) - 1)
+    if variance < scale.variance:
+        overhead = max(0, rounded(seen.prompt - sent * ratio))
+        scale = replace(scale, variance=variance, overhead=overhead, estimate=instructions)
+    return scale
+
+
+def overhead(scale: Scale, instructions: int) -> int:
+    """Tokens of the instructions: as observed where that is below the estimate and the estimate has hardly changed."""
+    if scale.overhead is None or scale.estimate <= 0 or scale.overhead > instructions:
+        return instructions
+    return scale.overhead if abs(instructions - scale.estimate) / scale.estimate < STABLE else instructions
+
+
+def reserve(limit: int, share: float) -> int:
+    """Tokens kept free of `limit`."""
+    return rounded(limit * share) if 0 < share < 1 else 0

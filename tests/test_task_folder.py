@@ -1,0 +1,420 @@
+"""Task folders of Cline and Roo Code: messages, requests, usage, and what left the window."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import engine
+from engine import importers, order
+from engine.errors import TurnscopeError
+from engine.importers import Source
+from engine.importers.task_folder import IMPORTER
+from engine.importers.task_folder.markup import Piece, unfold
+from engine.model import Session, Usage
+from engine.rules.hide_oldest_pairs import recall
+from tests.goldens import DEFAULT, ROOT
+from tests.goldens import cline_classic as goldens
+
+ROO = ROOT.parent / "shared" / "data" / "open" / "roo-cline" / "ac8aa7b4"
+HISTORY, SCREEN = "api_conversation_history.json", "ui_messages.json"
+ENV = (
+    "<environment_details>\n# Context Window Usage\n12,345 / 200K tokens used (6%)\n<model>some-model</model>\n"
+    "</environment_details>"
+)
+NOON = 1_763_726_400_000
+
+needs_roo = pytest.mark.skipif(not ROO.is_dir(), reason="the open sessions are not beside the project")
+needs_goldens = pytest.mark.skipif(not DEFAULT.is_dir(), reason="the golden cases are not beside the project")
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def asked(ts: int, index: int | None, **info: Any) -> dict[str, Any]:
+    event = {"ts": ts, "type": "say", "say": "api_req_started", "text": json.dumps(info)}
+    return event | ({} if index is None else {"conversationHistoryIndex": index})
+
+
+def shown(ts: int, mask: Any = None, **more: Any) -> dict[str, Any]:
+    event = {"ts": ts, "type": "say", "say": "text", "text": "so", **more}
+    return event | ({} if mask is None else {"conversationHistoryDeletedRange": mask})
+
+
+def folder(path: Path, history: Any, screen: Any, **others: Any) -> Session:
+    """Write a task folder and open it by its history."""
+    for name, value in ((HISTORY, history), (SCREEN, screen), *((f"{name}.json", v) for name, v in others.items())):
+        if value is not None:
+            (path / name).write_text(json.dumps(value), encoding="utf-8")
+    return engine.load(path / (HISTORY if history is not None else SCREEN))
+
+
+def task(pairs: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A Cline task of so many requests: history, and the screen's events."""
+    history: list[dict[str, Any]] = []
+    screen: list[dict[str, Any]] = [{"ts": NOON, "type": "say", "say": "task", "text": "go", "conversationHistoryIndex": -1}]
+    for n in range(pairs):
+        said = "<task>\ngo\n</task>" if not n else f"[list_files for '{n}'] Result:\nfile {n}"
+        ts = NOON + n * 10_000
+        screen += [asked(ts + 10, 2 * n - 1, tokensIn=1_000 * n + 500, tokensOut=20), shown(ts + 5_000)]
+        history.append({"role": "user", "content": [text(said), text(ENV)], "ts": ts + 100})
+        call = f"Looking.\n<list_files>\n<path>{n + 1}</path>\n</list_files>"
+        history.append({"role": "assistant", "content": [text(call)], "ts": ts + 6_000})
+    return history, screen
+
+
+# --- messages and requests --------------------------------------------------------------------------------------------------
+
+
+def test_both_files_of_a_folder_open_the_same_session(tmp_path: Path) -> None:
+    session = folder(tmp_path, *task(3))
+    assert engine.load(tmp_path / SCREEN) == session
+    assert session.id == tmp_path.name
+    assert session.title == "go"
+
+
+def test_each_request_sent_the_message_behind_the_one_that_its_event_names(tmp_path: Path) -> None:
+    session = folder(tmp_path, *task(3))
+    assert [session.messages[session.blocks[r.cut].message].id for r in session.requests] == ["m1", "m3", "m5"]
+    assert [r.usage for r in session.requests] == [Usage(500, 0, 0, 20), Usage(1_500, 0, 0, 20), Usage(2_500, 0, 0, 20)]
+    assert [(r.sent_at, r.answered_at, r.model) for r in session.requests][1] == (
+        (NOON + 10_010) / 1_000,
+        (NOON + 16_000) / 1_000,
+        "some-model",
+    )
+
+
+def test_the_window_is_the_one_that_the_environment_names(tmp_path: Path) -> None:
+    assert folder(tmp_path, *task(2)).window == 200_000
+
+
+def test_written_calls_and_their_results_become_blocks_and_turns_stay_one(tmp_path: Path) -> None:
+    session = folder(tmp_path, *task(3))
+    kinds = [(b.kind, b.name, b.pair) for b in session.blocks]
+    assert kinds[:6] == [
+        ("text", "", -1),
+        ("reminder", "", -1),
+        ("text", "", -1),
+        ("tool_use", "list_files", 4),
+        ("tool_result", "list_files", 3),
+        ("reminder", "", -1),
+    ]
+    assert {r.turn for r in session.requests} == {0}
+    assert session.blocks[-1].raw == task(3)[0][-1]["content"][0], "a call without a result stays the text that it is"
+
+
+def test_a_request_that_was_cut_off_has_no_answer(tmp_path: Path) -> None:
+    history, screen = task(2)
+    session = folder(tmp_path, history[:3], screen)
+    assert session.requests[1].cut == session.requests[1].stop == len(session.blocks)
+
+
+def test_a_request_tried_twice_is_two_requests_of_which_the_last_is_answered(tmp_path: Path) -> None:
+    history, screen = task(2)
+    screen.insert(3, asked(NOON + 9_000, 1, cancelReason="streaming_failed"))
+    session = folder(tmp_path, history, screen)
+    assert [(r.usage is None, r.cut == r.stop) for r in session.requests] == [(False, False), (True, True), (False, False)]
+    assert session.requests[1].stop_reason == "streaming_failed"
+
+
+def test_the_screen_alone_gives_the_conversation(tmp_path: Path) -> None:
+    _, screen = task(2)
+    screen[1]["text"] = json.dumps({"request": f"<task>\ngo\n</task>\n\n{ENV}", "tokensIn": 5})
+    screen.insert(3, {"ts": NOON + 5_500, "type": "ask", "ask": "tool", "text": '{"tool":"listFiles","path":"1"}'})
+    screen[4]["text"] = json.dumps({"request": f"[list_files for '1'] Result:\n\nfile 1\n\n{ENV}", "tokensIn": 9})
+    session = folder(tmp_path, None, screen)
+    assert [(b.role, b.kind, b.name) for b in session.blocks] == [
+        ("user", "text", ""),
+        ("user", "reminder", ""),
+        ("assistant", "text", ""),
+        ("assistant", "tool_use", "list_files"),
+        ("user", "tool_result", "list_files"),
+        ("user", "reminder", ""),
+        ("assistant", "text", ""),
+    ]
+    assert session.blocks[3].raw["input"] == {"path": "1"}
+
+
+def test_a_history_alone_is_read_and_says_what_is_missing(tmp_path: Path) -> None:
+    session = folder(tmp_path, task(2)[0], None)
+    assert len(session.messages) == 4
+    assert [(r.cut, r.usage) for r in session.requests] == [(2, None), (6, None)]
+    assert any(SCREEN in note.what for note in session.notes)
+
+
+def test_an_old_history_without_times_is_claimed_by_one_importer() -> None:
+    history = [{"role": m["role"], "content": m["content"]} for m in task(2)[0]]
+    assert importers.claim(Source(Path("saved.json"), json.dumps(history).encode())) is IMPORTER
+
+
+def test_a_changed_file_of_the_folder_belongs_to_the_session(tmp_path: Path) -> None:
+    folder(tmp_path, *task(1), context_history=[])
+    beside = Source(tmp_path / SCREEN, b"[]").beside()
+    assert [file.name for file in beside] == [HISTORY, "context_history.json"]
+
+
+@pytest.mark.parametrize(
+    ("infos", "expected"),
+    [
+        ([{"tokensIn": 10, "cacheReads": 90}], [Usage(10, 0, 90, 0)]),  # Cline: what is uncached alone
+        ([{"apiProtocol": "anthropic", "tokensIn": 10, "cacheReads": 90}], [Usage(10, 0, 90, 0)]),  # Roo before 3.29.5
+        ([{"apiProtocol": "anthropic", "tokensIn": 100, "cacheReads": 60, "cacheWrites": 30}], [Usage(10, 30, 60, 0)]),
+        ([{"apiProtocol": "openai", "tokensIn": 100, "cacheReads": 60}], [Usage(40, 0, 60, 0)]),
+        ([{"apiProtocol": "openai"}], [None]),
+    ],
+)
+def test_cached_tokens_are_counted_once(tmp_path: Path, infos: list[dict[str, Any]], expected: list[Usage | None]) -> None:
+    history, _ = task(1)
+    session = folder(tmp_path, history, [asked(NOON + 10, None, **info) for info in infos])
+    assert [r.usage for r in session.requests] == expected
+
+
+# --- markup -----------------------------------------------------------------------------------------------------------------
+
+
+def test_header_and_text_in_two_blocks_are_one_result_and_images_stay() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    answer = [text("<read_file>\n<path>a.py</path>\n</read_file>")]
+    message = [text("[read_file for 'a.py'] Result:"), text("x = 1"), image, text(ENV)]
+    found = unfold([("assistant", answer), ("user", message)])
+    call = {"type": "tool_use", "id": "call-0-0", "name": "read_file", "input": {"path": "a.py"}}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "call-0-0",
+        "content": [text("[read_file for 'a.py'] Result:\nx = 1"), image],
+    }
+    assert found == [[Piece(call, 0)], [Piece(result, 0), Piece(text(ENV), 3)]]
+
+
+def test_parameters_may_be_nested_and_arguments_are_json() -> None:
+    answer = (
+        '<use_mcp_tool>\n<server_name>s</server_name>\n<arguments>\n{"a": [1]}\n</arguments>\n</use_mcp_tool>'
+        "<read_file><args><file><path>a</path></file><file><path>b</path></file></args></read_file>"
+        "<write_to_file><path>p</path><content>\n<content>x</content>\n</content></write_to_file>"
+    )
+    message = [text(f"[{name} for 'x'] Result:\nok") for name in ("use_mcp_tool", "read_file", "write_to_file")]
+    (pieces, _) = unfold([("assistant", [text(answer)]), ("user", message)])
+    assert [piece.raw["input"] for piece in pieces if isinstance(piece, Piece)] == [
+        {"server_name": "s", "arguments": {"a": [1]}},
+        {"args": {"file": [{"path": "a"}, {"path": "b"}]}},
+        {"path": "p", "content": "<content>x</content>"},
+    ]
+
+
+def test_native_calls_and_prose_about_tools_are_left_alone() -> None:
+    native = [{"type": "tool_use", "id": "t", "name": "read_file", "input": {}}]
+    answer = [{"type": "tool_result", "tool_use_id": "t", "content": "x"}, text("[read_file for 'a'] Result:\nquoted")]
+    prose = [text("You may write <read_file> to read.")]
+    contents = [("assistant", native), ("user", answer), ("assistant", prose), ("user", "plain")]
+    found = unfold(contents)
+    assert [[p.raw for p in pieces] if isinstance(pieces, list) else pieces for pieces in found] == [c for _, c in contents]
+
+
+# --- what left the window ---------------------------------------------------------------------------------------------------
+
+
+def sent(session: Session, policy: str = "as-recorded") -> list[list[Any]]:
+    """Contents of the messages of each request."""
+    bodies = (order.render(plan.after, session) for plan in engine.replay(session, policy).plans)
+    return [[message["content"] for message in body["messages"]] for body in bodies]
+
+
+def test_a_mask_hides_messages_from_the_request_on_whose_first_event_bears_it(tmp_path: Path) -> None:
+    history, screen = task(5)
+    for n, mask in enumerate([None, None, None, [2, 3], [2, 5]]):
+        if mask:
+            screen[2 + 2 * n]["conversationHistoryDeletedRange"] = mask
+    session = folder(tmp_path, history, screen)
+    assert [len(messages) for messages in sent(session)] == [1, 3, 5, 5, 5]
+    assert [(o.request, o.edit.action) for o in session.observed if o.edit.facts] == [(3, "drop"), (4, "drop")]
+
+
+def test_a_result_whose_call_is_masked_is_left_out_as_cline_does(tmp_path: Path) -> None:
+    history, screen = task(4)
+    screen[8]["conversationHistoryDeletedRange"] = [2, 3]
+    last = sent(folder(tmp_path, history, screen))[-1]
+    assert last[2] == [text(ENV)]
+
+
+def test_a_mask_that_shrinks_shows_messages_again(tmp_path: Path) -> None:
+    history, screen = task(5)
+    screen[8]["conversationHistoryDeletedRange"] = [2, 5]
+    screen[10]["conversationHistoryDeletedRange"] = [2, 3]
+    assert [len(messages) for messages in sent(folder(tmp_path, history, screen))] == [1, 3, 5, 3, 7]
+
+
+def test_rewritten_texts_show_at_the_request_after_the_one_whose_time_they_bear(tmp_path: Path) -> None:
+    history, screen = task(4)
+    times = [event["ts"] for event in screen if event.get("say") == "api_req_started"]
+    edits = [
+        [1, [0, [[0, [[times[2], "text", ["cut here"], []]]]]]],
+        [2, [2, [[0, [[times[0], "text", ["older"], []], [times[1], "text", ["newer"], []]]]]]],
+    ]
+    session = folder(tmp_path, history, screen, context_history=edits)
+    first, second = ([messages[n] for messages in sent(session) if len(messages) > n] for n in (1, 2))
+    assert [content[0]["text"] for content in first] == ["Looking.\n", "Looking.\n", "cut here"]
+    assert [len(content) for content in first] == [2, 2, 1]
+    assert [content[0]["content"][0]["text"] for content in second] == ["older", "newer", "newer"]
+
+
+def test_an_edit_of_a_hidden_message_stays_hidden(tmp_path: Path) -> None:
+    history, screen = task(4)
+    screen[8]["conversationHistoryDeletedRange"] = [2, 3]
+    edits = [[2, [2, [[0, [[screen[5]["ts"], "text", ["never shown"], []]]]]]]]
+    assert "never shown" not in json.dumps(sent(folder(tmp_path, history, screen, context_history=edits))[-1])
+
+
+@needs_goldens
+@pytest.mark.parametrize("case", ["seq-60-200k-reads", "seq-40-switch", "seq-12-tiny", "seq-first-over"])
+def test_a_task_of_the_original_is_read_as_it_was_sent_and_replayed_to_the_same_ranges(tmp_path: Path, case: str) -> None:
+    """The cases' tasks, written as Cline stores them: messages, usage, masks and stored texts."""
+    cases = json.loads((DEFAULT / "cline-classic.json").read_text(encoding="utf-8"))["cases"]
+    found = next((c for c in cases if c["id"] == case), None)
+    if found is None:
+        pytest.skip("these golden cases are others")
+    found = goldens._words(found, out=False)
+    steps, expect = found["input"]["steps"], found["expect"]["steps"]
+    history: list[dict[str, Any]] = []
+    screen: list[dict[str, Any]] = []
+    for n, (step, row) in enumerate(zip(steps, expect, strict=True)):
+        index = len(history) + len(step["append"]) - 2
+        history += [{"role": m["role"], "content": m["content"], "ts": NOON + n * 1_000 + 100} for m in step["append"]]
+        used = steps[n + 1]["previous_request"] if n + 1 < len(steps) else {}
+        screen += [asked(NOON + n * 1_000, index, **used), shown(NOON + n * 1_000 + 500, row["range"])]
+    session = folder(tmp_path, history, screen)
+    assert [len(messages) for messages in sent(session)] == [sum(b - a + 1 for a, b in row["sent"]) for row in expect]
+    if len({step["window"] for step in steps}) == 1:
+        plans = engine.replay(replace(session, window=steps[0]["window"]), "cline-classic").plans
+        assert [recall(plan).range for plan in plans] == [tuple(row["range"]) if row["range"] else None for row in expect]
+
+
+def roo_history() -> list[dict[str, Any]]:
+    roles = ["user", "assistant"] * 4
+    history = [{"role": role, "content": [text(f"{role} {n}")], "ts": NOON + n * 10_000 + 100} for n, role in enumerate(roles)]
+    return [{**m, "content": [text("<task>\ngo\n</task>")]} if not n else m for n, m in enumerate(history)]
+
+
+def roo_screen(pairs: int = 4) -> list[dict[str, Any]]:
+    rows = [
+        (asked(NOON + n * 20_000, None, apiProtocol="openai", tokensIn=10), shown(NOON + n * 20_000 + 9_000))
+        for n in range(pairs)
+    ]
+    return [event for row in rows for event in row]
+
+
+def test_a_truncation_of_roo_hides_what_it_tagged_behind_an_unmerged_marker(tmp_path: Path) -> None:
+    history, screen = roo_history(), roo_screen()
+    for n in (1, 2):
+        history[n]["truncationParent"] = "T"
+    history.insert(3, {"role": "user", "content": "[2 hidden]", "ts": NOON, "isTruncationMarker": True, "truncationId": "T"})
+    event = {"ts": NOON, "type": "say", "say": "sliding_window_truncation", "contextTruncation": {"truncationId": "T"}}
+    screen.insert(5, event)  # behind the third request, before its answer
+    bodies = sent(folder(tmp_path, history, screen))
+    assert bodies[1][1:] == [[text("assistant 1")], [text("user 2")]]
+    assert bodies[2][1:] == ["[2 hidden]", [text("assistant 3")], [text("user 4")]]
+    assert len(bodies[3]) == 6
+
+
+def test_a_condensation_of_roo_replaces_everything_by_its_summary_and_a_second_swallows_the_first(tmp_path: Path) -> None:
+    history, screen = roo_history(), roo_screen()
+    for n in range(3):
+        history[n]["condenseParent"] = "C1"
+    first = {"role": "user", "content": [text("summary 1")], "ts": NOON, "isSummary": True, "condenseId": "C1"}
+    history.insert(3, {**first, "condenseParent": "C2"})
+    for n in (4, 5):
+        history[n]["condenseParent"] = "C2"
+    history.insert(6, {**first, "content": [text("summary 2")], "condenseId": "C2"})
+    for place, name in ((3, "C1"), (6, "C2")):
+        event = {"ts": NOON, "type": "say", "say": "condense_context", "text": "", "contextCondense": {"condenseId": name}}
+        screen.insert(place, event)
+    bodies = sent(folder(tmp_path, history, screen))
+    assert bodies[1] == [[text("summary 1")]]
+    assert bodies[2] == [[text("summary 2")]]
+    assert bodies[3] == [[text("summary 2")], [text("assistant 5")], [text("user 6")]]
+
+
+def test_a_truncation_hides_only_what_no_summary_stands_for(tmp_path: Path) -> None:
+    history, screen = roo_history(), roo_screen()
+    for n in range(3):
+        history[n]["condenseParent"] = "C"
+    for n in (1, 2, 3):
+        history[n]["truncationParent"] = "T"
+    history.insert(3, {"role": "user", "content": "so far", "ts": NOON, "isSummary": True, "condenseId": "C"})
+    history.insert(5, {"role": "user", "content": "[3 hidden]", "ts": NOON, "isTruncationMarker": True, "truncationId": "T"})
+    for place, say, what in ((3, "condense_context", "contextCondense"), (6, "sliding_window_truncation", "contextTruncation")):
+        about = {"condenseId": "C"} if place == 3 else {"truncationId": "T"}
+        screen.insert(place, {"ts": NOON, "type": "say", "say": say, what: about})
+    bodies = sent(folder(tmp_path, history, screen))
+    assert bodies[1] == ["so far"]
+    assert bodies[2] == ["so far", "[3 hidden]", [text("user 4")]]
+
+
+def test_a_change_that_shows_after_an_answer_holds_from_the_next_request_on(tmp_path: Path) -> None:
+    history, screen = roo_history(), roo_screen()
+    history[0]["condenseParent"] = history[1]["condenseParent"] = "C1"
+    history.insert(2, {"role": "user", "content": "so far", "ts": NOON, "isSummary": True, "condenseId": "C1"})
+    event = {"ts": NOON, "type": "say", "say": "condense_context", "contextCondense": {"condenseId": "C1"}}
+    screen.insert(2, event)
+    assert [o.request for o in folder(tmp_path, history, screen).observed] == [1]
+
+
+@needs_roo
+def test_a_real_task_gives_back_what_its_condensation_deleted() -> None:
+    session = engine.load(ROO / SCREEN)
+    assert (len(session.requests), len(session.messages)) == (59, 130)
+    assert engine.load(ROO / HISTORY) == session
+    assert [(o.request, o.edit.action, o.edit.facts["messages"]) for o in session.observed] == [(36, "condense", 69)]
+    plans = engine.replay(session).plans
+    errors = [abs(p.projected / p.request.usage.prompt_tokens - 1) for p in plans if p.request.usage and p.request.n >= 12]
+    assert sorted(errors)[len(errors) // 2] < 0.02, "what was put back weighs what was billed"
+    assert {b.pair >= 0 for b in session.blocks if b.kind in ("tool_use", "tool_result")} == {True}
+
+
+# --- odd files --------------------------------------------------------------------------------------------------------------
+
+ODD = st.sampled_from(
+    [None, True, 0, -1, 2**70, 1.5, "", "x", "user", "{", "\ud800", [], {}, [0, 1], [[1, 2]], {"type": "text"}]
+)
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_odd_values_anywhere_are_noted_or_passed_over(tmp_path: Path, data: st.DataObject) -> None:
+    history, screen = task(3)
+    screen[6]["conversationHistoryDeletedRange"] = [2, 3]
+    edits: list[Any] = [[1, [0, [[0, [[screen[3]["ts"], "text", ["cut"], []]]]]]]]
+    if data.draw(st.booleans()):
+        history, screen = roo_history(), roo_screen()
+        history[1]["condenseParent"] = "C1"
+        history.insert(2, {"role": "user", "content": "so far", "ts": NOON, "isSummary": True, "condenseId": "C1"})
+        screen.insert(3, {"ts": 1, "type": "say", "say": "condense_context", "contextCondense": {"condenseId": "C1"}})
+    files: dict[str, Any] = {HISTORY: history, SCREEN: screen, "context_history.json": edits}
+    for _ in range(data.draw(st.integers(1, 4))):
+        spoil(files[data.draw(st.sampled_from(sorted(files)))], data)
+    for name, value in files.items():
+        (tmp_path / name).write_text(json.dumps(value), encoding="utf-8")
+    for name in (HISTORY, SCREEN):
+        try:
+            session = engine.load(tmp_path / name)
+        except TurnscopeError:
+            continue
+        for plan in engine.replay(session).plans:
+            order.render(plan.after, session)
+
+
+def spoil(value: Any, data: st.DataObject) -> None:
+    """Put an odd value somewhere into a list or an object."""
+    while isinstance(value, (list, dict)) and value:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(value[key], (list, dict)) or not value[key] or data.draw(st.integers(0, 3)) == 0:
+            value[key] = data.draw(ODD)
+            return
+        value = value[key]
