@@ -50,9 +50,7 @@ def joined(contents: Iterable[str | None]) -> str:
     return whole
 
 
-def shorten(
-    text: str, needed: int, count: Callable[[str], int], gpt: bool, total: int | None = None
-) -> tuple[str, int | None]:
+def shorten(text: str, needed: int, count: Callable[[str], int], gpt: bool, total: int | None = None) -> tuple[str, int | None]:
     """`text` with its middle cut out until the list that holds it alone has at most `needed` tokens, or after ten rounds.
 
     `count` gives the tokens of that list; `total` is what it gives for `text`, where that is known. The second value is what

@@ -40,7 +40,7 @@ from engine.budget import BudgetParams
 from engine.builder import Builder, Draft
 from engine.ledger import Ledger, build_ledger
 from engine.model import Piece, Session
-from engine.policy import Policy, Step, parse, rules
+from engine.policy import Policy, Step, load, names, parse, rules
 from engine.rule import Plan
 from engine.tokens import CHARS
 
@@ -256,9 +256,12 @@ def assert_consistent(plan: Plan, ledger: Ledger) -> None:
     assert [*envelope.pieces] == [*plan.before.pieces]
 
 
-def test_every_rule_has_its_picture() -> None:
-    shown = {case.rule for case in ALL}
-    missing = set(rules()) - shown - {"follow_the_record"}  # what it does is recorded, not drawn
+def test_every_rule_of_our_own_has_its_picture() -> None:
+    """Rules that only ports use are held by cases of the originals instead (tests/goldens)."""
+    policies = [load(name) for name in names()]
+    ported = {part.rule.name for policy in policies if policy.fidelity.startswith("verified") for part in policy.rules}
+    ours = {part.rule.name for policy in policies if policy.fidelity.startswith("ours") for part in policy.rules}
+    missing = set(rules()) - {case.rule for case in ALL} - (ported - ours)
     assert not missing
 
 

@@ -1,0 +1,128 @@
+"""Condense the whole conversation, the newest message included, to one summary: the next request starts afresh with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Annotated, Any
+
+from engine.condensing import prompt
+from engine.content import text_of
+from engine.envelope import Envelope
+from engine.index import upto
+from engine.model import Answer, Ask, Bucket, Edit, Part, Span
+from engine.ports import roo
+from engine.ports.roo_history import (
+    SLOT,
+    Size,
+    Store,
+    Summary,
+    last_stamp,
+    measured,
+    message,
+    recall,
+    since_summary,
+    static_tokens,
+)
+from engine.rule import Ctx, Edits, Rule
+
+NEWEST = "newest"
+_ENVIRONMENT = "<environment_details>"
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters, with Roo's defaults."""
+
+    auto: Annotated[bool, "condense at all; else only the sliding window is left"] = True
+    threshold: Annotated[float, "condense from this percentage of the window on, even below the limit"] = 100
+    profile: Annotated[float, "the profile's own percentage, 5 to 100 (-1 = inherit)"] = roo.INHERIT
+    factor: Annotated[float, "what the counter says is multiplied by this, as Roo does with tiktoken's counts"] = 1.5
+    count_after_condense: Annotated[bool, "right after a condense the summary's count is compared, not what was billed"] = True
+    prompt: Annotated[str, "name of the prompt: a text file in engine/prompts"] = "hand-over"
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    environment: Annotated[str, "text behind the summary (newest = the log's newest block of environment details)"] = NEWEST
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    store = recall(ctx.previous)
+    size = measured(ctx, store, params.factor, params.count_after_condense)
+    if size is None or not params.auto or not _due(size, ctx, params):
+        return
+    limit = roo.allowed(ctx.budget.window, ctx.budget.max_output)
+    facts: dict[str, Any] = {"size": size.whole, "allowed": limit, "window": ctx.budget.window, "stored": store}
+    because = f"{size.whole:,} tokens of {ctx.budget.window:,}, where {limit:,.0f} are allowed"
+    messages = since_summary(envelope, ctx, store)
+    error = roo.refusal(messages)
+    answer = Answer()
+    if not error:
+        answer = yield _ask(roo.since_last_summary(messages), params)
+        error = "condense_api_failed" if answer.failed else "" if answer.text.strip(roo.SPACE) else "condense_failed"
+    if error:
+        why = answer.failed or error.replace("_", " ")
+        yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "error": error})
+        return
+    content = _content(ctx, answer, params)
+    parts = tuple(Part("user", "text" if n else "summary", block["text"], block) for n, block in enumerate(content))
+    count = sum(ctx.own.body(parts))
+    system, tools = (static_tokens(envelope, ctx, bucket) for bucket in (Bucket.SYSTEM, Bucket.TOOLS))
+    size_now = math.ceil((system + count) * params.factor) + math.ceil(tools * params.factor)
+    ts = last_stamp(ctx, store)
+    number = store.summary.number + 1 if store.summary else 1
+    made = Summary(
+        number, ctx.request.cut, content, math.ceil(count * params.factor), None if ts is None else ts + 1, store.summary
+    )
+    facts |= {"stored": Store(made, store.first, store.markers), "summary": number, "new_size": size_now}
+    facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
+    yield from _replace(envelope, ctx, parts, f"{because}: one summary now stands for all messages", facts)
+
+
+def _due(size: Size, ctx: Ctx, params: Params) -> bool:
+    window, output = ctx.budget.window, ctx.budget.max_output
+    return roo.will_manage(size.total, size.last, window, output, True, params.threshold, params.profile)
+
+
+def _ask(messages: list[Any], params: Params) -> Ask:
+    """The question: everything since the last summary, what is hidden as well, with results put in for calls that have none."""
+    open_calls = roo.synthetic(messages)
+    text = prompt(params.prompt)
+    content = roo.transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
+    key = blake2b(f"{text}\0{params.model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16)
+    return Ask("summary", key.hexdigest(), text, content)
+
+
+def _content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
+    heading = roo.STAND_IN if answer.source == "offline" else roo.HEADING
+    environment = params.environment
+    if environment == NEWEST:
+        environment = next(_environments(ctx), "")
+    return roo.summary_content(heading, answer.text.strip(roo.SPACE), message(ctx, ctx.index.messages[0]), environment)
+
+
+def _environments(ctx: Ctx) -> Iterator[str]:
+    newest = ctx.index.messages[upto(ctx.index.messages, ctx.request.cut) - 1]
+    content = message(ctx, newest)["content"]
+    for block in reversed(content if isinstance(content, list) else []):
+        if isinstance(block, Mapping) and block.get("type") == "text" and text_of(block).startswith(_ENVIRONMENT):
+            yield text_of(block)
+
+
+def _replace(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], because: str, facts: dict[str, Any]) -> Edits:
+    for number, span in enumerate(ctx.index.talk(ctx.index.messages[0], ctx.request.cut)):
+        body = () if number else parts
+        markers = [p.slot for p in envelope.pieces if number and p.start == p.stop == span.start and p.slot.startswith(SLOT)]
+        for slot in markers:
+            yield Edit("drop", because, Span(span.start, span.start), (), slot=slot, facts=facts)
+        yield Edit("drop" if number else "condense", because, span, body, facts=facts)
+
+
+RULE = Rule(
+    "condense_to_fresh_start",
+    "Ask for a summary of everything since the last one once the request is too big, and go on with that summary alone.",
+    edits,
+    Params,
+    "remembers",
+    "Roo Code 3.52.1 (cb83656718), manageContext and summarizeConversation (context-management/index.ts, condense/index.ts)",
+)

@@ -1,0 +1,37 @@
+"""Drop the results of calls that a summary stands for: a provider accepts no result without its call."""
+
+from __future__ import annotations
+
+from engine.envelope import Envelope
+from engine.index import upto
+from engine.model import Edit, Span
+from engine.ports import roo
+from engine.ports.roo_history import message, recall, summary
+from engine.rule import Ctx, Edits, NoParams, Rule
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    newest = recall(ctx.previous).summary
+    since = max(newest.at, ctx.previous.request.cut) if newest and ctx.previous else ctx.request.cut
+    blocks, results = ctx.session.blocks, ctx.index.results
+    for at in results[upto(results, since) : upto(results, ctx.request.cut)]:
+        if newest is None or envelope.at(at).body is not None or blocks[at].role != "user":
+            continue
+        call, start = blocks[at].pair, ctx.session.messages[blocks[at].message].start
+        known = [message(ctx, ctx.session.messages[blocks[call].message].start)] if call >= newest.at else []
+        holder = message(ctx, start)
+        sent = roo.effective([summary(newest), *known, holder])
+        left = sent[-1]["content"] if sent[-1].get("at") == holder["at"] else []
+        if not any(raw is blocks[at].raw for raw in left):
+            why = "the call of this result stands before the summary"
+            envelope = yield Edit("repair", why, Span(at, at + 1), (), facts={"call": call})
+
+
+RULE = Rule(
+    "drop_results_of_condensed_calls",
+    "Drop results whose call a summary stands for.",
+    edits,
+    NoParams,
+    "remembers",
+    "Roo Code 3.52.1 (cb83656718), getEffectiveApiHistory (condense/index.ts)",
+)

@@ -1,0 +1,93 @@
+"""LibreChat's legacy clients against cases of the original: the limit, the strategies, and the path through the tree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from engine import policy, trace
+from engine.budget import BudgetParams
+from engine.builder import Builder
+from engine.ledger import build_ledger
+from engine.model import Session
+from engine.ports.librechat_legacy import PRIMER, path_to
+from engine.rule import Plan
+from engine.tokens import CHARS
+
+SYSTEM = "librechat-legacy"
+STORED, INSTRUCTIONS = "what was said before", "instructions"
+
+
+def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
+    """What the port gives for one case."""
+    return {"trim": _trim, "strategy": _strategy, "path": _path}[case["kind"]](case["input"], case["expect"])
+
+
+def _path(given: dict[str, Any], _expect: Any) -> dict[str, Any]:
+    path = path_to(given["messages"], given["head"], given["stop_at_summary"])
+    ids = [message.get("messageId") or message.get("id") for message in path]
+    replaced = [id for id, message in zip(ids, path, strict=True) if message.get("role") == "system"]
+    return {"path": ids, "replaced_by_summary": replaced, "tokens": [message.get("tokenCount") for message in path]}
+
+
+def _trim(given: dict[str, Any], expect: dict[str, Any]) -> dict[str, Any]:
+    session, plan = _plan(given, SYSTEM)
+    kept = _sent(session, plan)
+    gone = [m["id"] for m in given["messages"] if m["id"] not in kept]
+    result = {"kept": kept, "remaining": given["max"] - PRIMER - plan.after.tokens, "to_refine": gone}
+    return {**result, "origin": expect["origin"]} if "origin" in expect else result
+
+
+def _strategy(given: dict[str, Any], _expect: Any) -> dict[str, Any]:
+    session, plan = _plan(given, SYSTEM + ("-summary" if given["summarize"] else ""))
+    refused = [d.edit.facts["info"] for d in plan.decisions if d.action == "refuse"]
+    if refused:
+        return {"error": "input_too_long", "info": refused[0]}
+    payload = _sent(session, plan)
+    gone = [m["id"] for m in given["messages"] if m["id"] not in payload]
+    return {"payload": payload, "prompt_tokens": PRIMER + plan.after.tokens, "to_refine": gone}
+
+
+def _sent(session: Session, plan: Plan) -> list[str]:
+    ids: list[str] = []
+    for piece in plan.after.pieces:
+        if piece.body is None:
+            ids += [session.messages[block.message].id for block in session.blocks[piece.start : piece.stop]]
+        else:
+            ids += ["previous-summary" if part.text == STORED else "summary" for part in piece.body]
+    return ids
+
+
+def _plan(given: dict[str, Any], name: str) -> tuple[Session, Plan]:
+    builder = Builder("golden", SYSTEM)
+    tokens = given["instructions_tokens"]
+    sizes = [tokens] if tokens is not None else []
+    if tokens is not None:
+        builder.message("system", INSTRUCTIONS, id=INSTRUCTIONS)
+    for number, message in enumerate(given["messages"]):
+        stored = {"summary": STORED} if not number and given.get("first_has_stored_summary") else {}
+        builder.message("assistant" if number % 2 else "user", f"message {number}", id=message["id"], extra=stored)
+        sizes.append(message["tokens"])
+    builder.unanswered()
+    session = builder.build()
+    memo = {block.digest: size for block, size in zip(session.blocks, sizes, strict=True)}
+    memo["text:" + STORED] = given.get("stored_summary_tokens") or 0
+    chosen = policy.load(name)
+    rules = chosen.rules[-1:]  # the strategy alone: the cases give it the path that it starts from
+    chosen = replace(chosen, counter="", budget=BudgetParams(formula="fixed", tokens=given["max"]), rules=rules)
+    ledger = build_ledger(session, CHARS, _Fixed(memo, given.get("fake_summary_tokens") or 0), per_message=0)
+    return session, trace.trace(session, chosen, ledger).plans[0]
+
+
+class _Fixed(dict[str, int]):
+    """Tokens by digest; a text that is not among them is a new summary and has what the case says."""
+
+    def __init__(self, known: dict[str, int], other: int) -> None:
+        super().__init__(known)
+        self.other = other
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> int:
+        return self.other

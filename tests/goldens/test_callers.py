@@ -1,0 +1,60 @@
+"""What the golden cases call directly is what the rules call: no function is kept for its cases alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.goldens import ROOT
+
+ENGINE = ROOT / "engine"
+PORTS = "engine.ports"
+ADAPTERS = sorted(path for path in Path(__file__).parent.glob("*.py") if not path.name.startswith("test_"))
+
+
+def used(path: Path) -> Iterator[str]:
+    """Names that a file takes from the ports: imported by name, or read off an imported module."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == PORTS:
+            modules |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PORTS}."):
+            yield from (alias.name for alias in node.names)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            yield node.attr
+
+
+def names(node: ast.AST) -> set[str]:
+    """Everything that a piece of code refers to, by its last name."""
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return found | {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+
+
+@cache
+def reached() -> set[str]:
+    """Names that rules refer to, and those that functions of the ports that they reach refer to in turn."""
+    found = {name for path in (ENGINE / "rules").glob("*.py") for name in names(ast.parse(path.read_text(encoding="utf-8")))}
+    held = [node for path in (ENGINE / "ports").glob("*.py") for node in ast.parse(path.read_text(encoding="utf-8")).body]
+    defined = {node.name: node for node in held if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    todo = [name for name in found if name in defined]
+    while todo:
+        new = names(defined.pop(todo.pop())) - found
+        found |= new
+        todo += [name for name in new if name in defined]
+    return found
+
+
+@pytest.mark.parametrize("path", ADAPTERS, ids=lambda path: path.stem)
+def test_what_an_adapter_calls_is_reached_from_a_rule(path: Path) -> None:
+    assert sorted(set(used(path)) - reached()) == []
+
+
+def test_the_scan_finds_what_adapters_use() -> None:
+    everything = {name for path in ADAPTERS for name in used(path)}
+    assert {"truncate", "effective"} <= everything <= reached()
