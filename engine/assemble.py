@@ -84,13 +84,15 @@ def _planned(
     run = _Run(
         answers or recorded(session.answers), previous.first + len(previous.decisions) if previous else 0, kept, kept, base
     )
+    ctx = _context(previous, session, request, basis, calibration, room)
     for part in policy.rules:
-        run.rule(part, _context(previous, session, request, basis, calibration, room))
+        run.rule(part, ctx)
         if run.model and run.model != model:
             model, run.model = run.model, ""
             room = budget(policy.budget, facts(model).window)
+            ctx = _context(previous, session, request, basis, calibration, room)
     changed = previous is None or run.split or any(d.splice for d in run.decisions)
-    seen, server = _seen(previous, run.after, _context(previous, session, request, basis, calibration, room), changed)
+    seen, server = _seen(previous, run.after, ctx, changed)
     latest: Mapping[str, Decision] = previous.latest if previous else {}
     if run.decisions:
         latest = {**latest, **{decision.rule: decision for decision in run.decisions}}

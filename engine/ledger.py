@@ -65,7 +65,7 @@ class Ledger:
         return sum(self.memo[b.digest] if b.digest in self.memo else count_texts([b.text], self.counter)[0] for b in blocks)
 
     def tokens_of(self, parts: Iterable[Part]) -> int:
-        """Tokens of parts that are only tried out: counted anew each time, so that the memo holds nothing that is never sent."""
+        """Tokens of parts that are only tried out: counted anew each time, so that the memo holds nothing that is not sent."""
         return sum(
             self.tokens(part.ref, part.ref + 1) if part.ref is not None else count_texts([part.text], self.counter)[0]
             for part in parts

@@ -126,7 +126,8 @@ def _params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
 def write(policy: Policy) -> str:
     """The policy as TOML text that `parse` reads back to an equal policy."""
     lines = [f"{key} = {_toml(getattr(policy, key))}" for key in ("title", "doc", "source", "fidelity", "version", "counter")]
-    lines += [f"per_message = {policy.per_message}", f"guarantees = {_toml(list(policy.guarantees))}", "", "[budget]", *_rows(policy.budget)]
+    lines += [f"per_message = {policy.per_message}", f"guarantees = {_toml(list(policy.guarantees))}"]
+    lines += ["", "[budget]", *_rows(policy.budget)]
     if policy.constants:
         lines += ["", "[constants]", *(f"{_toml(k)} = {_toml(v)}" for k, v in policy.constants.items())]
     for part in policy.rules:

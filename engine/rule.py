@@ -31,8 +31,8 @@ class Plan:
 
     Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
     provider's. `first` numbers the first of `decisions`. `kept` and `base` are what the next request starts from: with and
-    without the edits that hold only while budget and model stay (`monotone`). `latest`: the newest decision of each rule, of this
-    request or an earlier one, so that a rule that acts seldom finds its own facts again.
+    without the edits that hold only while budget and model stay (`monotone`). `latest`: the newest decision of each rule, of
+    this request or an earlier one, so that a rule that acts seldom finds its own facts again.
     """
 
     request: Request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,7 @@ def test_header_and_text_in_two_blocks_are_one_result_and_images_stay() -> None:
         "tool_use_id": "call-0-0",
         "content": [text("[read_file for 'a.py'] Result:\nx = 1"), image],
     }
-    assert found == [[Piece(call, 0)], [Piece(result, 0), Piece(text(ENV), 3)]]
+    assert found == [[Piece(call, 0)], [Piece(result, 0, 3), Piece(text(ENV), 3)]]
 
 
 def test_parameters_may_be_nested_and_arguments_are_json() -> None:
@@ -262,6 +263,17 @@ def test_rewritten_texts_show_at_the_request_after_the_one_whose_time_they_bear(
     assert [content[0]["text"] for content in first] == ["Looking.\n", "Looking.\n", "cut here"]
     assert [len(content) for content in first] == [2, 2, 1]
     assert [content[0]["content"][0]["text"] for content in second] == ["older", "newer", "newer"]
+
+
+def test_a_text_in_the_block_behind_its_header_is_rewritten_inside_the_result(tmp_path: Path) -> None:
+    history, screen = task(3)
+    history[2]["content"] = [text("[list_files for '1'] Result:"), text("file 1"), text(ENV)]
+    edits = [[2, [2, [[1, [[screen[3]["ts"], "text", ["taken out"], []]]]]]]]
+    bodies = sent(folder(tmp_path, history, screen, context_history=edits))
+    assert [body[2][0]["content"] for body in bodies[1:]] == [
+        [text("[list_files for '1'] Result:\nfile 1")],
+        [text("[list_files for '1'] Result:\ntaken out")],
+    ]
 
 
 def test_an_edit_of_a_hidden_message_stays_hidden(tmp_path: Path) -> None:
@@ -415,6 +427,6 @@ def spoil(value: Any, data: st.DataObject) -> None:
         keys = list(value) if isinstance(value, dict) else list(range(len(value)))
         key = data.draw(st.sampled_from(keys))
         if not isinstance(value[key], (list, dict)) or not value[key] or data.draw(st.integers(0, 3)) == 0:
-            value[key] = data.draw(ODD)
+            value[key] = deepcopy(data.draw(ODD))
             return
         value = value[key]

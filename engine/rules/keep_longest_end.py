@@ -1,4 +1,4 @@
-"""LangChain's trimming: the longest suffix (or prefix) of the messages that fits, found by bisection, begun and ended by type."""
+"""LangChain's trimming: the longest suffix (or prefix) that fits, found by bisection, begun and ended by message type."""
 
 from __future__ import annotations
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
+from engine.condensing import How, condense, summary_at
 from engine.envelope import Envelope
 from engine.index import Index, upto
 from engine.ledger import Ledger
-from engine.model import Action, Body, Edit, Session, Span
+from engine.model import Action, Ask, Body, Edit, Piece, Session, Span
+from engine.ports.librechat_agents import Trigger, recent, triggered
+from engine.ports.librechat_fading import shortened_for_good
 from engine.ports.librechat_history import Bodies, History, Reading, read
 from engine.ports.librechat_pruning import Outcome, Settings, prepare
-from engine.ports.librechat_state import Scale, Seen, Sent, State
-from engine.ports.rows import remembered, stretches
+from engine.ports.librechat_state import Scale, Seen, Sent, State, anew
+from engine.ports.rows import remembered, size, stretches
 from engine.rule import Ctx, Edits, Plan, Rule
 
 NAME = "prune_by_pressure"
+Known = tuple[Reading, tuple[int, ...], dict[Any, Any]]
+Applied = Generator[Edit | Ask, Any, Envelope]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +30,43 @@ class Params(Settings):
 
     frame: Annotated[int, "tokens that frame a message"] = 3
     ratio: Annotated[float, "the provider's count per token of ours before anything was observed"] = 1.0
-    instructions: Annotated[int, "tokens beside the messages (-1 = the session's system prompt and tools, then no messages)"] = -1
+    instructions: Annotated[int, "tokens beside the messages (-1 = system prompt and tools, which then are no messages)"] = -1
+    by_turn: Annotated[bool, "a run ends with each turn: what was shortened is whole again, only the calibration stays"] = True
+    summary: Annotated[int, "tokens that the summary of what was pruned may have (0 = no summary is asked for)"] = 0
+    trigger: Annotated[str, "summarise at: token_ratio, remaining_tokens, messages_to_refine (empty = whenever pruned)"] = ""
+    trigger_at: Annotated[float, "the share of the budget, the tokens, or the messages of the trigger"] = 0.0
+    retain_turns: Annotated[int, "newest turns that are never summarised"] = 2
+    retain_tokens: Annotated[int, "only so many tokens of them, but for the newest (0 = all)"] = 0
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A request into which nothing fits is refused, as the original raises an error."""
-    reading = _readings(ctx)[params.instructions >= 0]
+    reading, host, memo = _reading(ctx, params)
     there = upto(reading.starts, ctx.request.cut)
-    old = recall(ctx.previous) or _begun(ctx, reading, there, params)
-    history = History(ctx.session, reading, ctx.own, params.frame, there, old.since, old.attached)
-    outcome = prepare(history, old, _seen(ctx), ctx.budget.limit, _instructions(ctx, params) + old.summary, params)
+    history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo)
+    old, seen = recall(ctx.previous), _seen(ctx)
+    begun = old or State(scale=Scale(params.ratio if params.ratio > 0 else 1.0), start=_start(ctx, reading, len(history)))
+    if old and ctx.previous and params.by_turn and ctx.previous.request.turn != ctx.request.turn:
+        begun, seen = anew(history, old, old.since, old.summary), None
+    history = replace(history, since=begun.since, attached=begun.attached)
+    used, touched = _instructions(ctx, params), set(_shortened(history, old) if begun is not old else ())
+    outcome = prepare(history, begun, seen, ctx.budget.limit, used + begun.summary, params)
+    if params.summary and _summarise(history, outcome, params):
+        start = history.since + recent(history, params.retain_turns, params.retain_tokens or None, outcome.state.held.counts)[0]
+        span = Span(reading.rows[0].start, reading.rows[start].start if start < history.there else ctx.request.cut)
+        how = How("summarise", cap=params.summary, lost=True)
+        envelope = yield from condense(envelope, ctx, span, how, _told(outcome, len(history)), dict(outcome.facts))
+        piece = summary_at(envelope, span.start)
+        if piece and piece.stop <= span.stop and start > history.since:
+            touched |= set(_shortened(history, outcome.state))
+            begun = anew(history, begun, start, ctx.own.tokens_of(piece.body or ()))
+            history = replace(history, since=start, attached=None)
+            outcome = prepare(history, begun, None, ctx.budget.limit, used + begun.summary, params)
     because = _told(outcome, len(history))
     facts = {**outcome.facts, "refine": outcome.refine, "state": outcome.state}
-    refused = len(history) and not outcome.kept and not params.summarization
-    yield Edit("refuse" if refused else "keep", because, facts=facts)
-    touched = {history.since + i for i in outcome.faded}
-    yield from _changes(envelope, ctx, history, (old, outcome.state), touched, because)
+    envelope = yield Edit("refuse" if len(history) and not outcome.kept else "keep", because, facts=facts)
+    touched |= {history.since + i for i in outcome.faded}
+    yield from _changes(envelope, ctx, history, (begun, outcome.state), touched, because)
 
 
 def recall(plan: Plan | None) -> State | None:
@@ -50,14 +76,32 @@ def recall(plan: Plan | None) -> State | None:
 
 
 @remembered
-def _readings(session: Session, _index: Index, _own: Ledger) -> dict[bool, Reading]:
-    return {with_system: read(session, with_system) for with_system in (False, True)}
+def _known(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[bool, int], Known]:
+    return {}
 
 
-def _begun(ctx: Ctx, reading: Reading, there: int, params: Params) -> State:
-    """The state before the first request that the rule plans."""
-    start = upto(reading.starts, ctx.previous.request.cut) if ctx.previous else there
-    return State(scale=Scale(params.ratio if params.ratio > 0 else 1.0), start=start)
+def _reading(ctx: Ctx, params: Params) -> Known:
+    """The session's messages, what the host counts of them, and what was cut of them last."""
+    known, key = _known(ctx), (params.instructions >= 0, params.frame)
+    if key not in known:
+        reading = read(ctx.session, key[0])
+        known[key] = reading, tuple(size(ctx.own, row, params.frame) for row in reading.rows), {}
+    return known[key]
+
+
+def _start(ctx: Ctx, reading: Reading, there: int) -> int:
+    """Messages that the host has counted before the first request that the rule plans."""
+    return upto(reading.starts, ctx.previous.request.cut) if ctx.previous else there
+
+
+def _shortened(history: History, state: State | None) -> Iterator[int]:
+    return (history.since + i for i in shortened_for_good(history, state.held)) if state else iter(())
+
+
+def _summarise(history: History, outcome: Outcome, params: Params) -> bool:
+    trigger = Trigger(params.trigger, params.trigger_at) if params.trigger else None
+    refined, facts = sum(b - a for a, b in outcome.refine), outcome.facts
+    return triggered(trigger, refined, facts["budget"], facts["tokens"], facts["remaining"])
 
 
 def _seen(ctx: Ctx) -> Seen | None:
@@ -82,11 +126,12 @@ def _told(outcome: Outcome, there: int) -> str:
 
 def _changes(
     envelope: Envelope, ctx: Ctx, history: History, states: tuple[State, State], touched: set[int], because: str
-) -> Iterator[Edit]:
+) -> Applied:
     """The edits that make the envelope stand as the newer state says, given that it stands as the older one does."""
     old, new = states[0].sent, states[1].sent
     touched = {i for i in touched if i >= new.first} | set(range(min(old.first, new.first), max(old.first, new.first)))
     touched |= old.gone | new.gone | set(old.shaped) | set(new.shaped)
+    touched = {i for i in touched if history.since <= i < history.there}
     wishes: list[tuple[Span, Body]] = []
     for i in sorted(touched):
         row = history.reading.rows[i]
@@ -102,12 +147,12 @@ def _changes(
         elif any(piece.body != body for piece in _pieces(envelope, span)):
             action: Action = "restore" if body is None else "truncate"
             envelope = yield Edit(action, because, span, body, restore=body is None)
+    return envelope
 
 
 def _standing(history: History, state: State, sent: Sent, i: int) -> Bodies:
-    if i in sent.shaped:
-        return sent.shaped[i]
-    return state.held.bodies(history, i - history.since)
+    shaped = sent.shaped.get(i)
+    return state.held.bodies(history, i - history.since) if shaped is None else shaped
 
 
 def _joined(wishes: Iterable[tuple[Span, Body]]) -> list[tuple[Span, Body]]:
@@ -121,7 +166,7 @@ def _joined(wishes: Iterable[tuple[Span, Body]]) -> list[tuple[Span, Body]]:
     return joined
 
 
-def _pieces(envelope: Envelope, span: Span) -> Iterator[Any]:
+def _pieces(envelope: Envelope, span: Span) -> Iterator[Piece]:
     at = span.start
     while at < span.stop:
         piece = envelope.at(at)

@@ -41,15 +41,15 @@ class Reading(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if ctx.reported < params.trigger * ctx.budget.limit:
         return
-    acted = ctx.previous is not None and any(d.rule == RULE.name for d in ctx.previous.decisions)
     stale = _outdated(ctx)
-    begin = since(ctx) if acted or not params.trigger else 0
+    last = ctx.previous.latest.get(RULE.name) if ctx.previous else None
+    begin = ctx.session.requests[last.request].cut if last else 0 if params.trigger else since(ctx)  # done up to there
     started = envelope.tokens
     for i in range(bisect_left(stale, (begin,)), bisect_left(stale, (ctx.request.cut,))):
         newer, old = stale[i]
         piece = alone(envelope, old.at)
         part = _without(ctx.session.blocks[old.at], piece.body, old.path, params) if piece else None
-        if part is None:
+        if part is None or (piece and piece.body == (part,)):
             continue
         saved = ctx.ledger.tokens(old.at, old.at + 1) - sum(ctx.ledger.body((part,)))
         if saved > 0:

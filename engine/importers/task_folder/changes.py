@@ -6,7 +6,6 @@ the screen's events and their times decide.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +20,12 @@ _ANSWERING = frozenset({"text", "reasoning", "completion_result", "tool", "comma
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message of the timeline: its stored position (-1 = none) and, per block, the stored block that it came from."""
+    """A message of the timeline: its stored position (-1 = none) and, per block, the stored blocks that it came from."""
 
     stored: int
     message: Mapping[str, JSON]
     draft: Draft
-    blocks: tuple[int, ...]
+    blocks: tuple[range, ...]
 
     @property
     def span(self) -> Span:
@@ -107,9 +106,10 @@ def _rewritten(
         mask = masks[n]
         if mask and mask[0] <= message <= mask[1]:
             continue
-        span = Span(place.draft.start + bisect_left(place.blocks, block), place.draft.start + bisect_right(place.blocks, block))
-        parts = session.blocks[span.start : span.stop]
+        found = [place.draft.start + i for i, blocks in enumerate(place.blocks) if block in blocks]
+        parts = session.blocks[found[0] : found[-1] + 1] if found else ()
         if parts and (body := _with_text(parts, place, block, text)):
+            span = Span(found[0], found[-1] + 1)
             yield Observed(n, Edit("clear", f"Cline put another text into message {message}", span, body))
 
 
@@ -142,8 +142,9 @@ def _with_text(parts: Sequence[Block], place: Said, block: int, text: str) -> tu
     raw = parts[0].raw
     if isinstance(raw, Mapping) and raw.get("type") == "tool_result" and isinstance(raw.get("content"), list):
         content = [part for part in raw["content"] if isinstance(part, Mapping)]
-        taken = place.blocks[parts[0].at - place.draft.start]
-        if block > taken and content:  # older versions: the header is a block of its own and stays
+        if (
+            block > place.blocks[parts[0].at - place.draft.start].start and content
+        ):  # older versions: the header is a block of its own and stays
             header = string(content[0].get("text")).partition("\n")[0]
             text = f"{header}\n{text}"
         new = [{"type": "text", "text": text}, *content[1:]]

@@ -29,10 +29,11 @@ _ASIDE = ("<environment_details>", "Tool [", "[ERROR]", "\n\nNew instructions fo
 
 
 class Piece(NamedTuple):
-    """A block as it is imported, and the stored block (by number) that it was or was part of."""
+    """A block as it is imported, the stored block (by number) that it was or was part of, and how many of them it took."""
 
     raw: JSON
     block: int
+    took: int = 1
 
 
 class _Written(NamedTuple):
@@ -168,7 +169,8 @@ def _with_results(message: list[Piece], named: Mapping[_Answer, str]) -> Iterato
     for result, name in named.items():
         parts = message[result.start : result.stop]
         taken |= {*range(result.start, result.stop)}
-        yield Piece({"type": "tool_result", "tool_use_id": name, "content": joined([p.raw for p in parts])}, parts[0].block)
+        raw = {"type": "tool_result", "tool_use_id": name, "content": joined([p.raw for p in parts])}
+        yield Piece(raw, parts[0].block, len(parts))
     yield from (piece for place, piece in enumerate(message) if place not in taken)
 
 

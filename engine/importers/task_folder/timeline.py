@@ -226,7 +226,7 @@ def _about(plot: Plot) -> Iterator[dict[str, Any]]:
 
 
 def _said(row: Row, draft: Draft, content: str | list[Piece]) -> Said:
-    blocks = [0] if isinstance(content, str) else [piece.block for piece in content]
+    blocks = [range(1)] if isinstance(content, str) else [range(p.block, p.block + p.took) for p in content]
     return Said(row.stored, row.message, draft, tuple(blocks))
 
 
