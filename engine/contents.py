@@ -1,0 +1,233 @@
+"""One request as a page shows it: its bar and cards, its blocks in groups, its exact body, a sentence about it.
+
+Pure functions over an `Overview`, a `Trace` and the items of `views.detail`. No HTML: session text passes through as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import numpy as np
+
+from engine.cache import breaks
+from engine.columns import WARN_AT, stacked
+from engine.findings import Finding, findings, headline, markers
+from engine.model import BUCKETS
+from engine.order import render
+from engine.reconcile import Ints
+from engine.trace import Trace
+from engine.views import CELLS, Item, Overview
+
+ORDER = ("prefix", "system", "tools", "messages", "tool_results", "thinking", "unattributed")  # left to right in the bar
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of a request. `tokens` as reconciled; `drawn` never negative, and all of a request's sum to its prompt.
+
+    `usd` includes the part of the answer that belongs to the bucket; `change` is against the request before; `mark` says how
+    the number was come by: measured, estimated or inferred.
+    """
+
+    name: str
+    tokens: int
+    drawn: int
+    share: float
+    usd: float
+    change: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One request in numbers. Tokens; USD. `window` and `reserve` are 0 where unknown; `ghost` is the request before, drawn,
+    where something was cut in between, else empty."""
+
+    n: int
+    turn: int
+    model: str
+    prompt: int
+    recorded: bool
+    window: int
+    reserve: int
+    segments: tuple[Segment, ...]
+    ghost: tuple[Segment, ...]
+    total: Decimal | None
+    answer: int
+    read: int
+    written: int
+    uncached: int
+    events: tuple[str, ...]
+    sentence: str
+
+    @property
+    def free(self) -> int:
+        return max(0, self.window - self.prompt)
+
+    @property
+    def fill(self) -> float:
+        return self.prompt / self.window if self.window else 0.0
+
+    @property
+    def warn_at(self) -> int:
+        return round(self.window * WARN_AT)
+
+
+def summary(view: Overview, trace: Trace, n: int) -> Summary:
+    """Request `n` in numbers."""
+    request = trace.plans[n].request
+    events = [marker for marker in view.markers if marker.request == n]
+    cut = any(marker.kind in ("cut", "clear") for marker in events)
+    reserve = request.settings.get("max_tokens") or request.settings.get("max_completion_tokens")
+    billed = view.billed[n].sum(axis=0)
+    return Summary(
+        n,
+        int(view.turns[n]),
+        view.models[n],
+        int(view.prompts[n]),
+        bool(view.recorded[n] >= 0),
+        int(view.windows[n]),
+        reserve if isinstance(reserve, int) else 0,
+        _segments(view, n),
+        _segments(view, n - 1) if cut and n else (),
+        view.totals[n],
+        int(view.answers[n]),
+        int(billed[0]),
+        int(billed[1]),
+        int(billed[2]),
+        tuple(marker.what for marker in events),
+        headline(view, n),
+    )
+
+
+def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
+    drawn = stacked(view, slice(n, n + 1))[0]
+    prompt = max(1, int(view.prompts[n]))
+    found: list[Segment] = []
+    for name in ORDER:
+        i = CELLS.index(name)
+        tokens = int(view.cells[n, i])
+        change = tokens - int(view.cells[n - 1, i]) if n else tokens
+        mark = {"prefix": "inferred", "unattributed": "measured"}.get(name, "estimated")
+        found.append(Segment(name, tokens, int(drawn[i]), tokens / prompt, float(view.usd[n, i]), change, mark))
+    return tuple(found)
+
+
+def opening(view: Overview) -> int:
+    """The request to show first: the first at which something was cut, else the fullest."""
+    cuts = [marker.request for marker in view.markers if marker.kind == "cut" and marker.request]
+    cuts = cuts or [marker.request for marker in view.markers if marker.kind == "clear" and marker.request]
+    return cuts[0] if cuts else int(view.prompts.argmax()) if len(view) else 0
+
+
+def annotated(trace: Trace, view: Overview) -> tuple[Overview, tuple[Finding, ...]]:
+    """The overview with cache breaks among its markers, and what stands out in the session."""
+    broken = breaks(trace)
+    marks = sorted((*view.markers, *markers(broken)), key=lambda marker: marker.request)
+    return replace(view, markers=tuple(marks)), findings(trace, view, broken)
+
+
+def kinds(trace: Trace, view: Overview, requests: Sequence[int], most: int = 3) -> list[tuple[str, str, str, str, str]]:
+    """What each bucket of some requests is made of, largest first, as one short text per bucket ("Read 41,200 · Bash 9,800").
+
+    Looks at every piece of these requests, so ask for those on the screen only.
+    """
+    blocks = trace.session.blocks
+    names = sorted({(BUCKETS.index(block.bucket), block.name or block.kind) for block in blocks})
+    column = {name: i for i, name in enumerate(names)}
+    sums = np.zeros((len(blocks) + 1, len(names)), dtype=np.int64)
+    for block in blocks:
+        sums[block.at + 1, column[BUCKETS.index(block.bucket), block.name or block.kind]] = trace.ledger.tokens(
+            block.at, block.at + 1
+        )
+    sums = sums.cumsum(axis=0)
+    scales = (
+        np.concatenate([np.full(fit.stop - fit.start, fit.scale) for fit in view.fits]) if view.fits else np.ones(len(view))
+    )
+    found = []
+    for n in requests:
+        counted, stood = np.zeros(len(names), dtype=np.int64), np.zeros(5, dtype=np.int64)
+        for piece in trace.plans[n].seen.pieces:
+            if piece.body is None:
+                counted += sums[piece.stop] - sums[piece.start]
+            else:
+                stood += piece.counts
+        found.append(_named(names, counted, stood, float(scales[n]), most))
+    return found
+
+
+def _named(names: list[tuple[int, str]], counted: Ints, stood: Ints, scale: float, most: int) -> tuple[str, str, str, str, str]:
+    sizes: list[list[tuple[int, str]]] = [[] for _ in BUCKETS]
+    for (bucket, name), tokens in zip(names, counted.tolist(), strict=True):
+        sizes[bucket].append((tokens, name.replace("_", " ")))
+    for bucket, tokens in enumerate(stood.tolist()):
+        sizes[bucket].append((tokens, "stand-ins"))
+    texts = [
+        " · ".join(f"{name} {round(size * scale):,}" for size, name in sorted(row, reverse=True)[:most] if size)
+        for row in sizes
+    ]
+    return (texts[0], texts[1], texts[2], texts[3], texts[4])
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Blocks of one request that belong together: same tool and subject, or same kind. Tokens of all of them."""
+
+    label: str
+    bucket: str
+    count: int
+    tokens: int
+    share: float
+    state: str
+    text: str  # of the largest one
+
+
+def groups(items: Iterable[Item], whole: int, most: int = 12) -> tuple[Group, ...]:
+    """The largest groups, the largest first. `whole`: tokens that shares refer to."""
+    held: dict[tuple[str, str], list[Item]] = {}
+    for item in items:
+        label = f"{item.label} (call)" if item.kind == "tool_use" else item.label
+        held.setdefault((label, item.bucket), []).append(item)
+    ranked = sorted(held.items(), key=lambda pair: -sum(item.tokens for item in pair[1]))
+    return tuple(_group(label, bucket, members, whole) for (label, bucket), members in ranked[:most])
+
+
+def _group(label: str, bucket: str, members: list[Item], whole: int) -> Group:
+    tokens = sum(item.tokens for item in members)
+    largest = max(members, key=lambda item: item.tokens)
+    return Group(label, bucket, len(members), tokens, tokens / max(1, whole), largest.state, largest.text)
+
+
+def exact(trace: Trace, now: Summary) -> str:
+    """The request's body as JSON text in the shape of Anthropic's Messages API; what the log does not hold is marked."""
+    plan = trace.plans[now.n]
+    body = {"model": plan.request.model, **render(plan.after, trace.session, plan.request.settings)}
+    prefix = next(segment.tokens for segment in now.segments if segment.name == "prefix")
+    if prefix:
+        unknown = f"<<not in the log; system prompt and tools are about {prefix:,} tokens together>>"
+        body = {**body, **{key: unknown for key in ("system", "tools") if key not in body}}
+    return json.dumps(body, ensure_ascii=False, indent=2, default=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The window was cut or results were cleared: prompt tokens of the request before and of this one."""
+
+    request: int
+    kind: str
+    what: str
+    before: int
+    after: int
+
+
+def cuts(view: Overview) -> tuple[Cut, ...]:
+    """Every cut and clearing of a session, in order; several at one request count once."""
+    found: dict[int, Cut] = {}
+    for marker in view.markers:
+        if marker.kind in ("cut", "clear") and marker.request not in found:
+            before = int(view.prompts[max(0, marker.request - 1)])
+            found[marker.request] = Cut(marker.request, marker.kind, marker.what, before, int(view.prompts[marker.request]))
+    return tuple(found.values())

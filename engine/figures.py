@@ -1,0 +1,323 @@
+"""Plotly figures of an overview: the saw-tooth of the session and the heatmap over its five buckets.
+
+The same in pages, notebooks and reports; nothing here needs a network. Takes an `Overview` or a `Session`. Numbers come from
+`views`; this module only bins, colours and labels them. Session text becomes a label through `_label` alone, because Plotly
+renders a little HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, Literal
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from engine import columns, contents, front, views
+from engine.columns import Grid, Measure, Outline, Unit
+from engine.model import Session
+from engine.palette import PALETTES, ink, mix
+from engine.reconcile import Floats
+from engine.trace import Trace
+from engine.views import CELLS, LABELS, Overview
+
+__all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "csv", "heatmap", "html", "ink", "legend", "sawtooth"]
+
+Theme = Literal["dark", "light"]
+Scale = Literal["log", "linear"]
+
+ROWS = ("system", "tools", "messages", "tool_results", "thinking")
+STACK = ("prefix", *ROWS, "unattributed")  # from the bottom of the saw-tooth: what the log does not hold comes first
+MAX_COLUMNS = 480  # more would be narrower than a pixel or two, and slow
+GAMMA = 1.7  # keeps the everyday cells dark, so that the few dear ones stand out
+STEPS = 127  # shades of one ramp; two ramps (billed in full, read from cache) fill one byte
+SYMBOLS: Mapping[str, tuple[str, str, str]] = {  # kind of marker: Plotly symbol, palette colour, word
+    "cut": ("triangle-down", "warn", "window cut"),
+    "clear": ("triangle-down-open", "warn", "results cleared"),
+    "break": ("diamond", "bad", "cache broke"),
+    "overflow": ("x", "bad", "over the window"),
+    "retry": ("x-thin-open", "bad", "errors first"),
+    "subagent": ("circle", "accent", "subagent"),
+    "stub": ("circle-open", "faint", "odd record"),
+}
+
+
+FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own where it is there
+CROWD = 60  # markers of one kind; more are drawn smaller
+UPPER = ("cut", "clear", "overflow")  # what happened to the window stands above what happened to the request
+
+
+def sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = "dark", height: int = 246) -> go.Figure:
+    """Prompt tokens over the session, stacked by bucket, with window, warning line and markers."""
+    view, palette = _read(of)[0], PALETTES[theme]
+    figure = make_subplots(rows=1, cols=1)
+    _area(figure, view, by, palette)
+    _dress(figure, view, by, palette, height, row=1)
+    return figure
+
+
+def heatmap(
+    of: Overview | Session,
+    by: Unit = "requests",
+    measure: Measure = "cost",
+    scale: Scale = "log",
+    theme: Theme = "dark",
+    height: int = 486,
+    trace: Trace | None = None,
+) -> go.Figure:
+    """Requests or turns (columns) by buckets (rows), below the saw-tooth on the same axis.
+
+    With a session, or an overview and its `trace`, hovering also says what a bucket is made of.
+    `measure`: tokens, USD, or share of the window. Each cell's custom data begins with the request that a click leads to:
+    in a binned column, the one with the largest value of that row. Cells that were mostly read from cache are shown cold.
+    """
+    (view, trace), palette = _read(of, trace), PALETTES[theme]
+    grid = columns.grid(view, by, measure, MAX_COLUMNS)
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.045, row_heights=[0.42, 0.58])
+    _area(figure, view, by, palette)
+    _heat(figure, grid, scale, palette, _kinds(trace, view, grid))
+    _dress(figure, view, by, palette, height, row=2)
+    return figure
+
+
+def html(figure: go.Figure, ground: str = "") -> str:
+    """The figure as one page that needs nothing else: Plotly's script is inside (5 MB). `ground`: colour behind it."""
+    if ground:
+        figure = go.Figure(figure).update_layout(paper_bgcolor=ground)
+    return str(figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False}))
+
+
+def _read(of: Overview | Session, trace: Trace | None = None) -> tuple[Overview, Trace | None]:
+    if not isinstance(of, Session):
+        return of, trace
+    trace = trace or front.replay(of)
+    return contents.annotated(trace, views.overview(trace))[0], trace
+
+
+def _area(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
+    """The stacked areas, an invisible line that answers the mouse, the window's lines and the markers."""
+    rows = columns.outline(view, by, MAX_COLUMNS)
+    stack = columns.stacked(view, rows.request)
+    x = rows.x.astype(np.int16 if len(view) <= 32_767 else np.int32)
+    present = [name for name in STACK if view.cells[:, CELLS.index(name)].any()]
+    for name in present:
+        hatch = {"prefix": "/", "unattributed": "x"}.get(name)
+        area = go.Scatter(
+            x=x,
+            y=stack[:, CELLS.index(name)].astype(np.int32),
+            stackgroup="tokens",
+            mode="none",
+            name=LABELS[name],
+            fillcolor=palette[name],
+            fillpattern={"shape": hatch, "fgcolor": palette[name], "bgcolor": palette["panel"], "size": 6} if hatch else None,
+            hoverinfo="skip",
+        )
+        figure.add_trace(area, row=1, col=1)
+    figure.add_trace(_outline(view, rows, x, present, palette), row=1, col=1)
+    _lines(figure, view, by, palette)
+    _marks(figure, view, by, palette)
+
+
+def _outline(view: Overview, rows: Outline, x: Any, present: Sequence[str], palette: Mapping[str, str]) -> go.Scatter:
+    """The upper edge of the areas. It alone answers the mouse, with all numbers of the request."""
+    n = rows.request
+    fill = np.nan_to_num(view.fill[n])
+    facts = [n, view.turns[n], fill, view.usd[n].sum(axis=1), *(view.cells[n, CELLS.index(name)] for name in present)]
+    parts = "".join(f"<br>{LABELS[name]} %{{customdata[{4 + i}]:,}}" for i, name in enumerate(present))
+    return go.Scatter(
+        x=x,
+        y=view.prompts[n].astype(np.int32),
+        mode="lines",
+        line={"width": 1.2, "color": palette["edge"]},
+        customdata=np.stack(facts, axis=1).astype(np.float32),
+        hovertemplate="<b>request %{customdata[0]}</b> · turn %{customdata[1]}<br>%{y:,} tokens"
+        f" · %{{customdata[2]:.0%}} of the window · $%{{customdata[3]:.4f}}{parts}<extra></extra>",
+        name="prompt",
+    )
+
+
+def _top(view: Overview) -> float:
+    """Where the saw-tooth's axis ends: above the window, unless hardly any of it was ever used."""
+    peak, window = float(view.prompts.max(initial=1)), float(view.windows.max(initial=0))
+    return max(window, peak) if window and peak > window / 4 else peak * 1.15
+
+
+def _lines(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
+    """Window and 90 % of it, where the window is known; they step where the model changes."""
+    top = _top(view)
+    x = columns.positions(view, by)
+    change = np.flatnonzero(np.diff(view.windows)) + 1
+    starts = [0, *change.tolist()]
+    stops = [*change.tolist(), len(view)]
+    for start, stop in zip(starts, stops, strict=True):
+        window = int(view.windows[start]) if len(view) else 0
+        if not window or window > top:
+            continue
+        span = [int(x[start]) - 0.5, int(x[stop - 1]) + 0.5]
+        for share, colour, dash in ((1.0, "bad", "solid"), (columns.WARN_AT, "warn", "dash")):
+            line = {"color": palette[colour], "width": 1, "dash": dash}
+            shape = {"type": "line", "x0": span[0], "x1": span[1], "y0": window * share, "y1": window * share, "line": line}
+            figure.add_shape(shape, row=1, col=1)
+
+
+def _marks(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
+    """One trace per kind of marker, on one line above the areas; at most one of a kind per column."""
+    x, top = columns.positions(view, by), _top(view)
+    width = max(1, -(-(int(x[-1]) + 1 if len(x) else 1) // MAX_COLUMNS))
+    cut = {m.request for m in view.markers if m.kind == "cut"}
+    shown = [
+        m for m in view.markers if m.kind != "break" or m.request not in cut
+    ]  # that a cut breaks the cache goes without saying
+    for kind, (symbol, colour, word) in reversed(list(SYMBOLS.items())):
+        marks = {int(x[m.request]) // width: m for m in shown if m.kind == kind}
+        if not marks:
+            continue
+        figure.add_trace(
+            go.Scatter(
+                x=[int(x[m.request]) for m in marks.values()],
+                y=[top * (1.15 if kind in UPPER else 1.06)] * len(marks),
+                mode="markers",
+                marker={
+                    "symbol": symbol,
+                    "size": 10 if len(marks) <= CROWD else 6,
+                    "color": palette[colour],
+                    "line": {"color": palette[colour], "width": 2 if "open" in symbol else 0},
+                },
+                customdata=[[m.request] for m in marks.values()],
+                text=[_label(m.what) for m in marks.values()],
+                hovertemplate=f"<b>{word}</b> at request %{{customdata[0]}}<br>%{{text}}<extra></extra>",
+                name=word,
+            ),
+            row=1,
+            col=1,
+        )
+
+
+def _kinds(trace: Trace | None, view: Overview, grid: Grid) -> list[list[str]]:
+    """Per bucket and column, what the request that a click leads to is made of."""
+    if trace is None:
+        return [[""] * len(grid.values) for _ in ROWS]
+    wanted = grid.facts[:, :5, 0].astype(np.int64)
+    shown = np.unique(wanted).tolist()
+    texts = dict(zip(shown, contents.kinds(trace, view, shown), strict=True))
+    return [[_label(texts[int(n)][i]) + "<br>" if texts[int(n)][i] else "" for n in wanted[:, i]] for i in range(len(ROWS))]
+
+
+def _heat(figure: go.Figure, grid: Grid, scale: Scale, palette: Mapping[str, str], kinds: list[list[str]]) -> None:
+    """One heatmap trace per bucket, each on its own ramps. Where the log holds neither system prompt nor tools, their two
+    rows show the prefix that stands for both."""
+    hidden = not grid.tokens[:, :2].any() and bool(grid.tokens[:, 5].any())
+    rows = [(name, CELLS.index(name), 4.0 - i, 1) for i, name in enumerate(ROWS) if not (hidden and i < 2)]
+    if hidden:
+        rows.append(("prefix", 5, 3.5, 2))
+    low, high = _range(grid.values[:, [cell for _, cell, _, _ in rows]])
+    template = (
+        "<b>request %{customdata[0]}</b> · turn %{customdata[1]}<br>%{fullData.name}: %{customdata[2]:,} tokens"
+        " (%{customdata[3]:.1%})<br>%{text}$%{customdata[4]:.4f}, the answer included<br>"
+        "read from cache %{customdata[5]:,} · written %{customdata[6]:,} · uncached %{customdata[7]:,}<extra></extra>"
+    )
+    for name, cell, y, tall in rows:
+        figure.add_trace(
+            go.Heatmap(
+                z=_shades(grid.values[:, cell], grid.cold[:, cell], low, high, scale)[None, :],
+                x0=(grid.width - 1) / 2,
+                dx=grid.width,
+                y0=y,
+                dy=tall,
+                zmin=0,
+                zmax=2 * STEPS + 1,
+                colorscale=_ramps(palette[name], palette),
+                showscale=False,
+                ygap=3,
+                xgap=0 if len(grid.values) > 160 else 1,
+                customdata=grid.facts[:, cell].astype(np.float32)[None],
+                text=[kinds[cell] if cell < len(ROWS) else [""] * len(grid.values)],
+                hovertemplate=template,
+                name=LABELS[name],
+            ),
+            row=2,
+            col=1,
+        )
+    names = [LABELS[name] for name in ROWS]
+    figure.update_yaxes(range=[-0.5, 4.5], tickvals=[4, 3, 2, 1, 0], ticktext=names, row=2, col=1)
+
+
+def _range(values: Floats) -> tuple[float, float]:
+    """Where the ramp begins and ends: the second percentile of what is not zero, and the largest value."""
+    seen = values[values > 0]
+    return (float(np.percentile(seen, 2)), float(seen.max())) if len(seen) else (1.0, 1.0)
+
+
+def _shades(values: Floats, cold: Any, low: float, high: float, scale: Scale) -> Any:
+    """Values as bytes: 0 = nothing, up to `STEPS` for what was billed in full, from there on for what was read from cache."""
+    if scale == "log":
+        spread = max(float(np.log(high / low)), 1e-9)
+        level = np.log(np.maximum(values, low) / low) / spread
+    else:
+        level = values / high
+    shade = np.where(values > 0, np.maximum(1, np.rint(np.clip(level, 0, 1) ** GAMMA * STEPS)), 0)
+    return (shade + np.where(cold & (values > 0), STEPS + 1, 0)).astype(np.uint8)
+
+
+def _ramps(colour: str, palette: Mapping[str, str]) -> list[list[Any]]:
+    """Two ramps on one scale: from the panel to the bucket's colour, and from the panel to the cold one."""
+    half, ground = STEPS / (2 * STEPS + 1), palette["panel"]
+    faint = mix(ground, colour, 0.10)
+    cold = mix(ground, mix(palette["cold"], colour, 0.25), 0.72)
+    warm = [[0, ground], [1 / (2 * STEPS + 1), faint], [half, colour]]
+    return [*warm, [half + 1e-6, mix(ground, cold, 0.12)], [1, cold]]
+
+
+def _dress(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str], height: int, row: int) -> None:
+    units = int(columns.positions(view, by)[-1]) + 1 if len(view) else 1
+    figure.update_layout(
+        height=height,
+        margin={"l": 92, "r": 14, "t": 22, "b": 44},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        hovermode="x",
+        dragmode=False,
+        showlegend=False,
+        font={"family": FONT, "size": 12, "color": palette["faint"]},
+        hoverlabel={
+            "bgcolor": palette["panel"],
+            "bordercolor": palette["border"],
+            "align": "left",
+            "font": {"color": palette["text"], "size": 12},
+        },
+        meta={"starts": [turn.start for turn in views.turns(view)] if by == "turns" else None},
+    )
+    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, range=[-0.5, units - 0.5], tickformat=",d")
+    figure.update_yaxes(showgrid=False, zeroline=False, fixedrange=True)
+    for axis in (figure.update_xaxes, figure.update_yaxes):  # unseen ticks keep the two zeros of the corner apart
+        axis(ticks="outside", ticklen=5, tickcolor="rgba(0,0,0,0)")
+    figure.update_yaxes(range=[0, _top(view) * 1.22], nticks=4, tickformat="~s", row=1, col=1)
+    title = {"text": "request" if by == "requests" else "turn", "standoff": 8, "font": {"size": 12}}
+    figure.update_xaxes(title=title, row=row, col=1)
+
+
+def _label(text: str) -> str:
+    """Session text for Plotly, which would render tags and links."""
+    return escape(" ".join(text.split())[:160], quote=False)
+
+
+def legend(view: Overview) -> Sequence[tuple[str, str, str]]:
+    """The kinds of markers that a session has: (kind, palette colour, word), in the order of `SYMBOLS`."""
+    kinds = {marker.kind for marker in view.markers}
+    return [(kind, colour, word) for kind, (_, colour, word) in SYMBOLS.items() if kind in kinds]
+
+
+def csv(view: Overview, by: Unit = "requests") -> str:
+    """The numbers behind the figures, one line per request or turn: tokens per cell, then USD per cell."""
+    grid = columns.grid(view, by, "tokens", len(view) + 1)
+    head = ["request", "turn", "model", "prompt", *CELLS, *(f"usd_{name}" for name in CELLS)]
+    lines = [",".join(head)]
+    for facts in grid.facts:
+        n = int(facts[0, 0])
+        model = view.models[n].replace('"', '""')
+        cells = [str(int(value)) for value in view.cells[n]]
+        money = [f"{value:.6f}" for value in facts[:, 4]]
+        lines.append(",".join([str(n), str(int(facts[0, 1])), f'"{model}"', str(int(view.prompts[n])), *cells, *money]))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,118 @@
+"""The decision log: every decision of a trace as a flat row, as JSON Lines, CSV, or one of them as Markdown.
+
+Holds numbers, addresses, names of rules and their reasons; no text of a block. Tokens are in two units: as counted, and as the
+provider would bill them by the scale that the request was planned with.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from engine.model import JSON, Decision
+from engine.policy import write
+from engine.rule import Plan
+from engine.trace import Trace
+
+COLUMNS = (
+    "session", "policy", "decision", "request", "turn", "model", "by", "rule", "action", "because", "start", "stop", "slot",
+    "changed", "memory", "counted_before", "counted_after", "tokens_before", "tokens_after", "limit", "verdict", "facts",
+)  # fmt: skip
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet knows a formula
+_FENCE = re.compile(r"`{3,}")
+
+
+def rows(trace: Trace) -> Iterator[dict[str, JSON]]:
+    """One flat row per decision, in order; `by` is `policy`, or `server` for what the provider itself leaves out."""
+    for plan in trace.plans:
+        for decision in plan.decisions:
+            yield _row(trace, plan, decision, "policy")
+        for decision in plan.server:
+            yield _row(trace, plan, decision, "server")
+
+
+def _row(trace: Trace, plan: Plan, decision: Decision, by: str) -> dict[str, JSON]:
+    span = decision.edit.span
+    predict = plan.calibration.predict
+    memory = next((part.rule.memory for part in trace.policy.rules if part.rule.name == decision.rule), "")
+    values = (
+        trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
+        decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
+        decision.splice is not None, memory, decision.before, decision.after, predict(decision.before),
+        predict(decision.after), plan.budget.limit, plan.verdict, dict(decision.edit.facts),
+    )  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def json_lines(trace: Trace) -> str:
+    """The log as JSON Lines, one decision a line, keys as COLUMNS."""
+    return "".join(json.dumps(row, default=str) + "\n" for row in rows(trace))
+
+
+def csv_text(trace: Trace) -> str:
+    """The log as CSV with a header. Text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for row in rows(trace):
+        table.writerow([_cell(value) for value in row.values()])
+    return out.getvalue()
+
+
+def _cell(value: JSON) -> Any:
+    if isinstance(value, Mapping):
+        return json.dumps(value, default=str) if value else ""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return "'" + value
+    return value
+
+
+def markdown(trace: Trace, request: int, number: int) -> str:
+    """Decision `number` (from 0) of a request as Markdown for a bug report: what, why, where, under which policy.
+
+    It names tools and kinds of the blocks, never their text; a reason may name a file. IndexError where there is none.
+    """
+    plan = trace.plans[request]
+    decision = plan.decisions[number]
+    edit, predict = decision.edit, plan.calibration.predict
+    span = edit.span
+    told = [
+        ("Action", decision.action), ("Rule", decision.rule), ("Reason", edit.because),
+        ("Place", f"request {request} (turn {plan.request.turn}), decision {number + 1} of {len(plan.decisions)}"),
+        ("Blocks", _blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
+        ("Tokens, counted", f"{decision.before:,} -> {decision.after:,} ({trace.ledger.label})"),
+        ("Tokens, expected of the provider", f"{predict(decision.before):,} -> {predict(decision.after):,}"),
+        ("Budget", f"limit {plan.budget.limit:,}, window {plan.budget.window:,}{'' if plan.budget.known else ' (assumed)'}"),
+        ("Model", plan.model or "not named"), ("Verdict", plan.verdict), ("Source", trace.session.source),
+        ("Session", f"{len(trace.session.blocks):,} blocks, {len(trace.session.requests):,} requests"),
+        ("Python", platform.python_version()),
+    ]  # fmt: skip
+    facts = [f"| {_inline(name)} | {_inline(value)} |" for name, value in edit.facts.items()]
+    table = ["", "| fact | value |", "| --- | --- |", *facts] if facts else []
+    policy = write(trace.policy)
+    fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)
+    return "\n".join([
+        f"## {_inline(decision.action)} by {_inline(decision.rule)} at request {request}", "",
+        *(f"- **{name}**: {_inline(value)}" for name, value in told), *table,
+        "", f"Policy `{trace.policy.name}`:", "", f"{fence}toml", policy.rstrip("\n"), fence, "",
+    ])  # fmt: skip
+
+
+def _blocks(trace: Trace, start: int, stop: int) -> str:
+    kinds: dict[str, int] = {}
+    for block in trace.session.blocks[start:stop]:
+        name = f"{block.role} {block.kind}" + (f" of {block.name}" if block.name else "")
+        kinds[name] = kinds.get(name, 0) + 1
+    most = sorted(kinds.items(), key=lambda item: -item[1])
+    listed = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in most[:6])
+    return f"{start} to {stop - 1}: {listed}" + (", ..." if len(most) > 6 else "")
+
+
+def _inline(value: JSON) -> str:
+    """A value on one line, with what Markdown would read as markup made harmless."""
+    return re.sub(r"([\\`*_\[\]<>|#!])", r"\\\1", " ".join(str(value).split()))

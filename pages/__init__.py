@@ -1,0 +1,1 @@
+"""Thin scripts, one per page of the app. What they share is in `parts`."""

@@ -1,0 +1,104 @@
+"""Live chat: a conversation through the assembler, with the next request's envelope and what the policy decided beside it."""
+
+from pages.parts import shell
+
+shell.ensure()
+
+import streamlit as st  # noqa: E402
+
+from pages.parts import chat_cards, chat_forms, chatting, theme, typing_box  # noqa: E402
+from pages.parts.formats import short  # noqa: E402
+
+POLL = 0.15  # seconds between looks at a turn under way
+TITLE = 60  # characters of the first prompt that name a chat
+
+theme.apply()
+chat_cards.style()
+here = chatting.thread()
+chatting.prepare(here)
+held = chat_forms.attempt(lambda: chatting.room(here)) if here else None
+if held:
+    chatting.show(here)
+
+
+def say(text: str) -> None:
+    """Send a message; the first one makes the chat."""
+    room = held or chatting.create(short(text, TITLE), chatting.value("system"))
+    st.session_state["chat.sent"] = text
+    chatting.start(room, lambda chat: chat.send(text))
+    chatting.show(room.thread)
+    st.rerun()
+
+
+def go_on(asked: bool) -> None:
+    """Send what is there: an unanswered message, or past a limit that the person agreed to exceed."""
+    chatting.start(held, lambda chat: chat.go_on(asked=asked))
+    st.rerun()
+
+
+def answering() -> None:
+    """The answer while it comes. Leaving the page or reloading it does not end it."""
+    room = held
+    running = room.running
+    with room.lock:
+        room.absorb()
+    if not room.busy or running is None or len(room.session.messages) != drawn:
+        st.rerun()
+    last = running.events[-1] if running.events else None
+    st.html(chat_cards.streaming(running.text, running.thinking, last))
+    if st.button("Stop", icon=":material/stop_circle:", key="chat.stop"):
+        running.stop()
+
+
+def beside() -> None:
+    """The envelope of the next request, what was decided, and what the chat has used."""
+    typed = typing_box.text()
+    typed = "" if typed == st.session_state.get("chat.sent") else typed
+    plan = chat_forms.attempt(lambda: chatting.planned(held, typed))
+    st.html(chat_cards.envelope(plan, bool(typed), bool(held and held.busy)))
+    st.html(chat_cards.decisions(held.log if held else {}))
+    if held:
+        session = held.session
+        since = int(session.about.get("live_from", 0))
+        st.html(chat_cards.spending(session, held.chat.spent, chatting.settings().spend, since))
+
+
+bar = st.container(key="chat-bar", horizontal=True, vertical_alignment="center", gap="small")
+with bar:
+    name = (held.session.title if held else "") or "New chat"
+    row = next((row for row in chatting.threads().list() if held and row.id == held.thread), None)
+    st.html(chat_cards.title(row.title if row else name, chatting.value("provider"), chatting.value("model")), width="stretch")
+    if st.button("New", icon=":material/add:", key="chat.new", disabled=held is None):
+        chatting.show("")
+        st.rerun()
+    chat_forms.chats(held)
+    chat_forms.branches(held)
+    chat_forms.settings(held)
+
+busy = bool(held and held.busy)
+drawn = len(held.session.messages) if held else 0
+left, right = st.columns([3, 2], gap="medium")
+with left:
+    box = st.container(height=560, key="chat-box", autoscroll=True, border=False)
+    with box:
+        session = held.session if held else None
+        if session is None or not any(m.role in ("user", "assistant") for m in session.messages):
+            st.html(chat_cards.welcome(chatting.value("provider")))
+        else:
+            st.html(chat_cards.conversation(session, session.at if session.parent else 0))
+        if busy:
+            st.fragment(answering, run_every=POLL)()
+        elif held and held.ended:
+            st.html(chat_cards.ended(held.ended))
+            if held.ended.kind == "hold" and st.button("Go on", key="chat.over", type="primary"):
+                chat_forms.attempt(lambda: go_on(True))
+    due = held and not busy and not (held.ended and held.ended.kind == "hold") and chatting.due(held)
+    if due and st.button("Answer this", icon=":material/play_arrow:", key="chat.answer"):
+        chat_forms.attempt(lambda: go_on(False))
+    said = st.chat_input("Message the model", key="chat.input", disabled=busy)
+    if said and said.strip():
+        chat_forms.attempt(lambda: say(said.strip()))
+with right:
+    st.fragment(beside, run_every=4 * POLL if busy else None)()
+    if held:
+        chat_forms.requests(held)

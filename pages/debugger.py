@@ -1,0 +1,32 @@
+"""The debugger: every decision of a policy, stepped through forwards and back, with its reason and what it did to the request."""
+
+from pages.parts import shell
+
+shell.ensure()
+
+import streamlit as st  # noqa: E402
+
+import engine  # noqa: E402
+from pages.parts import closeups, controls, debugging, policy_form, replays, stepper  # noqa: E402
+
+shown = controls.header()
+debugging.style()
+chosen, bar = policy_form.choose()
+try:
+    replay = replays.replayed(shown, chosen)
+except engine.TurnscopeError as error:
+    controls.notice(error.what, error.hint)
+    st.stop()
+bar.html(debugging.verdict(replay), width="stretch")
+stepper.load(replay)
+replays.arrive(shown, replay)
+
+
+@st.fragment
+def one_place() -> None:
+    """Everything that depends on the place; the trace is not sent again."""
+    at = stepper.draw(shown, replay)
+    closeups.draw(shown, replay, at)
+
+
+one_place()

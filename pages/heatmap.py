@@ -1,0 +1,38 @@
+"""The cost heatmap: requests or turns by buckets, below the saw-tooth on the same axis, and the request under the cursor."""
+
+from pages.parts import shell
+
+shell.ensure()
+
+import streamlit as st  # noqa: E402
+
+from pages.parts import cards, controls, detail, exports, state, theme  # noqa: E402
+
+CHART = "heatmap-chart"
+
+shown = controls.header()
+
+by, measure, scale = controls.heatmap_choices()
+st.html(cards.legend(shown.view, heat=True))
+st.plotly_chart(
+    state.heatmap(shown, shown.key, by, measure, scale, theme.name()),
+    key=CHART,
+    theme=None,
+    config={"displayModeBar": False},
+    alt=f"{measure} of every bucket over {by}; a click goes to that request",
+)
+
+
+@st.fragment
+def one_request() -> None:
+    """Everything that depends on the request; the chart above is not drawn again."""
+    at = state.request(shown)
+    state.remember(shown, at)
+    now = detail.summary(shown, at)
+    detail.navigator(shown, CHART, at)
+    st.html(cards.headline(now) + cards.bar(now, slim=True) + cards.buckets(now, shown.view.counter))
+    detail.blocks(shown, now)
+
+
+one_request()
+exports.heatmap(shown, by, measure, scale)

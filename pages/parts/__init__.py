@@ -1,0 +1,1 @@
+"""What the pages share: shell, state, theme, controls, browser components and cards."""

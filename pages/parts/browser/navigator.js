@@ -1,0 +1,133 @@
+// Steps through requests in the browser and tells the app where it stopped. Also joins a Plotly chart on the page: draws the
+// cursor on it and turns every click into a step, the same cell clicked twice included. Session text never comes here.
+
+const instances = new WeakMap();
+const REPORT_AFTER = 140; // ms without a further step, so that ten quick presses become one report; a click is one at once
+const WATCH = 80; // ms between looks for the chart
+
+export default function (component) {
+  const { data, parentElement: root, setStateValue } = component;
+  const self = instances.get(root) ?? { at: data.at, waiting: null };
+  instances.set(root, self);
+  self.data = data;
+  self.send = setStateValue;
+  if (self.waiting === null || self.waiting === data.at) {
+    self.at = data.at;
+    self.waiting = null;
+  }
+  const find = (name) => root.querySelector(`[data-go="${name}"]`);
+  const input = root.querySelector("input");
+
+  function go(to, after = REPORT_AFTER) {
+    const target = Math.max(0, Math.min(self.data.count - 1, Math.round(to)));
+    if (!Number.isFinite(target)) return;
+    self.at = target;
+    paint();
+    clearTimeout(self.timer);
+    self.waiting = target;
+    self.timer = setTimeout(() => self.send("go", { request: target, seq: Date.now() }), after);
+  }
+
+  const marks = () => self.data.marks;
+  const moves = {
+    first: () => go(0),
+    previous: () => go(self.at - 1),
+    next: () => go(self.at + 1),
+    last: () => go(self.data.count - 1),
+    earlier: () => go(marks().findLast((mark) => mark < self.at) ?? self.at),
+    later: () => go(marks().find((mark) => mark > self.at) ?? self.at),
+  };
+
+  function paint() {
+    if (root.activeElement !== input && document.activeElement?.shadowRoot?.activeElement !== input) input.value = self.at;
+    input.max = self.data.count - 1;
+    root.querySelector(".of").textContent = `of 0 – ${(self.data.count - 1).toLocaleString("en")}`;
+    find("first").disabled = find("previous").disabled = self.at <= 0;
+    find("last").disabled = find("next").disabled = self.at >= self.data.count - 1;
+    find("earlier").disabled = !marks().some((mark) => mark < self.at);
+    find("later").disabled = !marks().some((mark) => mark > self.at);
+    cursor();
+  }
+
+  function cursor() {
+    const axis = self.chart?._fullLayout?.xaxis;
+    if (!axis) return;
+    const starts = self.chart.layout?.meta?.starts;
+    const place = starts ? starts.findLastIndex((start) => start <= self.at) : self.at;
+    const left = axis._offset + axis.l2p(place);
+    const upper = self.chart._fullLayout.yaxis;
+    const lower = self.chart._fullLayout.yaxis2 ?? upper;
+    let line = self.chart.querySelector(".ts-cursor");
+    if (!line) {
+      line = document.createElement("div");
+      line.className = "ts-cursor";
+      line.style.cssText = "position:absolute;pointer-events:none;width:0;border-left:2px solid;z-index:5";
+      const tag = document.createElement("span");
+      tag.style.cssText = "position:absolute;top:-20px;font:600 11px var(--st-font,sans-serif);padding:1px 7px;border-radius:5px;white-space:nowrap";
+      line.append(tag);
+      self.chart.style.position = "relative";
+      self.chart.append(line);
+    }
+    const { colour, ink } = self.data;
+    line.style.left = `${left - 1}px`;
+    line.style.top = `${upper._offset}px`;
+    line.style.height = `${lower._offset + lower._length - upper._offset}px`;
+    line.style.borderColor = colour;
+    const tag = line.firstChild;
+    tag.textContent = `request ${self.at}`;
+    tag.style.background = colour;
+    tag.style.color = ink;
+    const over = left > self.chart.clientWidth - 110;
+    tag.style.left = over ? "auto" : "5px";
+    tag.style.right = over ? "5px" : "auto";
+  }
+
+  function clicked(event) {
+    const point = event.points?.[0];
+    const custom = point?.customdata;
+    const request = Array.isArray(custom) || ArrayBuffer.isView(custom) ? custom[0] : (custom ?? point?.x);
+    if (request !== undefined) go(Number(request), 0);
+  }
+
+  // The app may draw another chart in the place of the one that is joined, and drawing anew removes what was hung on it.
+  function join() {
+    const chart = document.querySelector(`.st-key-${self.data.chart} .js-plotly-plot`);
+    if (!chart?._fullLayout || !chart.on || (chart === self.chart && chart.querySelector(".ts-cursor"))) return;
+    self.chart = chart;
+    for (const [event, handler] of Object.entries(self.handlers)) {
+      chart.removeListener(event, handler);
+      chart.on(event, handler);
+    }
+    self.cursor();
+  }
+
+  function pressed(event) {
+    const target = event.composedPath()[0];
+    if (/^(INPUT|TEXTAREA|SELECT)$/.test(target?.tagName) || target?.isContentEditable) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const keys = { ArrowLeft: "previous", ArrowRight: "next", Home: "first", End: "last", n: "later", p: "earlier" };
+    const move = moves[keys[event.key]];
+    if (!move || document.querySelector("[role=dialog]")) return;
+    event.preventDefault();
+    move();
+  }
+
+  for (const button of root.querySelectorAll("button")) button.onclick = moves[button.dataset.go];
+  input.onchange = () => go(Number(input.value));
+  input.onkeydown = (event) => {
+    if (event.key === "Enter") input.blur();
+  };
+  if (self.pressed) window.removeEventListener("keydown", self.pressed, true); // this function runs again on every rerun
+  self.pressed = pressed;
+  window.addEventListener("keydown", pressed, true);
+  Object.assign(self, { clicked, cursor, join });
+  self.handlers ??= { plotly_click: (event) => self.clicked(event), plotly_afterplot: () => self.cursor() };
+  self.watch ??= setInterval(() => self.join(), WATCH);
+  join();
+  paint();
+  return () => {
+    clearInterval(self.watch);
+    self.watch = undefined;
+    window.removeEventListener("keydown", self.pressed, true);
+  };
+}

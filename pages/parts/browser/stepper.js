@@ -1,0 +1,196 @@
+// The stepper: one cursor over all decisions of a session, moved by buttons, keys and the strip. Every step is drawn here at
+// once; the app is told the place where one stopped, so quick presses are never lost. Parts: stepper_model.js, stepper_film.js, stepper_draw.js.
+
+const instances = new WeakMap();
+const SHELF = (globalThis[Symbol.for("turnscope.steps")] ??= new Map());
+const REPORT_AFTER = 160; // ms without a further step
+const RETRY = 30; // ms between looks for the data
+
+export default function (component) {
+  const { data, parentElement: root, setStateValue } = component;
+  const self = instances.get(root) ?? { place: 0, picked: -1, seq: null, timer: null };
+  instances.set(root, self);
+  self.root = root;
+  self.data = data;
+  self.send = setStateValue;
+  self.part ??= parts(root);
+  self.film ??= makeFilm(self.part.film, (at) => pick(self, at));
+  self.colours = colours(root);
+  if (!self.wired) wire(self);
+  load(self);
+  // Called again after each report, and this before it: a pause between the two would lose keys and stop the playing.
+  return () => setTimeout(() => root.isConnected || dispose(self), 0);
+}
+
+function dispose(self) {
+  stop(self);
+  clearTimeout(self.search);
+  self.resize.disconnect();
+  window.removeEventListener("keydown", self.pressed, true);
+  self.wired = false;
+}
+
+function parts(root) {
+  const find = (name) => root.querySelector(name);
+  const button = Object.fromEntries([...root.querySelectorAll("[data-go]")].map((found) => [found.dataset.go, found]));
+  const names = { range: "input", strip: ".strip", cursor: ".cursor", where: ".where", film: ".film", map: ".map", extras: ".extras", card: ".card", verb: ".verb", title: ".why b", reason: ".why p", chips: ".chips", saved: ".change b", sizes: ".change span", head: ".film-head b", tally: ".tally", speed: "select", scale: ".scale" };
+  const found = Object.fromEntries(Object.entries(names).map(([name, selector]) => [name, find(selector)]));
+  return { button, ...found, bars: [find(".bar.before"), find(".bar.now")], numbers: [find(".number.before"), find(".number.now")] };
+}
+
+function colours(root) {
+  const style = getComputedStyle(root.host ?? root);
+  const names = { system: "system", tools: "tools", messages: "messages", tool_results: "tool-results", thinking: "thinking", text: "text", faint: "faint", warn: "warn", bad: "bad", good: "good", accent: "accent", border: "border" };
+  return Object.fromEntries(Object.entries(names).map(([key, name]) => [key, style.getPropertyValue(`--ts-${name}`).trim() || "#888"]));
+}
+
+// The data come with a component of their own, so that they cross the wire once and not with every step.
+function load(self) {
+  clearTimeout(self.search);
+  const text = SHELF.get(self.data.steps);
+  if (text === undefined) {
+    self.search = setTimeout(() => load(self), RETRY);
+    return;
+  }
+  if (self.loaded !== self.data.steps) {
+    self.loaded = self.data.steps;
+    self.model = readSteps(text);
+    self.seq = null;
+    self.part.range.max = Math.max(0, self.model.length - 1);
+  }
+  if (self.seq !== self.data.seq) {
+    self.seq = self.data.seq;
+    self.picked = self.data.block ?? -1;
+    const [request, step] = self.data.at;
+    const last = Math.max(0, Math.min(self.model.count - 1, request));
+    self.place = self.model.count ? placeOf(self.model, last, Math.max(0, Math.min(step, steps(self.model, last)))) : 0;
+  }
+  drawStrip(self);
+  draw(self, true);
+}
+
+// --- moves ----------------------------------------------------------------------------------------------------------------
+
+function go(self, place) {
+  const { model } = self;
+  if (!model?.length) return;
+  const target = Math.max(0, Math.min(model.length - 1, Math.round(place)));
+  if (!Number.isFinite(target) || (target === self.place && self.picked < 0)) return;
+  self.place = target;
+  self.picked = -1;
+  draw(self, true);
+  report(self);
+}
+
+function pick(self, at) {
+  self.picked = self.picked === at ? -1 : at;
+  draw(self, false, at);
+  report(self);
+}
+
+function report(self) {
+  clearTimeout(self.waiting);
+  self.waiting = setTimeout(() => {
+    const { request, step } = cursorOf(self.model, self.place);
+    self.send("at", { request, step, block: self.picked < 0 ? null : self.picked, seq: Date.now() });
+  }, REPORT_AFTER);
+}
+
+const moves = {
+  first: (self) => go(self, 0),
+  last: (self) => go(self, self.model.length - 1),
+  back: (self) => go(self, self.place - 1),
+  forward: (self) => go(self, self.place + 1),
+  requestBack: (self) => byRequest(self, -1),
+  requestForward: (self) => byRequest(self, 1),
+  change: (self) => go(self, changeFrom(self.model, self.place, 1)),
+  changeBack: (self) => go(self, changeFrom(self.model, self.place, -1)),
+  play: (self) => (self.timer ? stop(self) : play(self)),
+};
+
+function byRequest(self, by) {
+  const { model } = self;
+  const { request, step } = cursorOf(model, self.place);
+  if (by < 0) return go(self, placeOf(model, Math.max(0, step ? request : request - 1), 0));
+  return go(self, request + 1 < model.count ? placeOf(model, request + 1, 0) : model.length - 1);
+}
+
+// Playing passes over cuts that only repeat those of the request before.
+function play(self) {
+  const { model, part } = self;
+  if (self.place >= model.length - 1) go(self, 0);
+  const next = () => {
+    let place = self.place + 1;
+    while (place < model.length - 1 && model.kind[place] === KIND.still) place++;
+    go(self, place);
+    if (self.place >= model.length - 1) return stop(self);
+    self.timer = setTimeout(next, Number(part.speed.value));
+  };
+  self.timer = setTimeout(next, Number(part.speed.value) / 3);
+  part.button.play.textContent = "Pause";
+  part.card.setAttribute("aria-live", "off");
+}
+
+function stop(self) {
+  clearTimeout(self.timer);
+  self.timer = null;
+  self.part.button.play.textContent = "Play";
+  self.part.card.setAttribute("aria-live", "polite");
+}
+
+function wire(self) {
+  const { part } = self;
+  self.wired = true;
+  for (const [name, button] of Object.entries(part.button)) {
+    button.onclick = (event) => {
+      if (event.detail) button.blur(); // a mouse leaves the keys to the page
+      if (self.model) moves[name](self);
+    };
+  }
+  part.range.oninput = () => go(self, Number(part.range.value));
+  part.map.onclick = (event) => lookAt(self, event);
+  part.film.onscroll = () => self.model && requestAnimationFrame(() => self.frame && drawBlocks(self, -1));
+  part.film.onkeydown = (event) => choose(self, event);
+  self.pressed = (event) => pressed(self, event);
+  window.addEventListener("keydown", self.pressed, true);
+  self.resize = new ResizeObserver(() => {
+    if (!self.model || self.part.film.clientWidth === self.seen) return;
+    self.seen = self.part.film.clientWidth;
+    drawStrip(self);
+    draw(self, true);
+  });
+  self.resize.observe(part.film);
+}
+
+function pressed(self, event) {
+  const target = event.composedPath()[0];
+  if (/^(INPUT|TEXTAREA|SELECT)$/.test(target?.tagName) && target !== self.part.range) return;
+  if (target?.isContentEditable || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!self.model || document.querySelector("[role=dialog]")) return;
+  if (event.key === " " && target?.closest?.("button, summary, [role=button], [role=tab], [role=radio], a")) return;
+  const shifted = { ArrowLeft: "requestBack", ArrowRight: "requestForward" };
+  const plain = { ArrowLeft: "back", ArrowRight: "forward", Home: "first", End: "last", n: "change", p: "changeBack", " ": "play" };
+  const move = (event.shiftKey && shifted[event.key]) || plain[event.key.length > 1 ? event.key : event.key.toLowerCase()];
+  if (!move) return;
+  event.preventDefault();
+  moves[move](self);
+}
+
+// Up and down choose a block of the film, for those who use no mouse.
+function choose(self, event) {
+  const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!by || !self.frame?.cut) return;
+  event.preventDefault();
+  const from = self.picked >= 0 ? self.picked : focusOf(self) - by;
+  self.picked = Math.max(0, Math.min(self.frame.cut - 1, from + by));
+  drawBlocks(self, self.picked);
+  report(self);
+}
+
+function lookAt(self, event) {
+  const { map, film } = self.part;
+  if (!self.frame?.cut) return;
+  const at = Math.floor((event.offsetX / map.clientWidth) * self.model.blocks);
+  const row = self.film.row[Math.max(0, Math.min(self.frame.cut - 1, at))];
+  film.scrollTop = Math.max(0, row * ROW - film.clientHeight / 2);
+}

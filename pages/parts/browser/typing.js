@@ -1,0 +1,32 @@
+// Tells the app what stands in the message box, a moment after the last key, so that the next request can be weighed.
+
+const PAUSE = 350; // milliseconds
+const MOST = 50000; // characters
+
+let stop = null; // this function runs again on every rerun
+
+export default function ({ setStateValue }) {
+  let timer = 0;
+  let told = null;
+  const box = () => document.querySelector("[data-testid=stChatInputTextArea]");
+  function tell() {
+    const text = (box()?.value ?? "").slice(0, MOST);
+    if (text === told) return;
+    told = text;
+    setStateValue("text", text);
+  }
+  function typed(event) {
+    if (event.target?.dataset?.testid !== "stChatInputTextArea") return;
+    clearTimeout(timer);
+    timer = setTimeout(tell, PAUSE);
+  }
+  stop?.();
+  document.addEventListener("input", typed, true);
+  document.addEventListener("keyup", typed, true);
+  stop = () => {
+    clearTimeout(timer);
+    document.removeEventListener("input", typed, true);
+    document.removeEventListener("keyup", typed, true);
+  };
+  return stop;
+}

@@ -1,0 +1,246 @@
+"""HTML of what a page shows of a request: bar, cards, lists. Text of sessions passes `esc`, always."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine import contents, figures, views
+from pages.parts.formats import esc, k, percent, short, signed, usd
+
+HINTS = {
+    "system": "The system prompt, and system messages in between.",
+    "tools": "Definitions of the tools that the model may call.",
+    "messages": "What you and the model wrote, calls of tools included.",
+    "tool_results": "What tools gave back: files, output of commands, pages.",
+    "thinking": "The model's own reasoning, where it is sent again.",
+}
+COUNTED = "How the text of this session was counted before it was scaled to what the provider recorded."
+WORDS = {
+    "measured": "Recorded in the log by the provider.",
+    "estimated": "Counted here, then scaled to what was recorded.",
+    "inferred": "Not in the log: what the recorded prompt holds beyond all that the log shows.",
+}
+SIGNS = {"cut": "▼", "clear": "▽", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●", "stub": "○"}
+TEXT = 800  # characters of a block shown in a list
+
+
+def title(view: views.Overview) -> str:
+    """Title line with chips: source, model and window, requests, cost, peak, truncations."""
+    models = list(dict.fromkeys(model for model in view.models if model))
+    window = int(view.windows.max(initial=0))
+    model = (_undated(models[0]) if models else "model unknown") + (f" +{len(models) - 1}" if len(models) > 1 else "")
+    chips = [
+        _chip(view.source),
+        _chip(f"{model} · {k(window)}" if window else model, "", ", ".join(models)),
+        _chip(_many(len(view), "request")),
+    ]
+    cost = usd(view.total) + (f" · {view.unpriced} without a price" if view.unpriced and view.total is not None else "")
+    chips.append(_chip(cost, "" if view.total is not None else "warn", "Money of all requests, each priced on its own"))
+    if window and len(view):
+        peak = float((view.prompts / view.windows.clip(min=1)).max())
+        chips.append(_chip(f"peak {peak:.0%}", "bad" if peak > 1 else "warn" if peak > 0.75 else ""))
+    cuts = contents.cuts(view)
+    for kind, word in (("cut", "truncation"), ("clear", "clearing")):
+        many = sum(cut.kind == kind for cut in cuts)
+        chips += [_chip(_many(many, word), "warn")] if many else []
+    chips += [] if cuts else [_chip("never truncated")]
+    name = esc(short(view.title or view.session_id, 80))
+    return f'<div class="ts-title"><h1>{name}</h1>{"".join(chips)}</div>'
+
+
+def _undated(model: str) -> str:
+    """A model's name without the date that ends it."""
+    name, _, date = model.rpartition("-")
+    return name if name and len(date) == 8 and date.isdigit() else model
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _chip(text: str, tone: str = "", hint: str = "") -> str:
+    return f'<span class="ts-chip {tone}" title="{esc(hint or text)}">{esc(text)}</span>'
+
+
+def headline(now: contents.Summary) -> str:
+    """One sentence with the number that matters, and what happened at this request."""
+    events = "".join(_chip(short(event.partition(": ")[0], 60), "warn", event) for event in now.events)
+    return f'<h2 class="ts-headline" data-request="{now.n}"><span>{esc(now.sentence)}</span>{events}</h2>'
+
+
+def _style(name: str) -> str:
+    css = name.replace("_", "-")
+    if name == "prefix":
+        return f"background:repeating-linear-gradient(135deg,var(--ts-{css}) 0 3px,var(--ts-panel) 3px 8px)"
+    if name == "unattributed":
+        return f"background:repeating-linear-gradient(45deg,var(--ts-{css}) 0 2px,var(--ts-panel) 2px 5px)"
+    return f"background:var(--ts-{css});color:var(--ts-ink-{css})"
+
+
+def bar(now: contents.Summary, slim: bool = False) -> str:
+    """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
+    whole = max(now.window, now.prompt, 1)
+    parts = "".join(_segment(segment, whole) for segment in now.segments if segment.drawn)
+    free = f'<div class="ts-seg free">{k(now.free)} free</div>' if now.free > whole * 0.03 else ""
+    reserve = ticks = scale = ""
+    if now.window:
+        left = 100 * now.warn_at / whole
+        ticks = f'<div class="ts-tick" style="left:{left:.2f}%"></div>'
+        scale = f'<span style="right:{100 - left:.2f}%;color:var(--ts-warn);padding-right:6px">90% of the window</span>'
+        scale += f'<span style="right:0;color:var(--ts-bad)">limit {k(now.window)}</span>'
+        if now.reserve:
+            width = 100 * min(now.reserve, now.window) / whole
+            reserve = (
+                f'<div class="ts-reserve" style="width:{width:.2f}%" title="reserved for the answer: {now.reserve:,}"></div>'
+            )
+    before = _ghost(now, whole) if now.ghost else ""
+    label = f"{now.prompt:,} of {now.window:,} tokens" if now.window else f"{now.prompt:,} tokens"
+    kind = "ts-bar slim" if slim else "ts-bar"
+    return (
+        f'<div class="ts-barbox">{before}<div class="ts-scale">{scale}</div>'
+        f'<div class="{kind}" role="img" aria-label="{label}">{parts}{free}{reserve}{ticks}</div></div>'
+    )
+
+
+def _segment(segment: contents.Segment, whole: int) -> str:
+    width = 100 * segment.drawn / whole
+    name = views.LABELS[segment.name]
+    text = f"{name} {k(segment.drawn)}"
+    room = width * 12.4  # pixels at 1240, less on narrow pages, where the text is cut off by the ellipsis of the title
+    shown = text if room > 8.2 * len(text) + 18 else k(segment.drawn) if room > 58 else ""
+    thin = " hatched" if shown and segment.name in ("prefix", "unattributed") else "" if shown else " thin"
+    hint = f"{name}: {segment.tokens:,} tokens, {segment.mark}"
+    style = f"width:{width:.3f}%;{_style(segment.name)}"
+    return f'<div class="ts-seg{thin}" title="{esc(hint)}" style="{style}"><span>{esc(shown)}</span></div>'
+
+
+def _ghost(now: contents.Summary, whole: int) -> str:
+    total = sum(segment.drawn for segment in now.ghost)
+    parts = "".join(
+        f'<i title="{esc(views.LABELS[s.name])}: {s.tokens:,}" style="width:{100 * s.drawn / whole:.3f}%;{_style(s.name)}"></i>'
+        for s in now.ghost
+        if s.drawn
+    )
+    went = f"; {total - now.prompt:,} went" if total > now.prompt else ""
+    words = f"The request before carried {total:,} tokens{went}."
+    return f'<div class="ts-before"><small>{words}</small><div class="ts-ghost">{parts}</div></div>'
+
+
+def buckets(now: contents.Summary, counter: str) -> str:
+    """A card per bucket and a chip for what belongs to none."""
+    named = {segment.name: segment for segment in now.segments}
+    hidden = named["prefix"].tokens > 0
+    order = ("system", "tools", "messages", "tool_results", "thinking")
+    cards = "".join(_card(named[name], hidden and name in ("system", "tools")) for name in order)
+    chips = "".join(_rest(named[name]) for name in ("prefix", "unattributed") if named[name].tokens)
+    money = f"this request {usd(now.total)}" if now.total is not None else "no known price for this model"
+    read = f"{percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
+    chips += f'<span class="ts-chip seg">{money}<em>{read} · answer {now.answer:,} tokens</em></span>'
+    chips += f'<span class="ts-chip seg" title="{COUNTED}">counted by<em>{esc(counter)}</em></span>'
+    return f'<div class="ts-cards">{cards}</div><div class="ts-chips">{chips}</div>'
+
+
+def _card(segment: contents.Segment, hidden: bool) -> str:
+    swatch = f'<i class="ts-swatch" style="{_style(segment.name)}"></i>'
+    hint = HINTS[segment.name]
+    mark = f'<em class="ts-term" title="{WORDS[segment.mark]}">{segment.mark}</em>'
+    name = f'<span title="{hint}">{views.LABELS[segment.name]}</span>'
+    if hidden and not segment.tokens:
+        body = '<div class="value ts-faint">–</div><p>not in the log, see the hatched part</p>'
+        return f'<div class="ts-card"><h3>{swatch}{name}</h3>{body}</div>'
+    line = f"{usd(segment.usd)} · {_change(segment.change)}"
+    share = f"<small>{percent(segment.share)}</small>"
+    value = f'<div class="value">{k(segment.tokens)}{share}</div>'
+    return f'<div class="ts-card"><h3>{swatch}{name}{mark}</h3>{value}<p>{line}</p></div>'
+
+
+def _change(change: int) -> str:
+    if not change:
+        return "no change"
+    up = change > 0
+    return f'<span class="{"ts-up" if up else "ts-down"}">{"▲" if up else "▼"} {k(abs(change))}</span>'
+
+
+def _rest(segment: contents.Segment) -> str:
+    hint = WORDS["inferred"]
+    if segment.name == "unattributed":
+        hint = "Recorded tokens that the other parts do not explain. Negative: the estimates are too high by that much."
+    value = f"{signed(segment.tokens)} · {percent(segment.share)}"
+    swatch = f'<i class="ts-swatch" style="{_style(segment.name)}"></i>'
+    return (
+        f'<span class="ts-chip seg" title="{hint}">{swatch}{views.LABELS[segment.name]} {value}<em>{segment.mark}</em></span>'
+    )
+
+
+def panel(name: str, body: str, note: str = "") -> str:
+    """A titled box."""
+    return f'<section class="ts-card"><h3>{esc(name)}<em>{esc(note)}</em></h3>{body}</section>'
+
+
+def largest(groups: Iterable[contents.Group]) -> str:
+    """Groups of blocks with a meter each; a line opens to show the largest text of its group."""
+    listed = list(groups)
+    most = max((group.tokens for group in listed), default=1)
+    body = "".join(_group(group, most) for group in listed)
+    return body or '<div class="ts-empty">Nothing that the log holds.</div>'
+
+
+def _group(group: contents.Group, most: int) -> str:
+    count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
+    state = f' <span class="ts-faint">· {esc(group.state)}</span>' if group.state != "verbatim" else ""
+    meter = f'<span class="meter" style="width:{100 * group.tokens / max(1, most):.1f}%;{_style(group.bucket)}"></span>'
+    head = f'<span class="name">{esc(group.label)}{count}{state}</span><span class="size">{group.tokens:,}</span>{meter}'
+    return (
+        f'<details class="ts-row"><summary title="{esc(group.label)}">{head}</summary><pre>{clip(group.text)}</pre></details>'
+    )
+
+
+def clip(text: str, most: int = TEXT) -> str:
+    """The beginning of a text, escaped; says how much is left out."""
+    rest = len(text) - most
+    return esc(text[:most]) + (f'<span class="ts-faint">\n… {rest:,} more characters</span>' if rest > 0 else "") or "(no text)"
+
+
+def changes(now: contents.Summary, detail: views.Detail) -> str:
+    """What came since the request before, and what went."""
+    new, gone = contents.groups(detail.added, 1, 6), contents.groups(detail.left, 1, 6)
+    text = "".join(f'<div class="ts-row ts-warned">{esc(event)}</div>' for event in now.events)
+    text += "".join(_delta(group, "+", "ts-up") for group in new) + "".join(_delta(group, "−", "ts-down") for group in gone)
+    return text or '<div class="ts-empty">The same blocks as the request before.</div>'
+
+
+def _delta(group: contents.Group, sign: str, tone: str) -> str:
+    count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
+    swatch = f'<i class="ts-swatch" style="{_style(group.bucket)}"></i>'
+    size = f'<span class="size {tone}">{sign}{group.tokens:,}</span>'
+    return (
+        f'<div class="ts-row"><div class="line"><span class="name">{swatch} {esc(group.label)}{count}</span>{size}</div></div>'
+    )
+
+
+def answer(detail: views.Detail) -> str:
+    """What the model answered, block by block."""
+    body = "".join(
+        f'<details class="ts-row" {"open" if item.kind == "text" else ""}><summary><span class="name">'
+        f'<i class="ts-swatch" style="{_style(item.bucket)}"></i> {esc(item.label)}</span>'
+        f'<span class="size">{item.tokens:,}</span></summary><pre>{clip(item.text)}</pre></details>'
+        for item in detail.answer
+    )
+    return body or '<div class="ts-empty">The log holds no answer to this request.</div>'
+
+
+def legend(view: views.Overview, heat: bool = False) -> str:
+    """Colours of the stack and signs of the markers that this session has."""
+    names = [name for name in figures.STACK if view.cells[:, views.CELLS.index(name)].any()]
+    swatches = "".join(f'<span><i class="ts-swatch" style="{_style(name)}"></i>{views.LABELS[name]}</span>' for name in names)
+    signs = "".join(
+        f'<span><b style="color:var(--ts-{colour})">{SIGNS[kind]}</b>{word}</span>'
+        for kind, colour, word in figures.legend(view)
+    )
+    cold = (
+        '<span title="Mostly read from cache, at about a tenth of the price">'
+        '<i class="ts-swatch" style="background:var(--ts-cold)"></i>mostly read from cache</span>'
+        if heat
+        else ""
+    )
+    return f'<div class="ts-legend">{swatches}{cold}{signs}</div>'

@@ -1,0 +1,254 @@
+"""What is set and chosen around a chat: settings with what each does to the cache, the list of chats, and branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+import engine
+from pages.parts import chatting, controls, shell, state
+from pages.parts.formats import esc, short
+
+PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
+FAULTS = {"none": "nothing goes wrong", **engine.FAULTS}
+CACHE = {
+    "provider": "Another provider starts with an empty cache.",
+    "model": "Caches belong to a model: another one reads nothing that was cached before.",
+    "policy": "What it cuts changes the prefix; the cache is lost from the first cut on, then built anew.",
+    "thinking": "On or off changes how messages are cached: their part is written again; system and tools stay.",
+    "max": "No effect on the cache. It is reserved in the window, so the policy cuts earlier.",
+    "tools": "Definitions stand first in every request, fixed by the first message; later, off means refused: cache kept.",
+    "folder": "No effect on the cache. Tools only read, and only below this folder; without one there is the calculator.",
+    "spend": "No effect on the cache. At the limit the chat asks before it goes on.",
+    "growth": "No effect on the cache. A turn that grows by more asks before it goes on. 0 = no limit.",
+    "condense": "A summary replaces old messages: the cache is lost there once, then a shorter prefix is cached.",
+    "summary": "No effect on the chat's cache; a summary request reads none. Empty = the chat's own model.",
+    "fault": "One request of the built-in model fails so; nothing is lost. The cache stays.",
+    "system": "It stands before all messages: another one is a branch of this chat with a cold cache.",
+}
+
+
+def attempt(what: Callable[[], Any]) -> Any:
+    """Do something that may be refused; shows why, and gives None."""
+    try:
+        return what()
+    except engine.TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+    return None
+
+
+def _why(name: str) -> None:
+    st.html(f'<div class="chat-why">{esc(CACHE[name])}</div>')
+
+
+def _key(name: str) -> dict[str, Any]:
+    return {"key": f"chat.{name}", "persist_state": "session"}
+
+
+def _provider_changed() -> None:
+    first = {"offline": engine.chats.OFFLINE[0], "anthropic": engine.chats.MODELS[0]}
+    st.session_state["chat.model"] = first.get(chatting.value("provider"), "")
+    st.session_state["chat.summary"] = ""
+    st.session_state["chat.condense"] = chatting.value("provider") == "offline"
+
+
+def settings(held: chatting.Room | None) -> None:
+    """Everything that is in force for the next request."""
+    with st.popover("Settings", icon=":material/tune:", key="chat-settings"), st.container(key="chat-form"):
+        left, right = st.columns(2, gap="medium")
+        with left:
+            _provider()
+            names = list(chatting.policies())
+            titles = {name: policy.title for name, policy in chatting.policies().items()}
+            st.selectbox("Policy", names, format_func=lambda name: short(titles[name], 60), **_key("policy"))
+            _why("policy")
+            st.toggle("Thinking", **_key("thinking"))
+            _why("thinking")
+            st.number_input("Most tokens of an answer", 1, 64_000, step=256, **_key("max"))
+            _why("max")
+            _system(held)
+        with right:
+            st.text_input("Folder for the tools", placeholder="none", **_key("folder"))
+            _why("folder")
+            st.multiselect("Tools", list(chatting.TOOLS), format_func=lambda name: name.replace("_", " "), **_key("tools"))
+            _why("tools")
+            st.number_input("Spend limit, USD (0 = none)", 0.0, 10_000.0, step=0.5, format="%.2f", **_key("spend"))
+            _why("spend")
+            st.number_input("Growth limit, tokens a turn", 0, 10_000_000, step=1_000, **_key("growth"))
+            _why("growth")
+            st.toggle("Condense: let a model sum up what is cut", **_key("condense"))
+            _why("condense")
+            st.text_input("Model for summaries", placeholder="same as the chat", **_key("summary"))
+            _why("summary")
+
+
+def _provider() -> None:
+    names = list(PROVIDERS)
+    st.selectbox("Provider", names, format_func=PROVIDERS.__getitem__, on_change=_provider_changed, **_key("provider"))
+    _why("provider")
+    kind = chatting.value("provider")
+    if kind == "server":
+        st.text_input("Address", placeholder="http://127.0.0.1:11434", **_key("url"))
+    if kind != "offline":
+        from_env = "from the environment" if kind == "anthropic" else "none"
+        st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key("key"))
+        known = engine.chats.MODELS if kind == "anthropic" else ()
+        options = list(dict.fromkeys((*known, *([chatting.value("model")] if chatting.value("model") else []))))
+        st.selectbox("Model", options, accept_new_options=True, placeholder="type a model's name", **_key("model"))
+    else:
+        if chatting.value("model") not in engine.chats.OFFLINE:
+            st.session_state["chat.model"] = engine.chats.OFFLINE[0]
+        st.selectbox("Model", list(engine.chats.OFFLINE), **_key("model"))
+    _why("model")
+    if kind == "offline":
+        st.selectbox("Next fault", list(FAULTS), format_func=FAULTS.__getitem__, **_key("fault"))
+        _why("fault")
+
+
+def _system(held: chatting.Room | None) -> None:
+    st.text_area("System prompt", height=100, **_key("system"))
+    _why("system")
+    if held is not None and st.button("Branch with this system prompt", key="chat.reword", disabled=held.busy):
+        attempt(lambda: _reworded(held))
+
+
+def _reworded(held: chatting.Room) -> None:
+    session = engine.chats.reworded(held.session, chatting.value("system"))
+    about = {**chatting.about(), "live_from": len(session.requests), "from": held.thread}
+    title = f"{session.title or 'Chat'} (other system prompt)"
+    chatting.show(chatting.threads().create(title=title, base=session, about=about))
+    st.rerun()
+
+
+# Chats
+
+
+def chats(held: chatting.Room | None) -> None:
+    """The list: open another chat, rename this one, find one by its words."""
+    with st.popover("Chats", icon=":material/forum:", key="chat-list"):
+        rows = chatting.threads().list()
+        words = st.text_input("Search all chats", key="chat.words", placeholder="words of a message")
+        if words.strip():
+            found = {hit.thread for hit in chatting.threads().search(words)}
+            rows = tuple(row for row in rows if row.id in found)
+            st.html(f'<div class="ts-small ts-faint">{len(rows)} chats hold “{esc(words)}”.</div>')
+        titles = {row.id: row.title or "Untitled chat" for row in rows}
+        here = held.thread if held else ""
+        place = list(titles).index(here) if here in titles else None
+        key = f"chat.pick.{here}.{words}"
+        picked = st.selectbox(
+            "Open", list(titles), index=place, key=key, placeholder=f"{len(titles)} chats",
+            format_func=lambda each: short(titles[each], 70),
+        )  # fmt: skip
+        if picked and picked != here:
+            chatting.show(picked)
+            st.rerun()
+        if held:
+            with st.form(f"chat.rename.{here}", border=False):
+                title = st.text_input("Name of this chat", titles.get(here, ""), key=f"chat.title.{here}")
+                if st.form_submit_button("Rename") and title.strip():
+                    chatting.threads().rename(here, title.strip()[:200])
+                    st.rerun()
+
+
+# Branches
+
+
+def branches(held: chatting.Room | None) -> None:
+    """Other ways on: an edited prompt, a new chat with a summary, the session of the other pages from a request."""
+    with st.popover("Branch", icon=":material/fork_right:", key="chat-branch"):
+        if held and not held.busy:
+            _resend(held)
+            _summary(held)
+        _continue()
+
+
+def _resend(held: chatting.Room) -> None:
+    session = held.session
+    prompts = {m.start: session.blocks[m.start].text for m in session.messages if m.origin == "prompt"}
+    if not prompts:
+        return
+    st.html('<h3 class="chat-h">Edit and resend</h3><div class="chat-why" style="margin:0">What stands before the prompt is '
+            "shared with the branch and still cached; this chat stays as it is.</div>")  # fmt: skip
+    newest = list(reversed(prompts))
+    names = {at: short(text, 80) or "(empty)" for at, text in prompts.items()}
+    at = st.selectbox("Prompt", newest, format_func=names.__getitem__, key=f"chat.at.{held.thread}")
+    text = st.text_area("Say instead", prompts[at], key=f"chat.instead.{held.thread}.{at}", height=90)
+    if st.button("Send as a branch", key="chat.resend", disabled=held.busy or not text.strip()):
+        attempt(lambda: _branched(held, at, text))
+
+
+def _branched(held: chatting.Room, at: int, text: str) -> None:
+    title = f"{held.session.title or 'Chat'} (branch)"
+    about = {**chatting.about(), "from": held.thread}
+    new = chatting.threads().create(title=title, parent=held.thread, at=at, about=about)
+    chatting.start(chatting.room(new), lambda chat: chat.send(text))
+    chatting.show(new)
+    st.rerun()
+
+
+def _summary(held: chatting.Room) -> None:
+    st.html('<h3 class="chat-h">New session with a summary</h3><div class="chat-why" style="margin:0">A new chat whose system '
+            "prompt ends with this summary. It begins small, with a cold cache.</div>")  # fmt: skip
+    session = held.session
+    if not session.requests:
+        return
+    key = f"chat.sum.{held.thread}.{len(session.requests)}"
+    text = st.text_area("Summary", engine.chats.summary(held.chat), key=key, height=110)
+    if st.button("Begin with this summary", key="chat.begin", disabled=not text.strip()):
+        attempt(lambda: _begun(held, text))
+
+
+def _begun(held: chatting.Room, text: str) -> None:
+    system = f"{chatting.value('system')}\n\nSummary of the conversation before this one:\n{text}".strip()
+    session = held.session
+    about = {"from": held.thread, "from_request": len(session.requests), "summary": True}
+    made = chatting.create(f"{session.title or 'Chat'} (from a summary)", system, about)
+    chatting.show(made.thread)
+    st.rerun()
+
+
+def _continue() -> None:
+    """The session that the other pages show, from any of its requests, in a new chat."""
+    entry = state.entries().get(st.session_state.get("state.session", ""))
+    st.html('<h3 class="chat-h">Continue the open session</h3>')
+    if entry is None:
+        st.html('<div class="ts-empty">Open a session on another page first.</div>')
+        return
+    if not state.is_open(entry) and not st.button("Read it", key="chat.read"):
+        st.html(f'<div class="ts-small ts-faint">{esc(short(entry.name, 60))}</div>')
+        return
+    shown = attempt(lambda: state.opened(entry, int((st.session_state.get("state.query") or {}).get("part", 0))))
+    if shown is None or not len(shown.view):
+        return
+    last = len(shown.view) - 1
+    seen = int((st.session_state.get("state.query") or {}).get("request", last))
+    st.html(f'<div class="ts-small ts-faint">{esc(short(entry.name, 60))}: taken as recorded up to a request, then the '
+            "policy chosen here. Another provider's cache is cold.</div>")  # fmt: skip
+    number = st.number_input("From request", 0, last, min(seen, last), key=f"chat.from.{shown.key}")
+    if st.button("Continue as a new chat", key="chat.continue"):
+        attempt(lambda: _continued(shown, int(number)))
+
+
+def _continued(shown: state.Shown, request: int) -> None:
+    about = {**chatting.about(), "from_session": shown.entry.id}
+    chatting.show(engine.chats.continued(chatting.threads(), shown.trace, request, about))
+    st.rerun()
+
+
+def requests(held: chatting.Room, most: int = 8) -> None:
+    """A link into the debugger for each of the newest requests."""
+    session = held.session
+    since = int(session.about.get("live_from", 0))
+    live = [request for request in session.requests if request.n >= since]
+    if not live:
+        return
+    with st.expander(f"Requests in the debugger ({len(live)})", key="chat-requests"):
+        for request in reversed(live[-most:]):
+            used = f"{request.usage.prompt_tokens:,} tokens" if request.usage else request.stop_reason or "no answer"
+            query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": held.policy or chatting.POLICY}
+            st.page_link(
+                shell.page("debugger"), label=f"Request {request.n} · {used}", icon=":material/bug_report:", query_params=query
+            )

@@ -1,0 +1,274 @@
+"""Live chats on the page: the rooms in which they go on, which one the URL names, and what is chosen for the next request.
+
+`?thread=<id>` names a chat. A room is shared by all tabs of this process, so a turn goes on whatever page is open. A typed key
+stays in this tab's memory (`st.session_state`) and in the client made from it; it is never in the URL, a log or the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from threading import Lock
+from typing import Any
+
+import streamlit as st
+
+import engine
+from pages.parts import replays, state
+
+DELAY = 0.05  # seconds between the pieces of the built-in model's answers: quick, but slow enough to be watched and stopped
+POLICY = "balanced"
+KEPT = 40  # requests that the decision log looks back on
+TOOLS = tuple(tool["name"] for tool in engine.DEFINITIONS)
+DEFAULTS: dict[str, Any] = {
+    "provider": "offline",
+    "url": "",
+    "model": "offline-16k",
+    "policy": POLICY,
+    "thinking": False,
+    "max": 1_024,
+    "system": "You are a helpful assistant. Be brief.",
+    "folder": "",
+    "tools": list(TOOLS),
+    "spend": 0.0,
+    "growth": 0,
+    "condense": True,  # the built-in model costs nothing; choosing another provider switches it off until somebody asks for it
+    "summary": "",
+    "fault": "none",
+}
+
+
+@dataclass(slots=True)
+class Room:
+    """One chat that is open in this process. `log`: its newest plans; `ended`: how its last turn ended, if not well.
+
+    While a turn is under way, `chat` belongs to the turn's thread alone; pages read `session`, its value at the last event.
+    """
+
+    thread: str
+    chat: Any
+    session: Any
+    running: Any = None
+    log: dict[int, Any] = field(default_factory=dict)
+    ended: Any = None
+    policy: str = ""
+    lock: Lock = field(default_factory=Lock)
+
+    @property
+    def busy(self) -> bool:
+        """A turn is under way."""
+        return self.running is not None and not self.running.done
+
+    def absorb(self) -> None:
+        """Take over what the turn has told so far; at its end, what went wrong."""
+        if self.running is None:
+            return
+        for event in list(self.running.events):
+            if event.kind == "plan":
+                self.log[event.data.request.n] = event.data
+        for number in sorted(self.log)[:-KEPT]:
+            del self.log[number]
+        if self.running.done:
+            last = self.running.events[-1] if self.running.events else None
+            self.ended = last if last and last.kind in ("refused", "failed", "interrupted", "hold") else None
+            self.running = None
+
+
+# Resources
+
+
+@st.cache_resource(show_spinner=False)
+def offline() -> Any:
+    """The built-in model, one for this process."""
+    return engine.Offline(delay=DELAY)
+
+
+@st.cache_resource(show_spinner=False)
+def _rooms() -> dict[str, Room]:
+    return {}
+
+
+@st.cache_resource(show_spinner=False)
+def _opening() -> Lock:
+    return Lock()
+
+
+def threads() -> Any:
+    """The store of chats."""
+    return engine.Threads(state.chats_file())
+
+
+# Which chat
+
+
+def thread() -> str:
+    """The chat that the URL names, else the one last looked at; "" = a new one."""
+    wanted = st.query_params.get("thread")
+    wanted = st.session_state.get("chat.thread", "") if wanted is None else wanted
+    return wanted if wanted and any(row.id == wanted for row in threads().list()) else ""
+
+
+def show(thread: str) -> None:
+    """Show another chat; "" = a new one."""
+    st.session_state["chat.thread"] = thread
+    if thread:
+        st.query_params.from_dict({"thread": thread})
+    else:
+        st.query_params.clear()
+
+
+# What is chosen for the next request
+
+
+def value(name: str) -> Any:
+    """A setting as the form has it."""
+    return st.session_state.get(f"chat.{name}", DEFAULTS.get(name))
+
+
+def prepare(thread: str) -> None:
+    """Give the form its first values, or those of the chat that is opened now."""
+    if st.session_state.pop("chat.fault_used", False):
+        st.session_state["chat.fault"] = "none"
+    for name, default in DEFAULTS.items():
+        st.session_state.setdefault(f"chat.{name}", list(default) if isinstance(default, list) else default)
+    if thread and st.session_state.get("chat.settled") != thread:
+        about = next((row.about for row in threads().list() if row.id == thread), {})
+        for name in ("provider", "model", "policy", "url", "folder"):
+            if about.get(name):
+                st.session_state[f"chat.{name}"] = about[name]
+        if value("policy") not in policies():
+            st.session_state["chat.policy"] = POLICY
+    st.session_state["chat.settled"] = thread
+
+
+def policies() -> dict[str, Any]:
+    """Every policy that can send a chat, Turnscope's own first."""
+    known = dict(replays.shelf().policies)
+    known.pop(replays.RECORDED, None)
+    first = [name for name in (POLICY, "keep-everything") if name in known]
+    return {name: known[name] for name in [*first, *(name for name in known if name not in first)]}
+
+
+def settings() -> Any:
+    """What is in force for the next request."""
+    spend, known = value("spend"), policies()
+    return engine.ChatSettings(
+        model=value("model") or DEFAULTS["model"],
+        policy=known.get(value("policy")) or known[POLICY],
+        max_tokens=int(value("max")),
+        thinking=bool(value("thinking")),
+        summary_model=value("summary") or "",
+        condense=bool(value("condense")),
+        spend=Decimal(str(spend)) if spend else None,
+        growth=int(value("growth") or 0),
+    )
+
+
+def _client() -> Any:
+    kind = value("provider")
+    provider = engine.chats.Provider(kind, value("url").strip(), (st.session_state.get("chat.key") or "").strip())
+    return engine.chats.client(provider, offline())
+
+
+def about() -> dict[str, Any]:
+    """What a new chat remembers of its settings. No key."""
+    return {name: value(name) for name in ("provider", "model", "policy", "url", "folder")}
+
+
+# Rooms
+
+
+def room(thread: str) -> Room:
+    """The chat of a stored thread, opened where it is not. Raises `TurnscopeError`s."""
+    with _opening():
+        held = _rooms().get(thread)
+        if held is None:
+            chosen = settings()
+            session = threads().load(thread)
+            spare = engine.chats.client(engine.chats.Provider(), offline())  # replaced before anything is sent
+            chat, plans = engine.chats.resumed(session, spare, threads().sink(thread), chosen)
+            held = Room(
+                thread,
+                chat,
+                chat.growing.session,
+                log={plan.request.n: plan for plan in plans[-KEPT:]},
+                policy=chosen.policy.name,
+            )
+            _rooms()[thread] = held
+    with held.lock:
+        held.absorb()
+    return held
+
+
+def reopen(thread: str) -> None:
+    """Forget what is held of a chat, so that it is read again from the store."""
+    _rooms().pop(thread, None)
+
+
+def draft() -> Any:
+    """A chat that is only weighed: what a first message would be sent with."""
+    spare = engine.chats.client(engine.chats.Provider(), offline())
+    return engine.chats.begun("draft", spare, engine.chats.Unkept(), settings(), value("system"), _definitions())
+
+
+def _definitions() -> list[Any]:
+    return [tool for tool in engine.DEFINITIONS if tool["name"] in value("tools")]
+
+
+def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
+    """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
+    client = _client()
+    id = threads().create(title=title, about={**about(), **(more or {})})
+    chat = engine.chats.begun(id, client, threads().sink(id), settings(), system, _definitions())
+    _rooms()[id] = Room(id, chat, chat.growing.session, policy=settings().policy.name)
+    return _rooms()[id]
+
+
+def start(held: Room, turn: Callable[[Any], Generator[Any]]) -> None:
+    """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
+    client, chosen = _client(), settings()
+    with held.lock:
+        if held.busy:
+            raise engine.TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
+        held.absorb()
+        chat = held.chat
+        chat.client, chat.settings, chat.sink = client, chosen, threads().sink(held.thread)
+        chat.tools = engine.chats.toolbox(value("folder"), value("tools"))
+        if held.policy != chosen.policy.name:
+            chat.sink.policy(chosen.policy, len(chat.growing.session.requests))
+            held.policy = chosen.policy.name
+        if value("provider") == "offline" and value("fault") != "none":
+            offline().faults.append(value("fault"))
+            st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
+        held.ended = None
+        held.running = engine.Running(_watched(held, turn(chat)))
+
+
+def _watched(held: Room, turn: Generator[Any]) -> Iterator[Any]:
+    """The turn's events; after each that changed the session, its new value is there to be read."""
+    try:
+        for event in turn:
+            if event.kind not in ("text", "thinking"):
+                held.session = held.chat.growing.session
+            yield event
+    finally:
+        turn.close()
+        held.session = held.chat.growing.session
+
+
+def due(held: Room) -> bool:
+    """The newest message waits for an answer."""
+    return bool(engine.chats.unanswered(held.session))
+
+
+def planned(held: Room | None, text: str = "") -> Any:
+    """The next request, were `text` said first; while a turn is under way, the request that is being answered."""
+    if held is None:
+        return draft().planned(text)
+    with held.lock:
+        held.absorb()
+        if held.busy:
+            return held.log[max(held.log)] if held.log else None
+        held.chat.settings = settings()
+        return held.chat.planned(text)

@@ -1,0 +1,167 @@
+"""Under the stepper: the block before and after, why it is here or not, what was sent, and what differs from the request before.
+
+Only the one pane that is looked at is made. Session text goes through `st.code` without a language, or escaped.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine import closeup, log
+from engine.trace import Cursor
+from pages.parts import replays, state
+from pages.parts.formats import esc, k
+
+_BLOCK = "debugger.block"
+SHOWN = 20_000  # characters of a text on the page; a download has them all
+PANES = {
+    "text": "Before and after",
+    "sent": "What was sent",
+    "difference": "Against the request before",
+    "asks": "Asked",
+    "log": "Decision log",
+}
+HERE = {
+    "here": ("Here", "good"),
+    "replaced": ("Replaced", "warn"),
+    "absent": ("Not here", "bad"),
+    "unseen": ("Sent, not seen", "warn"),
+    "later": ("Not yet", "faint"),
+}
+
+
+def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
+    """Everything that depends on the place."""
+    cursor = Cursor(at.request, at.step)
+    close = closeup.closeup(replay.trace, cursor, at.block)
+    if close:
+        _why(shown, replay, at, close)
+    asked = len(replay.trace.plans[at.request].asks)
+    names = {key: f"{name} ({asked})" if key == "asks" and asked else name for key, name in PANES.items()}
+    pane = st.segmented_control(
+        "Look at", list(PANES), default="text", required=True, format_func=names.__getitem__, key="debugger.pane",
+        label_visibility="collapsed", persist_state="session",
+    )  # fmt: skip
+    if pane == "text":
+        _texts(close)
+    elif pane == "sent":
+        _sent(replay, at)
+    elif pane == "difference":
+        _code(closeup.difference(replay.trace, at.request))
+    elif pane == "asks":
+        _asks(replay, at)
+    else:
+        _log(replay, at)
+
+
+def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: closeup.Closeup) -> None:
+    """Why the block is here or is not; another block by number, for those who use no mouse."""
+    if close.at < 0:
+        st.html(f'<div class="why-line"><b>{esc(close.name)}</b> stands for no block: the policy put it in.</div>')
+        return
+    standing = closeup.standing(replay.trace, close.at, at.request)
+    word, tone = HERE[standing.here]
+    there = standing.decision
+    left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
+    left.html(
+        f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
+        f"{close.tokens:,} tokens</span> <span>{esc(standing.why)}</span></div>"
+    )
+    away = there is not None and Cursor(there.request, _step(replay, there)) != Cursor(at.request, at.step)
+    middle.button(
+        "Go to decision", key="debugger.there", disabled=not away, width="stretch", on_click=replays.go, args=(shown,),
+        kwargs={"request": there.request, "step": _step(replay, there)} if there else {},
+    )  # fmt: skip
+    st.session_state[_BLOCK] = close.at
+
+    def other() -> None:
+        if st.session_state[_BLOCK] != close.at:
+            replays.go(shown, block=int(st.session_state[_BLOCK]))
+
+    right.number_input(
+        "Block", 0, len(replay.trace.session.blocks) - 1, key=_BLOCK, label_visibility="collapsed", on_change=other,
+        help="Any block by its number; a click on a tile chooses it too",
+    )  # fmt: skip
+
+
+def _step(replay: replays.Replay, decision: closeup.Decision) -> int:
+    return decision.seq - replay.trace.plans[decision.request].first + 1
+
+
+def _texts(close: closeup.Closeup | None) -> None:
+    if close is None:
+        st.html('<div class="ts-empty">No block yet.</div>')
+        return
+    left, right = st.columns(2)
+    more = f" · one of {close.many:,} blocks of this decision" if close.many > 1 else ""
+    stands = f" · stands for {close.stands_for:,} blocks" if close.stands_for > 1 else ""
+    with left:
+        st.html(f'<div class="pane-head">before · {close.before_tokens:,} tokens{more}</div>')
+        _code(close.before, "Nothing stood here.")
+    with right:
+        st.html(f'<div class="pane-head">after · {close.after_tokens:,} tokens{stands}</div>')
+        _code(close.after, "Nothing stands here.")
+
+
+def _code(text: str | None, otherwise: str = "", height: int = 300) -> None:
+    if not text:
+        st.html(f'<div class="pane-empty">{esc(otherwise if text is None else "(no text)")}</div>')
+        return
+    st.code(text[:SHOWN], language=None, wrap_lines=True, height=height if len(text) > 600 or text.count("\n") > 10 else "content")
+    if len(text) > SHOWN:
+        st.html(f'<div class="ts-small ts-faint">The first {SHOWN:,} of {len(text):,} characters.</div>')
+
+
+def _sent(replay: replays.Replay, at: replays.Place) -> None:
+    trace, request = replay.trace, at.request
+    text = closeup.exact(trace, request)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        plan = trace.plans[request]
+        st.html(f'<div class="pane-head">request {request} after all {len(plan.decisions)} decisions · {k(plan.projected)} tokens '
+                f"expected · {len(text):,} characters</div>", width="stretch")  # fmt: skip
+        st.download_button(
+            "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",
+            on_click="ignore", key="debugger.sent",
+        )  # fmt: skip
+    _code(text, height=460)
+
+
+def _asks(replay: replays.Replay, at: replays.Place) -> None:
+    found = closeup.asked(replay.trace, at.request)
+    if not found:
+        st.html('<div class="ts-empty">No rule asked anything while this request was planned.</div>')
+    for each in found:
+        source = "stand-in: made offline, no model was asked" if each.standin else each.answer.source
+        model = f" · {esc(each.answer.model)}" if each.answer.model else ""
+        mark = "warn" if each.standin or each.answer.failed else ""
+        st.html(f'<div class="pane-head">{esc(each.ask.kind)} <span class="ts-chip {mark}">{esc(source)}</span>{model}</div>')
+        left, right = st.columns(2)
+        with left:
+            st.html('<div class="pane-head">question</div>')
+            _code(f"{each.ask.prompt}\n\n{each.ask.content}")
+        with right:
+            st.html('<div class="pane-head">answer</div>')
+            _code(each.answer.failed or each.answer.text or "\n".join(each.answer.items))
+
+
+def _log(replay: replays.Replay, at: replays.Place) -> None:
+    trace, name = replay.trace, replay.policy.name
+    st.html('<div class="pane-head">Rules, reasons, addresses and tokens of every decision; no text of a block. A reason may name '
+            "a file: read it before you share it.</div>")  # fmt: skip
+    with st.container(horizontal=True):
+        for label, ending, mime, made in (
+            ("JSON Lines", "jsonl", "application/x-ndjson", lambda: log.json_lines(trace)),
+            ("CSV", "csv", "text/csv", lambda: log.csv_text(trace)),
+        ):
+            st.download_button(
+                f"All decisions as {label}", made, f"decisions-{name}.{ending}", mime, icon=":material/download:",
+                on_click="ignore", key=f"debugger.log.{ending}",
+            )  # fmt: skip
+        if at.step:
+            st.download_button(
+                "This decision as Markdown", lambda: log.markdown(trace, at.request, at.step - 1),
+                f"decision-{at.request}-{at.step}.md", "text/markdown", icon=":material/bug_report:", on_click="ignore",
+                key="debugger.log.md",
+            )  # fmt: skip
+    if at.step:
+        _code(log.markdown(trace, at.request, at.step - 1), height=360)

@@ -1,0 +1,207 @@
+"""What stands at the top of every page: which session, search, live, help. Opens the session that the URL names."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+import engine
+from engine import search
+from pages.parts import cards, components, shell, state, theme
+from pages.parts.formats import esc, short
+
+ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Claude Code", "chat": "Chat"}
+POLL_SECONDS = 2
+GLOSSARY = {
+    "Request": "One call of the model, with everything it was sent.",
+    "Turn": "One prompt of yours and all requests it caused.",
+    "Bucket": "One of five parts of a request: system, tools, messages, tool results, thinking.",
+    "Window": "The most tokens that the model takes in one request.",
+    "Prefix": "System prompt and tools where the log does not hold them: known by size alone.",
+    "Unattributed": "Recorded tokens that nothing in the log explains.",
+    "Truncation": "The tool dropped or summed up what no longer fitted.",
+    "Re-sent": "Tokens that an earlier request had carried already. A cache makes them cheap, not free.",
+    "Cold": "A cell that was mostly read from cache, at about a tenth of the price.",
+}
+KEYS = {
+    "←  →": "previous, next request",
+    "Home  End": "first, last request",
+    "P  N": "previous, next event",
+    "/": "search this session",
+    "?": "this help",
+}
+
+
+def header() -> state.Shown:
+    """Draw the top of a page and give the session to show. Stops the page where there is none, or nothing in it."""
+    shown = header_if_any()
+    if shown is None:
+        st.page_link(shell.page("library"), label="Open another session", icon=":material/folder_open:")
+        st.stop()
+    if not len(shown.view):
+        notice("No model was called in this session.", "It holds messages, but no request and no answer of a model.")
+        st.stop()
+    return shown
+
+
+def header_if_any() -> state.Shown | None:
+    """The same, for a page that has something to show without a session."""
+    theme.apply()
+    state.recall()
+    components.keys()
+    top = st.container(key="header", horizontal=True, vertical_alignment="center", gap="small")
+    shown = _open()
+    with top:
+        if shown:
+            st.html(cards.title(shown.view), width="stretch")
+        with st.container(key="header-tools", horizontal=True, width="content", gap="small", vertical_alignment="center"):
+            _picker(shown)
+            if shown:
+                _search()
+                _live(shown)
+            _help()
+    if shown:
+        _found(shown)
+    return shown
+
+
+def _open() -> state.Shown | None:
+    """The session that the URL names, with a progress bar while it is read; None, with a notice, where it cannot be."""
+    entry = state.entry()
+    if entry is None:
+        notice(
+            "This session is not known here.", "The link may come from another machine, or the file was moved. Open it again."
+        )
+        state.forget()
+        return None
+    room = st.empty()
+    try:
+        if state.is_open(entry) or st.session_state.get("header-live"):
+            return state.opened(entry, state.part())
+        bar = room.progress(0.0, "Opening")
+        return state.opened(entry, state.part(), lambda what, share: bar.progress(min(1.0, share), what))
+    except engine.TurnscopeError as error:
+        notice(error.what, error.hint)
+        state.forget()
+        return None
+    finally:
+        room.empty()
+
+
+def notice(what: str, hint: str = "") -> None:
+    """Something that went wrong, as plain text, with what to do about it."""
+    st.html(f'<div class="ts-card ts-notice" role="alert"><b>{esc(what)}</b><p>{esc(hint)}</p></div>')
+
+
+def _picker(shown: state.Shown | None) -> None:
+    """Which session, and which branch or subagent of it."""
+    with st.popover("Session", icon=":material/swap_horiz:", key="header-session"):
+        known = state.entries()
+        ids = list(known)
+        here = ids.index(shown.entry.id) if shown and shown.entry.id in known else None
+        names = {entry.id: f"{ORIGINS[entry.origin]}: {short(entry.name, 60)}" for entry in known.values()}
+        key = f"picker.session.{shown.entry.id if shown else ''}"
+        chosen = st.selectbox("Session", ids, index=here, format_func=names.__getitem__, key=key)
+        if chosen and not (shown and chosen == shown.entry.id):
+            state.choose(chosen)
+            st.rerun()
+        if shown and len(shown.parts) > 1:
+            labels = [short(part.label, 90) for part in shown.parts]
+            key = f"picker.part.{shown.key}"
+            part = st.selectbox(
+                "Branch or subagent", range(len(labels)), index=shown.part, format_func=labels.__getitem__, key=key
+            )
+            if part is not None and part != shown.part:
+                state.choose(shown.entry.id, part)
+                st.rerun()
+        st.page_link(shell.page("library"), label="Open another file", icon=":material/folder_open:")
+
+
+def _search() -> None:
+    st.text_input(
+        "Search this session",
+        key="header-search",
+        placeholder="Search  /",
+        label_visibility="collapsed",
+        width=140,
+        persist_state="session",
+    )
+
+
+def _found(shown: state.Shown) -> None:
+    """Where the searched text appears: one strip over all requests per block, and why it left."""
+    text = (st.session_state.get("header-search") or "").strip()
+    if not text:
+        return
+    result = state.found(shown, shown.key, text)
+    with st.container(border=True, key="found"):
+        many = f"{result.blocks:,} block{'' if result.blocks == 1 else 's'} hold"
+        tail = f"; the first {len(result.hits)} are listed" if result.blocks > len(result.hits) else ""
+        st.html(f'<div class="ts-small ts-faint">{many}{"s" if result.blocks == 1 else ""} “{esc(text)}”{tail}. '
+                "Each strip shows over which requests the model could see it.</div>")  # fmt: skip
+        if result.hits:
+            colours = theme.palette()
+            items = [_hit(hit, colours[hit.bucket]) for hit in result.hits]
+            at = state.request(shown)
+            components.rows("found-rows", items, at=at, count=len(shown.view), go=state.go)
+
+
+def _hit(hit: search.Hit, colour: str) -> dict[str, object]:
+    request = hit.spans[0][0] if hit.spans else 0
+    end = hit.why or ("never sent" if not hit.spans else "still in the window at the end")
+    return {
+        "title": short(hit.label, 48),
+        "text": hit.before,
+        "match": hit.match,
+        "after": hit.after,
+        "spans": hit.spans,
+        "colour": colour,
+        "request": request,
+        "end": end,
+    }
+
+
+def _live(shown: state.Shown) -> None:
+    """Follow a file that is being written: look at its metadata, read it again when it grew, show the newest request."""
+    if st.toggle("Live", key="header-live", persist_state="session"):
+        _follow(shown)
+
+
+@st.fragment(run_every=POLL_SECONDS)
+def _follow(shown: state.Shown) -> None:
+    now = state.version(shown.entry)
+    before = st.session_state.get("live.version", (shown.entry.id, now))
+    st.session_state["live.version"] = (shown.entry.id, now)
+    if before != (shown.entry.id, now) and before[0] == shown.entry.id:
+        state.go(state.NEWEST)
+        st.rerun()
+
+
+def _help() -> None:
+    with st.popover("?", key="header-help", help="Keyboard and words"):
+        keys = "".join(f"<dt><kbd>{esc(key)}</kbd></dt><dd>{esc(what)}</dd>" for key, what in KEYS.items())
+        words = "".join(f"<dt>{esc(word)}</dt><dd>{esc(what)}</dd>" for word, what in GLOSSARY.items())
+        st.html(f'<dl class="ts-glossary">{keys}</dl><hr style="margin:10px 0"><dl class="ts-glossary">{words}</dl>')
+
+
+def heatmap_choices() -> tuple[str, str, str]:
+    """What the heatmap shows: columns, measure, scale."""
+    with st.container(horizontal=True, vertical_alignment="center", key="heatmap-choices"):
+        by = _choice("Columns", {"requests": "Requests", "turns": "Turns"}, "heatmap.by")
+        measure = _choice("Measure", {"cost": "Cost", "tokens": "Tokens", "share": "Share of window"}, "heatmap.measure")
+        scale = _choice("Scale", {"log": "Logarithmic", "linear": "Linear"}, "heatmap.scale")
+    return by, measure, scale
+
+
+def _choice(label: str, options: dict[str, str], key: str) -> str:
+    first = next(iter(options))
+    chosen = st.segmented_control(
+        label,
+        list(options),
+        default=first,
+        required=True,
+        format_func=options.__getitem__,
+        key=key,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    return chosen or first

@@ -1,0 +1,53 @@
+"""What the debugger says of a policy as a whole, and its style sheet."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import streamlit as st
+
+from engine.steps import VERDICTS
+from pages.parts import replays
+from pages.parts.formats import esc, k
+
+SHEET = Path(__file__).parent / "browser" / "debugger.css"
+TONES = {"warn": "warn", "overflow": "bad", "refuse": "bad"}
+SAID = {"warn": "warned", "overflow": "over the limit", "refuse": "refused"}
+
+
+@cache
+def _sheet() -> str:
+    return SHEET.read_text(encoding="utf-8")
+
+
+def style() -> None:
+    """Put the page's style sheet on it."""
+    st.html(f"<style>{_sheet()}</style>")
+
+
+def verdict(replay: replays.Replay) -> str:
+    """One line about the whole session under the policy; a clear notice where it changes nothing."""
+    made, count = replay.steps, len(replay.trace.plans)
+    peak, top = made.peak
+    largest = f"largest request {k(peak)} tokens, number {top:,}, limit {k(replay.trace.plans[top].budget.limit)}"
+    over = sum(made.verdicts[1:])
+    chips = "".join(
+        f'<span class="ts-chip {TONES[name]}">{many:,} {SAID[name]}</span>'
+        for name, many in zip(VERDICTS, made.verdicts, strict=True)
+        if many and name != "send"
+    )
+    if not made.changes:
+        hint = "It would send every request as it stands." if not over else "It lets requests grow past the limit."
+        return (
+            f'<div class="ts-card nothing" role="status"><b>This policy changes nothing in this session.</b> '
+            f"<span>{count:,} requests, {largest}. {hint}</span>{chips}</div>"
+        )
+    share = made.sent / made.whole if made.whole else 1.0
+    numbers = (
+        f'<span class="ts-chip warn" title="of {count:,} requests">{len(made.changes):,} changes in {made.changed:,} requests</span>'
+        f'<span class="ts-chip" title="tokens of all requests: {made.sent:,}; with everything kept: {made.whole:,}">'
+        f"sends {share:.0%}</span>"
+        f'<span class="ts-chip" title="{esc(largest)}">peak {k(peak)} of {k(replay.trace.plans[top].budget.limit)}</span>'
+    )
+    return f'<div class="policy-line">{numbers}{chips}</div>'

@@ -1,0 +1,34 @@
+"""A chart and its numbers to take away: HTML that needs no network, and CSV. Made when the button is pressed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from engine import figures
+from pages.parts import state, theme
+
+
+def sawtooth(shown: state.Shown) -> None:
+    """The envelope page's chart."""
+    _buttons("sawtooth", state.sawtooth(shown, shown.key, theme.name()), shown, "requests")
+
+
+def heatmap(shown: state.Shown, by: Any, measure: Any, scale: Any) -> None:
+    """The heatmap page's chart, as chosen."""
+    _buttons("heatmap", state.heatmap(shown, shown.key, by, measure, scale, theme.name()), shown, by)
+
+
+def _buttons(name: str, figure: Any, shown: state.Shown, by: Any) -> None:
+    ground = theme.palette()["ground"]
+    with st.container(horizontal=True, key=f"{name}-exports"):
+        _button("Chart as HTML", lambda: figures.html(figure, ground), f"turnscope-{name}.html", "text/html")
+        _button("Numbers as CSV", lambda: figures.csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
+
+
+def _button(label: str, make: Callable[[], str], file: str, mime: str) -> None:
+    st.download_button(
+        label, make, file, mime, key=f"export.{file}", icon=":material/download:", type="tertiary", on_click="ignore"
+    )

@@ -1,0 +1,54 @@
+"""Numbers and texts as the pages write them. Plain text; `esc` is the one way of session text into HTML."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from html import escape
+from typing import Literal
+
+
+def esc(text: object) -> str:
+    """Text for the inside of an HTML element or a quoted attribute."""
+    return escape(str(text), quote=True)
+
+
+def k(tokens: float) -> str:
+    """Tokens in three or four characters: 812, 9.7k, 105k, 1.2M."""
+    size = abs(tokens)
+    if size < 1_000:
+        return f"{tokens:,.0f}"
+    if size < 999_500:
+        return f"{tokens / 1_000:.1f}k" if size < 99_950 else f"{tokens / 1_000:.0f}k"
+    return f"{tokens / 1_000_000:.1f}M"
+
+
+def usd(amount: Decimal | float | None) -> str:
+    """Money with as many digits as it needs; a dash where there is no known price."""
+    if amount is None:
+        return "no price"
+    size = abs(amount)
+    return f"${amount:,.2f}" if size >= 1 or not size else f"${amount:,.3f}" if size >= 0.1 else f"${amount:,.4f}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, without pretending that little is nothing."""
+    return "<1%" if 0 < abs(share) < 0.005 else f"{share:.0%}".replace("-", "−")
+
+
+def signed(tokens: int) -> str:
+    """Tokens with a true minus sign."""
+    return f"{tokens:,}".replace("-", "−")
+
+
+def when(seconds: float | None) -> datetime | None:
+    """A time for a table."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def short(text: str, most: int, side: Literal["head", "tail"] = "head") -> str:
+    """One line of at most `most` characters."""
+    line = " ".join(text[: 4 * most].split()) if side == "head" else " ".join(text.split())
+    if len(line) <= most:
+        return line
+    return line[: most - 1] + "…" if side == "head" else "…" + line[1 - most :]

@@ -1,0 +1,171 @@
+"""Lists of sessions: to drop a file on, samples, those opened before, those found; and the notes of the import."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import streamlit as st
+
+import engine
+from pages.parts import cards, controls, shell, state
+from pages.parts.formats import esc, when
+
+MOST_NOTES = 100
+STORIES = {
+    "tool-results-eat-the-window": "Tool results eat the window",
+    "chat-forgets-first-instruction": "A chat forgets its first instruction",
+    "thinking-grows": "Thinking grows until it is half of the prompt",
+    "cache-goes-cold": "A cache goes cold, and the bill grows",
+}
+T = TypeVar("T")
+
+
+def upload() -> None:
+    """Open a file that is dropped or chosen, or one of the samples."""
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        st.html('<h2 class="ts-section">Open a session</h2>')
+        dropped = st.file_uploader("Drop a session file: Claude Code, API logs, chat messages", key="library.file")
+        if dropped is not None and st.session_state.get("library.last") != dropped.file_id:
+            st.session_state["library.last"] = dropped.file_id
+            _open_bytes(dropped.name, dropped.getvalue())
+    with right:
+        st.html('<h2 class="ts-section">Samples</h2>')
+        with st.container(gap=None):
+            for entry in state.entries().values():
+                if entry.origin == "sample":
+                    label = STORIES.get(entry.id, entry.id.replace("-", " ").capitalize())
+                    key = f"library.sample.{entry.id}"
+                    if st.button(label, key=key, type="tertiary", icon=":material/play_circle:"):
+                        _show(entry.id)
+
+
+def _show(entry_id: str) -> NoReturn:
+    """Go to the envelope of a session."""
+    state.choose(entry_id)
+    st.switch_page(shell.page("envelope"), query_params={"session": entry_id})
+
+
+def _open_bytes(name: str, data: bytes) -> None:
+    """Open uploaded bytes. The store keeps the session, so the file itself is not kept."""
+    bar = st.progress(0.0, "Opening")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"upload{Path(name).suffix[:8]}"
+        path.write_bytes(data)
+        try:
+            opened = state.adopt(name, path, lambda what, share: bar.progress(min(1.0, share), what))
+        except engine.TurnscopeError as error:
+            controls.notice(error.what.replace(path.name, name), error.hint)
+            return
+        finally:
+            bar.empty()
+    _show(opened)
+
+
+def opened_before() -> None:
+    """Sessions opened before, as a table to sort and filter; of a file that grew, the newest state."""
+    known = state.entries()
+    by_path = {str(entry.path): entry.id for entry in known.values() if entry.origin != "recent"}
+    rows = list({row.path: row for row in reversed(state.store().recent())}.values())[::-1]
+    if not rows:
+        return
+    rows = _filtered(
+        "Opened before", "library.filter", rows, lambda row: f"{row.title} {row.source} {row.models} {row.name} {row.path}"
+    )
+    table = {
+        "Title": [row.title or row.name for row in rows],
+        "Source": [row.source for row in rows],
+        "Model": [row.models for row in rows],
+        "Requests": [row.requests for row in rows],
+        "Peak fill": [100 * row.peak / row.window if row.window else None for row in rows],
+        "Cost": [float(row.usd) if row.usd is not None else None for row in rows],
+        "Cuts": [row.cuts for row in rows],
+        "Started": [when(row.started) for row in rows],
+        "File": [row.name for row in rows],
+    }
+    columns = {
+        "Title": st.column_config.TextColumn(width="large"),
+        "Peak fill": st.column_config.ProgressColumn(format="%.0f%%", min_value=0, max_value=100),
+        "Cost": st.column_config.NumberColumn(format="$%.2f"),
+        "Started": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
+    }
+    _table("library.recent", table, columns, [by_path.get(row.path, row.key[:16]) for row in rows])
+
+
+def found() -> None:
+    """Claude Code's own sessions and files given on the command line: by metadata alone, read after a click."""
+    rows = [entry for entry in state.entries().values() if entry.origin in ("found", "given")]
+    if not rows:
+        st.html('<h2 class="ts-section">Found on this machine</h2>')
+        st.html(
+            '<div class="ts-empty">No sessions under ~/.claude/projects. Set CLAUDE_CONFIG_DIR if they lie elsewhere.</div>'
+        )
+        return
+    rows.sort(key=lambda entry: -entry.modified)
+    rows = _filtered("Found on this machine", "library.find", rows, lambda entry: f"{entry.name} {entry.folder}")
+    table = {
+        "File": [entry.name for entry in rows],
+        "Folder": [entry.folder for entry in rows],
+        "Size": [entry.size / 1e6 for entry in rows],
+        "Modified": [when(entry.modified) for entry in rows],
+    }
+    columns = {
+        "Size": st.column_config.NumberColumn(format="%.2f MB"),
+        "Modified": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
+    }
+    _table("library.found", table, columns, [entry.id for entry in rows])
+
+
+def _filtered(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> list[T]:
+    """A heading with a filter beside it; the rows that hold every word of the filter."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key=f"{key}.head"):
+        st.html(f'<h2 class="ts-section">{title}</h2>', width="stretch")
+        wanted = st.text_input("Filter", key=key, placeholder="Filter", label_visibility="collapsed", width=220)
+    words = (wanted or "").casefold().split()
+    return [row for row in rows if all(word in text(row).casefold() for word in words)]
+
+
+def _table(key: str, table: dict[str, list[object]], columns: dict[str, object], ids: list[str]) -> None:
+    """A sortable table; choosing a row opens that session."""
+    chosen = st.dataframe(
+        table, key=key, column_config=columns, hide_index=True, on_select="rerun", selection_mode="single-row",
+        height="auto",
+    )  # fmt: skip
+    picked = chosen["selection"]["rows"]
+    if picked and 0 <= picked[0] < len(ids):
+        _show(ids[picked[0]])
+
+
+def notes(shown: state.Shown) -> None:
+    """What the import met in the session that is open, by severity."""
+    order = ("error", "warning", "info")
+    listed = sorted(shown.opened.session.notes, key=lambda note: order.index(note.severity))
+    body = "".join(
+        f'<div class="ts-note"><span class="{note.severity}">{note.severity}</span>'
+        f'<span class="ts-num ts-faint">{f"line {note.line:,}" if note.line else "file"}</span>'
+        f"<span>{esc(note.what)}</span></div>"
+        for note in listed[:MOST_NOTES]
+    )
+    more = f"{len(listed):,} note{'' if len(listed) == 1 else 's'}" + (
+        f", the first {MOST_NOTES} shown" if len(listed) > MOST_NOTES else ""
+    )
+    name = f"Import notes of {shown.view.title or shown.entry.name}"
+    st.html(cards.panel(name[:120], body or '<div class="ts-empty">Everything in the file was understood.</div>', more))
+
+
+def forget() -> None:
+    """Delete what is remembered."""
+    store = state.store()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.button("Forget everything", key="library.forget", type="tertiary", icon=":material/delete:"):
+            store.delete()
+            st.cache_resource.clear()
+            state.forget()
+            st.rerun()
+        st.html(
+            f'<div class="ts-empty">{store.size() / 1e6:,.1f} MB remembered in {esc(store.path)}. '
+            "Session files are never touched.</div>"
+        )

@@ -1,0 +1,214 @@
+"""Which policy, with which parameters: the picker, the form made from the rules' own parameters, and the editor of its text.
+
+A changed policy is a value that the link holds; saving writes its text into the user's policy folder and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import engine
+from engine import policy, tuning
+from pages.parts import controls, replays
+from pages.parts.formats import esc
+
+MEMORY = {
+    "remembers": "what it cut stays cut",
+    "monotone": "what it cut stays cut while limit and model stay",
+    "fresh": "decides anew for each request",
+}
+COLUMNS = 4
+
+
+def choose() -> tuple[policy.Policy, DeltaGenerator]:
+    """Draw the picker with its form and editor; gives the policy to replay, and the bar, for what the page says of it."""
+    replays.recall()
+    known = replays.shelf()
+    name = replays.chosen(known)
+    base = known.policies[name]
+    changed, problem = _changed(base)
+    current = changed or base
+    bar = st.container(key="policy-bar", horizontal=True, vertical_alignment="center", gap="small")
+    with bar:
+        _pick(known, name)
+        _about(base)
+        _turn(base, current)
+        _edit(base, current)
+    if problem:
+        controls.notice(problem.what, problem.hint)
+    for bad, error in known.problems.items():
+        controls.notice(f"Your policy {bad!r} is left out: {error.what}", error.hint)
+    st.html(_line(base, current, name in known.own))
+    return current, bar
+
+
+def _changed(base: policy.Policy) -> tuple[policy.Policy | None, engine.TurnscopeError | None]:
+    try:
+        return tuning.tuned(base, replays.turned()), None
+    except engine.TurnscopeError as error:
+        return None, error
+
+
+def _pick(known: tuning.Shelf, name: str) -> None:
+    names = _ordered(known)
+    titles = {each: _title(known, each) for each in names}
+    picked = st.selectbox(
+        "Policy", names, index=names.index(name), format_func=titles.__getitem__, key=f"policy.pick.{name}", width=330,
+        label_visibility="collapsed",
+    )  # fmt: skip
+    if picked and picked != name:
+        replays.choose(picked)
+        st.rerun()
+
+
+def _ordered(known: tuning.Shelf) -> list[str]:
+    """What was really sent first, then Turnscope's own, then other systems by name, then the user's."""
+    first = [replays.RECORDED, "keep-everything", "balanced"]
+
+    def rank(name: str) -> tuple[bool, int, bool, str, str]:
+        each = known.policies[name]
+        place = first.index(name) if name in first else len(first)
+        return name in known.own, place, each.source != "Turnscope", each.source.lower(), each.title.lower()
+
+    return sorted(known.policies, key=rank)
+
+
+def _title(known: tuning.Shelf, name: str) -> str:
+    each = known.policies[name]
+    system = "yours" if name in known.own else each.source
+    return f"{each.title} · {system}"[:90]
+
+
+def _line(base: policy.Policy, current: policy.Policy, own: bool) -> str:
+    """One sentence about the policy, with how sure it is and what was changed."""
+    changes = tuning.changes(current, base)
+    chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(base.fidelity.split(":")[0].split(";")[0][:60])}</span>']
+    chips += ['<span class="ts-chip">yours</span>'] if own else []
+    if base.guarantees:
+        chips.append(f'<span class="ts-chip" title="laws that every request of it keeps">{esc(" · ".join(base.guarantees))}</span>')
+    for key, value in list(changes.items())[:6]:
+        chips.append(f'<span class="ts-chip warn">{esc(_short(base, key))} = {esc(value)}</span>')
+    return f'<div class="policy-line"><span>{esc(base.doc or base.title)}</span>{"".join(chips)}</div>'
+
+
+def _short(base: policy.Policy, key: str) -> str:
+    group, _, name = key.partition(".")
+    rule = base.rules[int(group) - 1].rule.name if group.isdigit() else group
+    return f"{rule}: {name}".replace("_", " ")
+
+
+def _about(base: policy.Policy) -> None:
+    with st.popover("About", icon=":material/info:", key="policy-about"):
+        rows = {"Source": base.source, "Version": base.version, "Fidelity": base.fidelity, "Counts with": base.counter}
+        told = "".join(f"<dt>{name}</dt><dd>{esc(value)}</dd>" for name, value in rows.items() if value)
+        rules = "".join(
+            f"<li><b>{esc(part.rule.name.replace('_', ' '))}</b> {esc(part.rule.doc)} "
+            f'<span class="ts-faint">{MEMORY[part.rule.memory]}; {esc(part.rule.source)}</span></li>'
+            for part in base.rules
+        )
+        constants = "".join(f"<dt>{esc(name)}</dt><dd>{esc(value)}</dd>" for name, value in base.constants.items())
+        st.html(
+            f'<div class="policy-about"><h3>{esc(base.title)}</h3><p>{esc(base.doc)}</p><dl class="ts-glossary">{told}</dl>'
+            + (f"<h4>Rules, in order</h4><ol>{rules}</ol>" if rules else "<p>No rule: everything is kept.</p>")
+            + (f'<h4>Constants of the original</h4><dl class="ts-glossary">{constants}</dl>' if constants else "")
+            + "</div>"
+        )
+
+
+# Parameters
+
+
+def _turn(base: policy.Policy, current: policy.Policy) -> None:
+    """A form with every parameter; Apply puts the changed ones into the link."""
+    with st.popover("Parameters", icon=":material/tune:", key="policy-turn"):
+        digest = tuning.written(tuning.changes(current, base))
+        with st.form(f"policy.form.{base.name}.{digest}", border=False):
+            given: dict[str, Any] = {}
+            for group in tuning.groups(current):
+                if group.knobs:
+                    _group(group, f"{base.name}.{digest}", given)
+            with st.container(horizontal=True):
+                applied = st.form_submit_button("Apply", type="primary")
+                reset = st.form_submit_button("As in the file", disabled=not digest)
+    if reset:
+        replays.choose(base.name)
+        st.rerun()
+    if applied:
+        _apply(base, current, given)
+
+
+def _group(group: tuning.Group, key: str, given: dict[str, Any]) -> None:
+    number = "" if group.key == "budget" else f"{group.key}. "
+    st.html(f'<div class="policy-group"><b>{number}{esc(group.title.replace("_", " "))}</b> <span>{esc(group.doc)}</span></div>')
+    for start in range(0, len(group.knobs), COLUMNS):
+        columns = st.columns(COLUMNS, vertical_alignment="bottom")
+        for column, knob in zip(columns, group.knobs[start : start + COLUMNS], strict=False):
+            with column:
+                given[knob.key] = _knob(knob, f"{key}.{knob.key}")
+
+
+def _knob(knob: tuning.Knob, key: str) -> Any:
+    name, value = knob.name.replace("_", " "), tuning.shown(knob)
+    if knob.kind == "flag":
+        return st.toggle(name, value, key=key, help=knob.help)
+    if knob.kind == "choice":
+        choices = list(dict.fromkeys((*knob.choices, str(value))))
+        return st.selectbox(name, choices, choices.index(str(value)), key=key, help=knob.help)
+    if knob.kind == "whole":
+        return st.number_input(name, value=value, step=1, format="%d", key=key, help=knob.help)
+    if knob.kind == "real":
+        return st.number_input(name, value=float(value), step=0.05, format="%.3g", key=key, help=knob.help)
+    if knob.kind == "table" or (isinstance(value, str) and ("\n" in value or len(value) > 60)):
+        return st.text_area(name, value, height=88, key=key, help=knob.help)
+    return st.text_input(name, value, key=key, help=knob.help)
+
+
+def _apply(base: policy.Policy, current: policy.Policy, given: dict[str, Any]) -> None:
+    knobs = {knob.key: knob for group in tuning.groups(current) for knob in group.knobs}
+    try:
+        wanted = tuning.tuned(base, {key: tuning.taken(knobs[key], value) for key, value in given.items()})
+    except engine.TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
+    changes = tuning.changes(wanted, base)
+    if changes != tuning.changes(current, base):
+        replays.choose(base.name, changes)
+        st.rerun()
+
+
+# Text
+
+
+def _edit(base: policy.Policy, current: policy.Policy) -> None:
+    """The policy as TOML: to read, to change, to keep as one's own."""
+    with st.popover("As text", icon=":material/edit_note:", key="policy-edit"):
+        text = policy.write(current)
+        digest = tuning.written(tuning.changes(current, base))
+        with st.form(f"policy.text.{base.name}.{digest}", border=False):
+            edited = st.text_area("Policy, in TOML", text, height=420, key=f"policy.toml.{base.name}.{digest}")
+            with st.container(horizontal=True, vertical_alignment="bottom"):
+                own = base.name if base.name not in policy.names() else f"my-{base.name}"
+                name = st.text_input("Name", own, key=f"policy.name.{base.name}", width=260)
+                saved = st.form_submit_button("Save to my policies", type="primary")
+        st.html(f'<div class="ts-small ts-faint">Kept in {esc(replays.folder())}</div>')
+        st.download_button(
+            "Download", text, f"{base.name}.toml", "application/toml", icon=":material/download:", type="tertiary",
+            on_click="ignore", key="policy.download",
+        )  # fmt: skip
+    if saved:
+        _save(name.strip(), edited)
+
+
+def _save(name: str, text: str) -> None:
+    try:
+        tuning.save(name, text, replays.folder())
+    except engine.TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+    except OSError as error:
+        controls.notice("The policy could not be written.", str(error))
+    else:
+        replays.choose(name)
+        st.rerun()

@@ -1,0 +1,170 @@
+"""A session replayed under a policy: what the URL says of it, the cache of replays, and the place the stepper stands at.
+
+`?policy=<name>&set=<changed parameters>&request=<n>&step=<k>`, beside what `state` reads. A policy's name is looked up among
+the built-in ones and those in the user's folder; what a URL says is never joined into a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+import engine
+from engine import contents, policy, steps, tuning
+from pages.parts import state
+
+RECORDED = "as-recorded"
+_PLACE = "replays.place"
+_CHOICE = "replays.choice"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A trace and its steps. `key` names session, part and policy; `packed` is what the browser gets, under that name."""
+
+    key: str
+    policy: policy.Policy
+    trace: Any
+    steps: steps.Steps
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the stepper stands. `seq` changes when the app moves it, not when it moved by itself."""
+
+    key: str
+    request: int
+    step: int
+    block: int | None
+    seq: int
+
+
+# Which policy: the URL
+
+
+def folder() -> Any:
+    """The user's own policies."""
+    return engine.data_folder() / "policies"
+
+
+def shelf() -> tuning.Shelf:
+    """Every policy there is, read again when the user's folder changes."""
+    files = sorted(folder().glob("*.toml"))
+    return _shelf(str(folder()), tuple((file.name, file.stat().st_mtime_ns) for file in files))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> tuning.Shelf:  # noqa: ARG001  what the cache goes by
+    return tuning.shelf(folder())
+
+
+def recall() -> None:
+    """After a switch of pages, put back the policy that the URL said."""
+    if "policy" not in st.query_params:
+        st.query_params.update(st.session_state.get(_CHOICE, {}))
+
+
+def chosen(known: tuning.Shelf) -> str:
+    """Name of the policy that the URL names, else of what was really sent."""
+    wanted = st.query_params.get("policy", RECORDED)
+    return wanted if wanted in known.policies else RECORDED
+
+
+def turned() -> dict[str, Any]:
+    """Changed parameters. PolicyError where the link cannot be read."""
+    return tuning.read(st.query_params.get("set", ""))
+
+
+def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
+    """Show the session under another policy, at the same request."""
+    st.session_state[_CHOICE] = {"policy": name} | ({"set": tuning.written(changes)} if changes else {})
+    for gone in ("step", "set"):
+        st.query_params.pop(gone, None)
+    st.query_params.update(st.session_state[_CHOICE])
+
+
+# The replay
+
+
+def replayed(shown: state.Shown, chosen_policy: policy.Policy) -> Replay:
+    """The session under a policy; what was really sent is at hand already. Raises `TurnscopeError`s."""
+    digest = hashlib.sha256(f"{chosen_policy.name}\n{policy.write(chosen_policy)}".encode()).hexdigest()[:16]
+    return _replayed(shown, f"{shown.key}:{shown.part}:{len(shown.view)}:{digest}", chosen_policy)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Replaying the session under this policy")
+def _replayed(_shown: state.Shown, key: str, _policy: policy.Policy) -> Replay:
+    recorded = _shown.trace
+    trace = recorded if recorded.policy == _policy else engine.replay(_shown.trace.session, _policy, recorded.ledger)
+    made = steps.steps(trace)
+    return Replay(key, _policy, trace, made, key.encode() + b"\n" + made.data)
+
+
+# The place: the URL, and what the stepper reports
+
+
+def place() -> Place:
+    """Where the stepper stands, or has to go."""
+    at: Place = st.session_state[_PLACE]
+    return at
+
+
+def arrive(shown: state.Shown, replay: Replay) -> None:
+    """Take the place from the URL, else the first change. Once per run of the page: a fragment's run may bring an older URL."""
+    held: Place | None = st.session_state.get(_PLACE)
+    request, step = _number("request"), _number("step")
+    plans, changes = replay.trace.plans, replay.steps.changes
+    if request is None:
+        request = changes[0].request if changes else contents.opening(shown.view)
+    request = max(0, min(len(plans) - 1, request))
+    if step is None:  # the first change of this request says more than its beginning
+        after = bisect_left(changes, (request, 0))
+        step = changes[after].step if after < len(changes) and changes[after].request == request else 0
+    step = max(0, min(len(plans[request].decisions), step))
+    if held is None or held.key != replay.key or (held.request, held.step) != (request, step):
+        held = Place(replay.key, request, step, None, held.seq + 1 if held else 1)
+    keep(shown, held)
+
+
+def _number(name: str) -> int | None:
+    try:
+        return int(st.query_params.get(name, ""))
+    except ValueError:
+        return None
+
+
+def keep(shown: state.Shown, at: Place) -> None:
+    """Write a place to the URL and to memory."""
+    st.session_state[_PLACE] = at
+    st.session_state["state.session"] = shown.entry.id
+    base = {"session": shown.entry.id, "request": str(at.request)} | ({"part": str(shown.part)} if shown.part else {})
+    st.session_state["state.query"] = base
+    choice = {"policy": chosen(shelf())} | ({"set": st.query_params["set"]} if st.query_params.get("set") else {})
+    st.session_state[_CHOICE] = choice
+    wanted = {**base, **choice, "step": str(at.step)}
+    if st.query_params.to_dict() != wanted:
+        st.query_params.from_dict(wanted)
+
+
+def moved(shown: state.Shown, replay: Replay, sent: Mapping[str, Any]) -> None:
+    """The stepper reports where it stopped; numbers from a browser are taken with care."""
+    held: Place | None = st.session_state.get(_PLACE)
+    plans, blocks = replay.trace.plans, replay.trace.session.blocks
+    request = max(0, min(len(plans) - 1, int(sent.get("request") or 0)))
+    step = max(0, min(len(plans[request].decisions), int(sent.get("step") or 0)))
+    block = sent.get("block")
+    picked = int(block) if isinstance(block, (int, float)) and 0 <= block < len(blocks) else None
+    keep(shown, Place(replay.key, request, step, picked, held.seq if held else 1))
+
+
+def go(shown: state.Shown, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:
+    """The app moves the stepper from where it stands by now: to another place, or to a block of this one."""
+    at: Place = st.session_state[_PLACE]
+    there = (at.request, at.step) if request is None else (request, step)
+    keep(shown, Place(at.key, *there, block, at.seq + 1))

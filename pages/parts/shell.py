@@ -1,0 +1,54 @@
+"""Page configuration and navigation, once for every way into the app.
+
+A `pages/` folder beside `app.py` wakes Streamlit's old router: a deep link that is the first visit after a start runs the
+page's file without `app.py`. So every page begins with `shell.ensure()`, which registers the navigation and starts over
+through it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+PAGES = Path(__file__).resolve().parent.parent
+THROUGH_APP = "shell.through_app"
+
+
+def run() -> None:
+    """What `app.py` does on each run."""
+    _configure()
+    page = _navigation()
+    st.session_state[THROUGH_APP] = True
+    page.run()
+
+
+def ensure() -> None:
+    """First line of every page: run it inside the app, or start over through the app."""
+    if not st.session_state.pop(THROUGH_APP, False):
+        _configure()
+        _navigation()
+        st.rerun()
+
+
+def _configure() -> None:
+    # An emoji, because icons of the material set are fetched from another host when used as the tab's icon.
+    st.set_page_config(page_title="Turnscope", page_icon="🔭", layout="wide", initial_sidebar_state="collapsed")
+
+
+def page(name: str) -> str:
+    """Path of a page for links and switches."""
+    return str(PAGES / f"{name}.py")
+
+
+def _navigation() -> st.Page:
+    return st.navigation(
+        [
+            st.Page(page("envelope"), title="Envelope", icon=":material/stacked_bar_chart:", default=True),
+            st.Page(page("heatmap"), title="Cost heatmap", icon=":material/grid_on:"),
+            st.Page(page("debugger"), title="Debugger", icon=":material/bug_report:"),
+            st.Page(page("chat"), title="Live chat", icon=":material/forum:"),
+            st.Page(page("library"), title="Library", icon=":material/folder_open:"),
+        ],
+        position="top",
+    )

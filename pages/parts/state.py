@@ -1,0 +1,256 @@
+"""The state of the app: the URL says what is shown, and the only caches are here.
+
+`?session=<id>&part=<k>&request=<n>`. A session is looked up in the registry; what a URL says is never joined into a path.
+Opened sessions are shared between browser tabs and treated as values.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import streamlit as st
+
+import engine
+from engine import contents, figures, search, views
+from pages.parts import registry
+from pages.parts.registry import Entry
+
+FOLDERS_SECONDS = 4  # for how long a listing of folders is good enough
+NEWEST = 10**9  # a request beyond every session's end: the last one
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One session of a file: the main one (0), a branch or a subagent of any depth."""
+
+    number: int
+    label: str
+    session: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A session on the screen. `key` names its content and its part of the file; `view` has cache breaks among its markers."""
+
+    entry: Entry
+    key: str
+    part: int
+    view: views.Overview
+    findings: tuple[Any, ...]
+    opened: engine.Opened
+    parts: tuple[Part, ...]
+
+    @property
+    def trace(self) -> Any:
+        """What was really sent, request by request."""
+        return self.opened.trace
+
+
+@dataclass(slots=True)
+class _Slot:
+    """Room for one opened file, filled outside Streamlit's cache so that progress can be drawn meanwhile."""
+
+    lock: Lock = field(default_factory=Lock)
+    opened: engine.Opened | None = None
+    shown: dict[int, Shown] = field(default_factory=dict)
+
+
+# What is shown: the URL
+
+
+def entries() -> dict[str, Entry]:
+    """Everything that can be opened, by id."""
+    files = _files(engine.to_open(), engine.claude_projects())
+    known = {entry.id: entry for entry in files}
+    for entry in registry.recents(store().recent(), files):
+        known.setdefault(entry.id, entry)
+    return known | {entry.id: entry for entry in registry.chats(chats_file())}
+
+
+def chats_file() -> Path:
+    """Where live chats are kept."""
+    return engine.data_folder() / "chats.db"
+
+
+@st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
+def _files(given: Path | None, projects: tuple[Path, ...]) -> tuple[Entry, ...]:
+    return registry.files(given, projects)
+
+
+def entry() -> Entry | None:
+    """The session that the URL names, else the one last looked at, else a given file, else the first sample."""
+    known = entries()
+    wanted = st.query_params.get("session") or st.session_state.get("state.session")
+    if wanted:
+        return known.get(wanted)
+    given = next((entry for entry in known.values() if entry.origin == "given"), None)
+    return given or known.get(registry.FIRST) or next(iter(known.values()), None)
+
+
+def part() -> int:
+    """Which session of the file the URL names."""
+    return _number("part", 0)
+
+
+def request(shown: Shown) -> int:
+    """The request that the URL names, inside the session; where it names none, the one to show first."""
+    last = max(0, len(shown.view) - 1)
+    return max(0, min(last, _number("request", contents.opening(shown.view))))
+
+
+def _number(name: str, otherwise: int) -> int:
+    try:
+        return int(st.query_params.get(name, ""))
+    except ValueError:
+        return otherwise
+
+
+def go(request: int) -> None:
+    """Show another request."""
+    st.query_params["request"] = str(request)
+
+
+def choose(entry_id: str, part: int = 0) -> None:
+    """Show another session, or another part of it, at the request that it opens with."""
+    st.session_state["state.session"] = entry_id
+    st.session_state.pop("state.query", None)
+    st.query_params.from_dict({"session": entry_id} | ({"part": str(part)} if part else {}))
+
+
+def remember(shown: Shown, request: int) -> None:
+    """Keep URL and memory equal: a switch of pages drops the query, a reload drops the memory."""
+    st.session_state["state.session"] = shown.entry.id
+    wanted = {"session": shown.entry.id, "request": str(request)} | ({"part": str(shown.part)} if shown.part else {})
+    st.session_state["state.query"] = wanted
+    if st.query_params.to_dict() != wanted:
+        st.query_params.from_dict(wanted)
+
+
+def recall() -> None:
+    """After a switch of pages, put back what the URL said."""
+    if "session" not in st.query_params and "state.query" in st.session_state:
+        st.query_params.from_dict(st.session_state["state.query"])
+
+
+def forget() -> None:
+    """Drop the session last looked at, so that the next page begins anew."""
+    for key in ("state.session", "state.query"):
+        st.session_state.pop(key, None)
+    st.query_params.clear()
+
+
+# What is open: the caches
+
+
+def store() -> engine.Store:
+    """What is remembered between runs."""
+    return engine.Store(engine.data_file())
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _slot(entry_id: str, path: str, version: str) -> _Slot:  # noqa: ARG001  what the cache goes by
+    return _Slot()
+
+
+def version(entry: Entry) -> str:
+    """Changes when the file does; of chats also when their newest writes are not in the file itself yet."""
+    try:
+        stat = entry.path.stat()
+        newest = entry.path.with_name(entry.path.name + "-wal")
+        if entry.origin == "chat" and newest.exists():
+            stat = max(stat, newest.stat(), key=lambda each: each.st_mtime_ns)
+    except OSError:
+        return entry.key
+    return f"{stat.st_mtime_ns}:{stat.st_size}"
+
+
+def _room(entry: Entry) -> _Slot:
+    return _slot(entry.id, str(entry.path), version(entry))
+
+
+def is_open(entry: Entry) -> bool:
+    """Whether opening it would be instant."""
+    return _room(entry).opened is not None
+
+
+def opened(entry: Entry, part: int = 0, progress: Progress | None = None) -> Shown:
+    """Open a session, or give the one that is open. Raises `TurnscopeError`s."""
+    slot = _room(entry)
+    with slot.lock:
+        if slot.opened is None and entry.origin == "chat":
+            slot.opened = engine.chats.opened(engine.Threads(entry.path), entry.key, version(entry))
+        if slot.opened is None:
+            kept = store().reopen(entry.key) if entry.key and not entry.path.exists() else None
+            slot.opened = kept or store().open(entry.path, name=entry.name, progress=progress)
+        if part not in slot.shown:
+            slot.shown[part] = _shown(entry, slot.opened, part)
+            _settle()
+        return slot.shown[part]
+
+
+def _settle() -> None:
+    """Take what is open out of the garbage collector's sight.
+
+    Streamlit runs a full collection after every script run. Over the objects of a long session that takes 300 ms, and no
+    message reaches the browser meanwhile. Sessions are freed by reference counts all the same.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def adopt(name: str, path: Path, progress: Progress | None = None) -> str:
+    """Open a file that will not stay where it is; gives the id under which it can be shown."""
+    found = store().open(path, name=name, progress=progress)
+    row = next(row for row in store().recent() if row.key == found.key)
+    _slot(found.key[:16], row.path, found.key).opened = found
+    return found.key[:16]
+
+
+def _shown(entry: Entry, main: engine.Opened, number: int) -> Shown:
+    parts = tuple(_parts(main.session))
+    number = number if 0 <= number < len(parts) else 0
+    this = main
+    if number:
+        session = parts[number].session
+        trace = engine.replay(session)
+        this = engine.Opened(main.key, views.overview(trace), lambda: session, dict, session, trace)
+    view, findings = contents.annotated(this.trace, this.overview)
+    return Shown(entry, f"{main.key}:{number}", number, view, findings, this, parts)
+
+
+def _parts(main: Any) -> Iterator[Part]:
+    """The main session and all that hang from it, nearest first."""
+    yield Part(0, "Main session", main)
+    pending, number = [("", main)], 0
+    while pending:
+        indent, session = pending.pop(0)
+        for word, group in (("Branch", session.branches), ("Subagent", session.subagents)):
+            for child in group:
+                number += 1
+                yield Part(number, f"{indent}{word}: {child.title or child.id} ({len(child.requests)} requests)", child)
+                pending.append((indent + "– ", child))
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def heatmap(_shown: Shown, key: str, by: Any, measure: Any, scale: Any, theme: Any) -> Any:  # noqa: ARG001  what the cache goes by
+    """The heatmap of a session, made once per choice."""
+    return figures.heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace)
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def sawtooth(_shown: Shown, key: str, theme: Any) -> Any:  # noqa: ARG001  what the cache goes by
+    """The saw-tooth of a session, made once per theme."""
+    return figures.sawtooth(_shown.view, "requests", theme)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def found(_shown: Shown, key: str, text: str) -> search.Found:  # noqa: ARG001  what the cache goes by
+    """Where a text appears in a session."""
+    return search.search(_shown.trace, text)
