@@ -139,7 +139,9 @@ def _markers(session: Session, plans: Sequence[Plan]) -> list[Marker]:
             for d in (*plan.decisions, *(plan.server if plan.server and plan.server[0].action == "condense" else ()))
         }
         for action, decision in acted.items():
-            if decision.splice and decision.edit.because != "superseded":
+            span = decision.edit.span
+            spoken = span is None or any(block.kind != "notice" for block in session.blocks[span.start : span.stop])
+            if decision.splice and spoken and decision.edit.because != "superseded":
                 found.append(Marker(n, "cut" if action in ("condense", "drop") else "clear", decision.edit.because))
         if plan.request.attempts > 1:
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))

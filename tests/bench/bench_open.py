@@ -31,7 +31,7 @@ from make_claude_code import Written, write
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIMIT = 2.0
-OURS = "import sys, engine; print(engine.open_overview(sys.argv[1]))"
+OURS = "import sys, engine; print(engine.overview(engine.load(sys.argv[1])))"
 SESSION = "projects/-work-shop/6513270e-269e-4d37-a2a7-4de452e6b438.jsonl"
 
 

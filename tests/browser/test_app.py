@@ -1,0 +1,327 @@
+"""The app in a real Chromium: started as the README says, clicked, steered by keys, measured by its boxes.
+
+The fixture `page` fails a test whose page throws, shows an exception or asks any other host.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hostile
+import pytest
+from conftest import ROOT, STARTUP_SECONDS, free_port, healthy, idle, isolated
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+PAGES = ("/", "/heatmap", "/library")
+GEOMETRY = Path(__file__).with_name("geometry.js")
+SAMPLES = sorted(path.stem for path in (ROOT / "sample_sessions").glob("*.jsonl"))
+
+
+def visit(page: Page, address: str) -> None:
+    """Open an address and wait until the page has settled, its chart and cursor included."""
+    page.goto(address)
+    page.locator(".ts-title").wait_for()
+    idle(page)
+    if not address.startswith("/library"):
+        page.locator(".ts-cursor").wait_for()
+
+
+def request_shown(page: Page) -> int:
+    return int(page.locator(".ts-headline").get_attribute("data-request") or -1)
+
+
+def shows(page: Page, request: int) -> None:
+    """Wait until the page and its address are at a request."""
+    page.wait_for_function("n => document.querySelector('.ts-headline')?.dataset.request === String(n)", arg=request)
+    page.wait_for_url(re.compile(rf"[?&]request={request}(&|$)"))
+
+
+def cell(page: Page, request: int, row: float) -> tuple[float, float]:
+    """Where a column of the heatmap stands on the screen. `row`: 0 = the lowest row."""
+    place = page.evaluate(
+        """([n, row]) => { const gd = document.querySelector('.js-plotly-plot'), box = gd.getBoundingClientRect(),
+            x = gd._fullLayout.xaxis2 ?? gd._fullLayout.xaxis, y = gd._fullLayout.yaxis2;
+            return [box.left + x._offset + x.l2p(n), box.top + y._offset + y.l2p(row)] }""",
+        [request, row],
+    )
+    return place[0], place[1]
+
+
+def click(page: Page, place: tuple[float, float], says: str = "request") -> None:
+    """Move the mouse, wait until the chart says what is under it (as a person does), and click."""
+    page.mouse.move(*place)
+    page.wait_for_function("says => document.querySelector('.hoverlayer')?.textContent.includes(says)", arg=says)
+    page.mouse.click(*place)
+
+
+def test_a_click_on_a_cell_lands_on_that_request_again_and_again(page: Page) -> None:
+    visit(page, "/heatmap?session=cache-goes-cold")
+    for request in (24, 60, 5, 5, 60):
+        click(page, cell(page, request, 1), f"request {request}")
+        shows(page, request)
+        idle(page)
+    page.keyboard.press("ArrowRight")
+    shows(page, 61)
+    click(page, cell(page, 60, 1), "request 60")
+    shows(page, 60)
+
+
+def test_a_click_works_in_turns_and_on_the_saw_tooth(page: Page) -> None:
+    visit(page, "/heatmap?session=tool-results-eat-the-window&request=3")
+    page.locator(".st-key-heatmap-by button", has_text="Turns").click()
+    page.wait_for_function("document.querySelector('.js-plotly-plot')?.layout?.meta?.starts?.length === 25")
+    idle(page)
+    starts = page.evaluate("document.querySelector('.js-plotly-plot').layout.meta.starts")
+    page.wait_for_function("document.querySelector('.js-plotly-plot .ts-cursor')")
+    click(page, cell(page, 7, 1), "turn 7")
+    page.wait_for_function("n => Number(document.querySelector('.ts-headline').dataset.request) >= n", arg=starts[7])
+    assert starts[7] <= request_shown(page) < starts[8]
+    visit(page, "/?session=tool-results-eat-the-window&request=3")
+    box = page.locator(".js-plotly-plot").bounding_box()
+    assert box
+    click(page, (box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.6))
+    page.wait_for_function("document.querySelector('.ts-headline').dataset.request !== '3'")
+
+
+def test_a_deep_link_works_as_the_first_visit_after_a_start(browser: Browser, tmp_path: Path) -> None:
+    """Streamlit's old router would run the page without the app around it."""
+    for address, title in (("/heatmap?session=cache-goes-cold&request=36", "High water"), ("/library", "Open a session")):
+        with started(tmp_path / title.split()[0]) as url:
+            context = browser.new_context(base_url=url)
+            tab = context.new_page()
+            tab.goto(address)
+            tab.get_by_text(title).first.wait_for(timeout=20_000)
+            idle(tab)
+            assert (
+                tab.locator("[data-testid=stTopNavLink]").or_(tab.locator("[data-testid=stTopNavLinkContainer]")).count() >= 3
+            )
+            if "request" in address:
+                assert request_shown(tab) == 36
+                tab.reload()
+                tab.locator(".ts-headline").wait_for()
+                assert request_shown(tab) == 36
+            context.close()
+
+
+class started:  # noqa: N801  a context manager that reads as a word
+    """The app as `turnscope` starts it, in a process of its own; gives its address."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port, self.folder, self.arguments = free_port(), folder, arguments
+
+    def __enter__(self) -> str:
+        command = [sys.executable, "-m", "engine", *self.arguments, "--no-browser", "--port", str(self.port)]
+        import os
+
+        env = {
+            name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE_", "STREAMLIT_"))
+        }
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=env | isolated(self.folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        url = f"http://127.0.0.1:{self.port}"
+        until = time.monotonic() + STARTUP_SECONDS
+        while not healthy(url):
+            assert self.process.poll() is None, "the app ended"
+            assert time.monotonic() < until, "the app did not start"
+            time.sleep(0.1)
+        return url
+
+    def __exit__(self, *_: object) -> None:
+        import os
+        import signal
+
+        os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait(15)
+
+
+def test_ten_quick_presses_are_ten_steps(page: Page) -> None:
+    visit(page, "/heatmap?session=cache-goes-cold&request=40")
+    for key, at in (("ArrowRight", 50), ("ArrowLeft", 40), ("ArrowRight", 50)):
+        for _ in range(10):
+            page.keyboard.press(key)
+        shows(page, at)
+        idle(page)
+    page.keyboard.press("Home")
+    shows(page, 0)
+    page.keyboard.press("End")
+    shows(page, 87)
+    page.keyboard.press("p")
+    shows(page, 85)
+    page.keyboard.press("n")
+    page.wait_for_timeout(400)
+    assert request_shown(page) == 85, "there is no later event"
+
+
+def test_previous_next_and_go_to_are_buttons_and_a_field(page: Page) -> None:
+    visit(page, "/?session=cache-goes-cold&request=10")
+    page.get_by_role("button", name="Next", exact=False).first.click()
+    shows(page, 11)
+    idle(page)
+    page.get_by_role("button", name="Previous", exact=False).first.click()
+    shows(page, 10)
+    field = page.get_by_label("Go to request")
+    field.fill("63")
+    field.press("Enter")
+    shows(page, 63)
+    field.press("ArrowRight")
+    assert request_shown(page) == 63, "arrows inside a field belong to the field"
+
+
+def test_a_finding_leads_to_its_request(page: Page) -> None:
+    visit(page, "/?session=cache-goes-cold")
+    page.locator(".st-key-findings button").nth(1).click()
+    shows(page, 60)
+
+
+def test_slash_searches_and_a_hit_leads_to_where_it_entered(page: Page) -> None:
+    visit(page, "/?session=tool-results-eat-the-window")
+    page.keyboard.press("/")
+    page.keyboard.type("public API")
+    page.keyboard.press("Enter")
+    hit = page.locator(".st-key-found button").first
+    hit.wait_for()
+    assert "left at request 112" in hit.inner_text()
+    hit.click()
+    shows(page, 0)
+
+
+def test_the_question_mark_lists_keys_and_words(page: Page) -> None:
+    visit(page, "/library")
+    page.locator("body").press("?")
+    page.get_by_text("previous, next request").wait_for()
+    page.get_by_text("One call of the model").wait_for()
+
+
+def test_every_control_is_reached_with_the_tab_key(page: Page) -> None:
+    visit(page, "/heatmap?session=cache-goes-cold")
+    wanted = {
+        "Session",
+        "Search this session",
+        "Live",
+        "Requests",
+        "Next request",
+        "Go to request",
+        "Next event",
+        "Numbers as CSV",
+    }
+    seen: set[str] = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        name = page.evaluate(
+            """() => { let e = document.activeElement; while (e?.shadowRoot?.activeElement) e = e.shadowRoot.activeElement;
+                return [e?.ariaLabel, e?.title, e?.innerText, e?.labels?.[0]?.innerText].filter(Boolean).join(' | ') }"""
+        )
+        seen |= {want for want in wanted if want.casefold() in name.casefold()}
+    assert seen == wanted
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The app started on a folder: one hostile session, and one that a test may write to."""
+    folder = tmp_path_factory.mktemp("given")
+    hostile.write(folder)
+    shutil.copy(ROOT / "sample_sessions" / "cache-goes-cold.jsonl", folder / "growing.jsonl")
+    with started(tmp_path_factory.mktemp("app"), str(folder)) as url:
+        yield url, folder
+
+
+@pytest.fixture
+def tab(browser: Browser, found: tuple[str, Path]) -> Iterator[Page]:
+    """A tab on that app which notes what goes to other hosts."""
+    context = browser.new_context(viewport={"width": 1440, "height": 1400}, base_url=found[0])
+    tab = context.new_page()
+    tab.set_default_timeout(20_000)
+    strangers: list[str] = []
+    own = (found[0], found[0].replace("http", "ws"), "data:", "blob:")
+    tab.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
+    tab.on("dialog", lambda dialog: strangers.append(dialog.message))
+    yield tab
+    context.close()
+    assert strangers == []
+
+
+def entry_id(path: Path) -> str:
+    import hashlib
+
+    return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+
+
+def test_hostile_text_shows_as_text_and_nothing_leaves_the_machine(tab: Page, found: tuple[str, Path]) -> None:
+    session = entry_id(found[1] / hostile.NAME)
+    for address in PAGES:
+        visit(tab, f"{address}?session={session}&request=8")
+        tab.evaluate("document.querySelectorAll('details').forEach((element) => (element.open = true))")
+        if address == "/heatmap":
+            tab.mouse.move(*cell(tab, 4, 2))
+            tab.locator(".hoverlayer text").first.wait_for()
+        if address != "/library":
+            assert tab.get_by_text("<script>window.pwned=1</script>").first.is_visible()
+            tab.locator(".st-key-header-search input").fill("<script>")
+            tab.locator(".st-key-header-search input").press("Enter")
+            tab.locator(".st-key-found button mark").first.wait_for()
+            tab.locator(".st-key-header-search input").fill("")
+            tab.locator(".st-key-header-search input").press("Enter")
+            tab.locator(".st-key-found").wait_for(state="detached")
+        tab.locator(".st-key-header-session button").first.click()
+        tab.locator("[data-testid=stPopoverBody] [data-testid=stSelectbox]").click()
+        tab.get_by_role("option").first.wait_for()
+        tab.keyboard.press("Escape")
+        tab.keyboard.press("Escape")
+        assert tab.evaluate("window.pwned") is None
+        assert tab.locator("img[src*=evil], form[action*=evil], a[href*=evil], .katex").count() == 0
+        assert tab.locator("[data-testid=stException]").count() == 0
+
+
+def test_a_session_that_is_being_written_is_followed(tab: Page, found: tuple[str, Path]) -> None:
+    path = found[1] / "growing.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:90]), encoding="utf-8")
+    visit(tab, f"/?session={entry_id(path)}")
+    before = int(tab.get_by_label("Go to request").get_attribute("max") or 0)
+    tab.locator(".st-key-header-live label").click()
+    tab.locator(".st-key-header-live input:checked").wait_for(state="attached")
+    idle(tab)
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines([*lines[90:], lines[-1][:40]])
+    shows(tab, 87)
+    assert before < 87
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize("width", [1440, 800])
+@pytest.mark.parametrize("address", PAGES)
+def test_nothing_is_blank_cut_off_or_out_of_bounds(page: Page, address: str, width: int, scheme: Any) -> None:
+    """Measured on boxes, for every sample: charts have layers, text has room, the page has no sideways scroll."""
+    page.set_viewport_size({"width": width, "height": 1000})
+    page.emulate_media(color_scheme=scheme)
+    for sample in SAMPLES if address != "/library" else SAMPLES[:1]:
+        visit(page, f"{address}?session={sample}")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
+        faults = page.evaluate(GEOMETRY.read_text(encoding="utf-8"))
+        assert faults == [], sample
+        if address != "/library":
+            assert page.locator(".js-plotly-plot .scatterlayer .trace").count() >= 3
+            chart = page.locator(".js-plotly-plot").bounding_box()
+            assert chart
+            assert chart["height"] >= 200
+            assert chart["width"] >= width * 0.8
+        if address == "/heatmap":
+            assert page.locator(".heatmaplayer image").count() >= 4
+            assert page.evaluate(
+                "[...document.querySelectorAll('.heatmaplayer image')]"
+                ".every((image) => image.getBBox().width > 300 && image.getBBox().height > 20)"
+            )

@@ -1,0 +1,225 @@
+"""Every page in Streamlit's own test runner: what it shows, and that it survives whatever it is given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hostile
+import pytest
+from conftest import ROOT
+
+if TYPE_CHECKING:
+    from streamlit.testing.v1 import AppTest
+
+SAMPLES = ROOT / "sample_sessions"
+FIRST = "tool-results-eat-the-window"
+PAGES = ("envelope", "heatmap", "library")
+
+
+def opened(app: AppTest, page: str = "envelope", **query: str) -> AppTest:
+    """Run the app and go to a page with a query."""
+    app.run()
+    if page != "envelope":
+        app.switch_page(f"pages/{page}.py")
+    for name, value in query.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def bodies(app: AppTest) -> str:
+    """All HTML that a page shows."""
+    return "\n".join(element.proto.body for element in app.get("html"))
+
+
+def headline(app: AppTest) -> str:
+    found = re.search(r'ts-headline"[^>]*data-request="(\d+)"><span>(.*?)</span>', bodies(app))
+    assert found, "no headline"
+    return found[2]
+
+
+@pytest.fixture
+def cold() -> None:
+    """No session is open yet: what an earlier test opened in this process is forgotten."""
+    import streamlit as st
+
+    st.cache_resource.clear()
+
+
+def claude_folder(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in which the app looks for Claude Code's sessions."""
+    folder = data_folder.parent / "claude" / "projects" / "work"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder.parent.parent))
+    return folder
+
+
+def entry_id(path: Path) -> str:
+    return hashlib.sha256(str(path).encode()).hexdigest()[:12]
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("sample", sorted(path.stem for path in SAMPLES.glob("*.jsonl")))
+def test_every_page_shows_every_sample(app: AppTest, page: str, sample: str) -> None:
+    opened(app, page, session=sample)
+    assert not app.exception
+    assert "ts-title" in bodies(app)
+
+
+def test_the_app_opens_on_a_sample_at_a_request_where_something_was_cut(app: AppTest) -> None:
+    app.run()
+    assert headline(app).startswith("At request 112 the model saw 18,938 of 200,000 tokens")
+    assert "The request before carried 157,485 tokens" in bodies(app)
+    assert app.query_params["session"] == FIRST
+    assert app.query_params["request"] == "112"
+
+
+@pytest.mark.parametrize(("wanted", "shown"), [("7", 7), ("-5", 0), ("99999", 324), ("x", 112), ("", 112), ("1e3", 112)])
+def test_a_request_in_the_url_is_shown_or_brought_inside_the_session(app: AppTest, wanted: str, shown: int) -> None:
+    opened(app, session=FIRST, request=wanted)
+    assert f'data-request="{shown}"' in bodies(app)
+
+
+@pytest.mark.parametrize("wanted", ["nowhere", "../../etc/passwd", "/etc/passwd", "%00", "<script>"])
+def test_a_session_that_is_not_known_is_said_to_be_so_and_the_app_goes_on(app: AppTest, wanted: str) -> None:
+    opened(app, session=wanted)
+    assert not app.exception
+    assert "not known here" in bodies(app)
+    app.run()
+    assert headline(app)
+
+
+def test_the_picker_opens_another_session(app: AppTest) -> None:
+    app.run()
+    app.selectbox[0].set_value("cache-goes-cold").run()
+    assert "High water" in bodies(app)
+    assert app.query_params["session"] == "cache-goes-cold"
+
+
+def test_a_subagent_is_a_session_of_its_own(app: AppTest) -> None:
+    opened(app, session=FIRST, part="1")
+    assert "of 200,000 tokens" in headline(app)
+    assert "Search /home/mira" in bodies(app)
+    assert app.query_params["part"] == "1"
+    opened(app, session=FIRST, part="99")
+    assert "part" not in app.query_params
+
+
+def test_a_switch_of_pages_keeps_session_and_request(app: AppTest) -> None:
+    opened(app, session="cache-goes-cold", request="36")
+    app.switch_page("pages/heatmap.py")
+    app.query_params.clear()
+    app.run()
+    assert headline(app).startswith("At request 36 the model saw 104,437")
+
+
+def test_search_says_when_a_text_left_the_window_and_why(app: AppTest) -> None:
+    app.run()
+    app.text_input(key="header-search").set_value("public API").run()
+    assert not app.exception
+    assert "blocks hold “public API”" in bodies(app)
+    from engine import load, replay
+    from engine.search import search
+
+    hits = search(replay(load(SAMPLES / f"{FIRST}.jsonl")), "public API").hits
+    assert hits[0].spans == ((0, 112),)
+    assert hits[0].why.startswith("left at request 112: compacted into a summary")
+
+
+@pytest.mark.parametrize("by", ["requests", "turns"])
+@pytest.mark.parametrize("measure", ["cost", "tokens", "share"])
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_the_heatmap_draws_every_choice(app: AppTest, by: str, measure: str, scale: str) -> None:
+    app.run()
+    app.switch_page("pages/heatmap.py").run()
+    for key, value in (("by", by), ("measure", measure), ("scale", scale)):
+        app.session_state[f"heatmap.{key}"] = value
+    app.run()
+    assert not app.exception
+    assert len(app.get("plotly_chart")) == 1
+
+
+def test_the_exact_request_is_shown_on_demand_and_marks_what_the_log_does_not_hold(app: AppTest) -> None:
+    app.run()
+    assert not app.code
+    app.toggle(key="detail.exact").set_value(True).run()
+    body = json.loads(app.code[0].value)
+    assert body["model"] == "claude-sonnet-4-5-20250929"
+    assert "not in the log" in body["system"]
+    assert [message["role"] for message in body["messages"]] == ["user"]
+
+
+def test_session_text_stays_text_on_every_page(app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = hostile.write(claude_folder(data_folder, monkeypatch))
+    for page in PAGES:
+        opened(app, page, session=entry_id(path), request="8")
+        if page != "library":
+            app.text_input(key="header-search").set_value(hostile.TEXT[:50]).run()
+        assert not app.exception
+        shown = bodies(app)
+        assert "<script" not in shown
+        assert "<img" not in shown
+        assert "<form" not in shown
+        assert "&lt;script&gt;" in shown or page == "library"
+        rendered = [element.value for kind in ("markdown", "caption", "error", "warning", "info") for element in app.get(kind)]
+        labels = [
+            element.label for kind in ("button", "toggle", "text_input", "selectbox", "expander") for element in app.get(kind)
+        ]
+        assert not [text for text in (*rendered, *labels) if hostile.MARK in str(text)]
+        app.text_input(key="header-search").set_value("").run()
+
+
+def test_found_sessions_are_listed_by_metadata_and_read_only_when_chosen(
+    cold: None, app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = claude_folder(data_folder, monkeypatch)
+    (folder / "broken.jsonl").write_bytes(b"\x00\x01 this is no session")
+    shutil.copy(SAMPLES / "cache-goes-cold.jsonl", folder / "good.jsonl")
+    opened(app, "library")
+    found = next(frame.value for frame in app.dataframe if "Folder" in frame.value)
+    assert sorted(found["File"]) == ["broken.jsonl", "good.jsonl"]
+    recent = next(frame.value for frame in app.dataframe if "Peak fill" in frame.value)
+    assert list(recent["File"]) == [f"{FIRST}.jsonl"]
+    opened(app, session=entry_id(folder / "broken.jsonl"))
+    assert not app.exception
+    assert "no format that Turnscope knows" in bodies(app)
+    opened(app, session=entry_id(folder / "good.jsonl"))
+    assert "High water" in bodies(app)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe\x00garbage", b"[]", b"{}\n" * 3, b"[" * 60 + b"]" * 60])
+def test_a_dropped_file_that_is_no_session_is_refused_in_words_and_the_app_goes_on(app: AppTest, data: bytes) -> None:
+    opened(app, "library")
+    app.file_uploader[0].upload("notes.jsonl", data, "application/json").run()
+    assert not app.exception
+    assert 'role="alert"' in bodies(app)
+    assert "notes.jsonl" in bodies(app)
+    app.switch_page("pages/envelope.py").run()
+    assert headline(app)
+
+
+def test_a_dropped_session_opens_and_can_be_opened_again_from_the_list(app: AppTest) -> None:
+    data = (SAMPLES / "cache-goes-cold.jsonl").read_bytes().replace(b"tide", b"TIDE")
+    opened(app, "library")
+    app.file_uploader[0].upload("mine.jsonl", data, "application/json").run()
+    key = app.session_state["state.session"]
+    app.switch_page("pages/envelope.py")
+    app.query_params["session"] = key
+    app.run()
+    assert "High water" in bodies(app)
+    opened(app, "library")
+    recent = next(frame.value for frame in app.dataframe if "Peak fill" in frame.value)
+    assert "mine.jsonl" in list(recent["File"])
+
+
+def test_forgetting_deletes_what_was_remembered(cold: None, app: AppTest, data_folder: Path) -> None:
+    opened(app, "library")
+    assert list(data_folder.rglob("*.db"))
+    app.button(key="library.forget").click().run()
+    assert not app.exception
+    kept: list[Any] = [frame.value for frame in app.dataframe if "Peak fill" in frame.value]
+    assert not kept or list(kept[0]["File"]) == [f"{FIRST}.jsonl"]

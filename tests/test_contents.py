@@ -1,0 +1,106 @@
+"""One request as the pages show it, and the search over a session: every number against a slower way to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, shared
+
+import engine
+from engine import contents
+from engine.search import search
+from engine.views import Overview, detail, overview
+
+SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
+
+
+def read(path: Path) -> tuple[Any, Overview]:
+    trace = engine.replay(engine.load(path))
+    return trace, overview(trace)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_the_parts_of_every_request_sum_to_its_prompt(path: Path) -> None:
+    trace, view = read(path)
+    for n in range(len(view)):
+        now = contents.summary(view, trace, n)
+        assert sum(segment.tokens for segment in now.segments) == now.prompt
+        assert abs(sum(segment.drawn for segment in now.segments) - now.prompt) <= len(now.segments)
+        assert sum(segment.usd for segment in now.segments) == pytest.approx(float(now.total or 0), abs=2e-4)
+        assert now.read + now.written + now.uncached == now.prompt
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_groups_hold_every_item_once(path: Path) -> None:
+    trace, view = read(path)
+    n = contents.opening(view)
+    items = detail(trace, view, n).items
+    grouped = contents.groups(items, int(view.prompts[n]), most=10_000)
+    assert sum(group.count for group in grouped) == len(items)
+    assert sum(group.tokens for group in grouped) == sum(item.tokens for item in items)
+    assert [group.tokens for group in grouped] == sorted((group.tokens for group in grouped), reverse=True)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_kinds_of_a_bucket_sum_to_the_bucket(path: Path) -> None:
+    trace, view = read(path)
+    for n in (0, contents.opening(view), len(view) - 1):
+        for i, text in enumerate(contents.kinds(trace, view, [n], most=1_000)[0]):
+            sizes = [int(part.rpartition(" ")[2].replace(",", "")) for part in text.split(" · ") if part]
+            assert sum(sizes) == pytest.approx(int(view.cells[n, i]), abs=len(sizes) + 1)
+
+
+def test_the_sample_opens_where_its_window_was_cut() -> None:
+    trace, view = read(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
+    now = contents.summary(view, trace, contents.opening(view))
+    assert (now.n, now.prompt, now.window) == (112, 18_938, 200_000)
+    assert sum(segment.tokens for segment in now.ghost) == 157_485
+    assert [(cut.request, cut.before, cut.after) for cut in contents.cuts(view)] == [
+        (112, 157_485, 18_938),
+        (263, 164_845, 19_308),
+    ]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_the_exact_request_is_json_that_marks_what_is_unknown(path: Path) -> None:
+    trace, view = read(path)
+    now = contents.summary(view, trace, len(view) - 1)
+    body = json.loads(contents.exact(trace, now))
+    assert body["messages"]
+    hidden = next(segment.tokens for segment in now.segments if segment.name == "prefix")
+    assert ("not in the log" in str(body.get("system"))) == bool(hidden)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tool-results-eat-the-window", "public API"),
+        ("chat-forgets-first-instruction", "wheelchair"),
+        ("cache-goes-cold", "tide"),
+        ("thinking-grows", "dock"),
+    ],
+)
+def test_search_agrees_with_a_look_into_every_request(name: str, text: str) -> None:
+    trace, view = read(ROOT / "sample_sessions" / f"{name}.jsonl")
+    found = search(trace, text, most=40)
+    assert found.hits
+    for hit in found.hits:
+        carried = [n for n, plan in enumerate(trace.plans) if plan.seen.stop > hit.at and plan.seen.at(hit.at).body is None]
+        assert carried == [n for start, stop in hit.spans for n in range(start, stop)]
+        assert hit.match.casefold() == text.casefold()
+        assert bool(hit.why) == bool(hit.spans and hit.spans[-1][1] < len(view))
+
+
+def test_search_in_a_session_whose_results_were_cleared_says_why_they_left() -> None:
+    trace, _ = read(shared("data", "open", "claude-code", "entire-d599-microcompact.jsonl"))
+    why = {hit.why for hit in search(trace, "commit").hits if hit.why}
+    assert any("left at request" in reason for reason in why)
+
+
+def test_search_for_nothing_finds_nothing() -> None:
+    trace, _ = read(SAMPLES[0])
+    assert search(trace, "   ").blocks == 0
+    assert search(trace, "no such text anywhere in it").hits == ()

@@ -1,0 +1,201 @@
+"""Figures and what they are made of: columns that lose no peak, colours that can be told apart, text that stays text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+
+import engine
+from engine import columns, contents, figures
+from engine.palette import PALETTES, contrast, ink
+from engine.views import CELLS, Marker, Overview, overview, turns
+
+SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
+UNITS = ("requests", "turns")
+MEASURES = ("tokens", "cost", "share")
+
+
+@pytest.fixture(scope="module")
+def session() -> Any:
+    return engine.load(SAMPLE)
+
+
+@pytest.fixture(scope="module")
+def view(session: Any) -> Overview:
+    return overview(engine.replay(session))
+
+
+def made(prompts: list[int], per_turn: int = 3) -> Overview:
+    """An overview of requests with prompts of these sizes, all of it messages."""
+    n = len(prompts)
+    cells = np.zeros((n, 7), dtype=np.int64)
+    cells[:, 2] = prompts
+    billed = np.zeros((n, 7, 4), dtype=np.int64)
+    billed[:, 2, 2] = prompts
+    usd = cells * 3e-6
+    at = np.arange(n)
+    return Overview(
+        "s", "made", "test", ("m",) * n, at // per_turn, at * 60.0, cells, cells.sum(axis=1), np.full(n, 200_000), billed, usd,
+        (None,) * n, np.zeros(n, dtype=np.int64), (), (), "test",
+    )  # fmt: skip
+
+
+prompts = st.lists(st.integers(1, 200_000), min_size=1, max_size=300)
+
+
+@given(prompts, st.integers(1, 40))
+def test_bins_lose_no_peak_and_lead_to_where_it_stands(sizes: list[int], most: int) -> None:
+    grid = columns.grid(made(sizes), "requests", "tokens", most)
+    assert len(grid.values) <= most
+    assert grid.values[:, 2].max() == max(sizes)
+    for start, facts in zip(range(0, len(sizes), grid.width), grid.facts, strict=True):
+        inside = sizes[start : start + grid.width]
+        assert facts[2, 2] == max(inside)
+        assert sizes[int(facts[2, 0])] == max(inside)
+
+
+@given(prompts, st.integers(1, 7))
+def test_a_turn_has_the_tokens_of_its_last_request_and_the_cost_of_all(sizes: list[int], per_turn: int) -> None:
+    view = made(sizes, per_turn)
+    grid = columns.grid(view, "turns", "cost", len(sizes))
+    for turn, facts in zip(turns(view), grid.facts, strict=True):
+        assert facts[2, 0] == turn.stop - 1
+        assert facts[2, 2] == sizes[turn.stop - 1]
+        assert facts[2, 4] == pytest.approx(sum(sizes[turn.start : turn.stop]) * 3e-6)
+
+
+@given(prompts, st.integers(2, 40))
+def test_the_outline_keeps_the_highest_and_the_lowest_prompt_and_both_ends(sizes: list[int], most: int) -> None:
+    outline = columns.outline(made(sizes), "requests", most)
+    drawn = [sizes[n] for n in outline.request]
+    assert (min(drawn), max(drawn)) == (min(sizes), max(sizes))
+    assert (outline.x[0], outline.x[-1]) == (0, len(sizes) - 1)
+    assert (np.diff(outline.x) > 0).all()
+
+
+def test_drawn_areas_end_at_the_prompt_even_where_the_estimates_are_too_high(view: Overview) -> None:
+    drawn = columns.stacked(view, slice(None))
+    assert (drawn >= 0).all()
+    assert (np.abs(drawn.sum(axis=1) - view.prompts) <= len(CELLS)).all()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("by", UNITS)
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_a_heatmap_has_a_row_for_every_bucket_the_log_holds(
+    view: Overview, theme: Any, by: Any, measure: Any, scale: Any
+) -> None:
+    figure = figures.heatmap(view, by, measure, scale, theme)
+    rows = {trace.name: trace for trace in figure.data if trace.type == "heatmap"}
+    assert set(rows) == {"Messages", "Tool results", "Thinking", "System + tools, not in the log"}
+    for row in rows.values():
+        assert row.z.dtype == np.uint8
+        assert row.z.shape == (1, 325 if by == "requests" else 25)
+
+
+def test_a_notebook_gets_the_figure_of_the_page(session: Any, view: Overview) -> None:
+    trace = engine.replay(session)
+    page = figures.heatmap(contents.annotated(trace, view)[0], trace=trace)
+    assert figures.heatmap(session).to_json() == page.to_json()
+
+
+def test_hovering_says_what_a_bucket_is_made_of(session: Any) -> None:
+    figure = figures.heatmap(session)
+    results = next(trace for trace in figure.data if trace.name == "Tool results" and trace.type == "heatmap")
+    assert "Read " in results.text[0][111]
+    assert "Bash " in results.text[0][111]
+
+
+def test_cells_read_from_cache_are_cold_and_others_are_not() -> None:
+    view = made([1_000, 2_000])
+    view.billed[1, 2] = [1_500, 500, 0, 0]
+    shades = figures.heatmap(view, measure="tokens").data[-3].z[0]
+    assert shades[0] <= figures.STEPS < shades[1]
+
+
+def test_text_of_a_session_is_escaped_in_labels(view: Overview) -> None:
+    evil = replace(view, markers=(Marker(3, "cut", "<a href='http://evil.example'>x</a> <b>"),))
+    text = figures.sawtooth(evil).to_json()
+    assert "<a href" not in text
+    assert "&lt;a href" in text
+
+
+def test_a_figure_of_ten_thousand_requests_stays_small() -> None:
+    rng = np.random.default_rng(5)
+    view = made(rng.integers(1_000, 190_000, 10_000).tolist())
+    for by in UNITS:
+        figure = figures.heatmap(view, by)  # type: ignore[arg-type]
+        assert len(figure.to_json()) < 350_000
+        assert max(trace.z.shape[1] for trace in figure.data if trace.type == "heatmap") <= figures.MAX_COLUMNS
+
+
+def test_a_figure_as_a_page_needs_no_network(view: Overview) -> None:
+    page = figures.html(figures.sawtooth(view))
+    assert "<script src=" not in page
+    assert "cdn.plot.ly/plotly" not in page.split("Plotly.newPlot")[-1]
+
+
+@pytest.mark.parametrize("by", UNITS)
+def test_the_csv_holds_every_number_of_the_figure(view: Overview, by: Any) -> None:
+    rows = list(csv.DictReader(io.StringIO(figures.csv(view, by))))
+    assert len(rows) == (325 if by == "requests" else 25)
+    assert sum(float(row["usd_tool_results"]) for row in rows) == pytest.approx(float(view.usd[:, 3].sum()), abs=1e-3)
+    for row in rows:
+        assert sum(int(row[cell]) for cell in CELLS) == int(row["prompt"])
+
+
+@pytest.mark.parametrize("theme", PALETTES)
+def test_colours_reach_three_to_one_on_the_background(theme: str) -> None:
+    """WCAG's threshold for graphics and large text; small text (`faint`, `warn`, `bad`) reaches 4.5."""
+    palette = PALETTES[theme]
+    for name in (*figures.STACK, "warn", "bad", "good", "accent"):
+        assert contrast(palette[name], palette["ground"]) >= 3, name
+    for name in ("text", "faint", "warn", "bad"):
+        assert contrast(palette[name], palette["panel"]) >= 4.5, name
+    for name in figures.STACK:
+        assert contrast(palette[name], ink(palette[name])) >= 3, name
+
+
+@pytest.mark.parametrize("theme", PALETTES)
+def test_buckets_differ_for_colour_blind_eyes_too(theme: str) -> None:
+    """Simulated as Viénot, Brettel and Mollon (1999) do; distance in CIE L*a*b*."""
+    palette = PALETTES[theme]
+    for kind in ("normal", "protan", "deutan"):
+        for one, other in combinations(figures.ROWS, 2):
+            assert _distance(palette[one], palette[other], kind) >= 12, (kind, one, other)
+
+
+VIENOT = {
+    "protan": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
+    "deutan": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
+    "normal": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+}
+TO_XYZ = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+
+
+def _distance(one: str, other: str, kind: str) -> float:
+    return float(np.linalg.norm(_lab(one, kind) - _lab(other, kind)))
+
+
+def _lab(colour: str, kind: str) -> Any:
+    srgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(VIENOT[kind]) @ linear, 0, 1)
+    x, y, z = (np.array(TO_XYZ) @ seen) / [0.9505, 1, 1.089]
+    f = [v ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z)]
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def test_an_empty_session_gives_an_empty_figure_not_an_error() -> None:
+    assert json.loads(figures.heatmap(made([5])).to_json())["data"]
