@@ -8,17 +8,67 @@
 Nothing here touches the network; nothing here knows Streamlit.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from engine.errors import TurnscopeError
 from engine.front import ledger_of, load, load_all, overview, replay
-from engine.settings import claude_projects, data_file, data_folder, to_open
+from engine.settings import claude_projects, context_pairs, data_file, data_folder, to_open
 from engine.store import Opened, Recent, Store
 
+if TYPE_CHECKING:
+    from engine import chats
+    from engine.live import Chat, Event
+    from engine.live import Settings as ChatSettings
+    from engine.offline import FAULTS, Offline
+    from engine.running import Running
+    from engine.threads import Conflict, Threads
+    from engine.toolbox import DEFINITIONS, Toolbox
+
+# What a live chat needs loads when it is first asked for: the provider's SDK takes longer than all the rest.
+_LATER = {
+    "Chat": ("engine.live", "Chat"),
+    "ChatSettings": ("engine.live", "Settings"),
+    "Conflict": ("engine.threads", "Conflict"),
+    "DEFINITIONS": ("engine.toolbox", "DEFINITIONS"),
+    "Event": ("engine.live", "Event"),
+    "FAULTS": ("engine.offline", "FAULTS"),
+    "Offline": ("engine.offline", "Offline"),
+    "Running": ("engine.running", "Running"),
+    "Threads": ("engine.threads", "Threads"),
+    "Toolbox": ("engine.toolbox", "Toolbox"),
+    "chats": ("engine.chats", ""),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, what = _LATER[name]
+    found = import_module(module)
+    return getattr(found, what) if what else found
+
+
 __all__ = [
+    "DEFINITIONS",
+    "FAULTS",
+    "Chat",
+    "ChatSettings",
+    "Conflict",
+    "Event",
+    "Offline",
     "Opened",
     "Recent",
+    "Running",
     "Store",
+    "Threads",
+    "Toolbox",
     "TurnscopeError",
+    "chats",
     "claude_projects",
+    "context_pairs",
     "data_file",
     "data_folder",
     "ledger_of",

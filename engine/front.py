@@ -8,22 +8,39 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from engine import importers, views
+from engine import policy as policies
 from engine.ledger import Ledger, build_ledger
 from engine.media import media_tokens
 from engine.model import Session
 from engine.policy import Policy
-from engine.prices import facts
+from engine.prices import facts, read_overlay, use
+from engine.settings import context_pairs, prices_file
 from engine.tokens import estimator
 from engine.trace import Trace, trace
 
 AS_RECORDED = "as-recorded"
 
 
+@cache
+def _edge() -> None:
+    """Read once what the user keeps outside: prices of their own. BrokenFile where that file is wrong."""
+    own = prices_file()
+    if own is not None:
+        use(read_overlay(own))
+
+
+def named(name: str, folder: Path | None = None) -> Policy:
+    """A policy by name, ours or from `folder`, with what the environment sets. PolicyError where there is none."""
+    return policies.with_pairs(policies.load(name, folder) if folder else policies.load(name), context_pairs())
+
+
 def load_all(path: Path | str) -> tuple[Session, ...]:
     """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read."""
+    _edge()
     return importers.read(path)
 
 
@@ -54,7 +71,9 @@ def ledger_of(session: Session, memo: dict[str, int] | None = None, exact: Mappi
 
 def replay(session: Session, policy: Policy | str = AS_RECORDED, ledger: Ledger | None = None) -> Trace:
     """What would be sent under `policy` (a name or a value), request by request."""
-    return trace(session, policy, ledger or ledger_of(session))
+    _edge()
+    chosen = named(policy) if isinstance(policy, str) else policy
+    return trace(session, chosen, ledger or ledger_of(session))
 
 
 def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:

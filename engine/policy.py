@@ -10,7 +10,7 @@ import json
 import pkgutil
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,6 +80,14 @@ def load(name: str, folder: Path = HERE) -> Policy:
     if name not in names(folder):
         raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join(names(folder))}.")
     return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def with_pairs(policy: Policy, pairs: int | None) -> Policy:
+    """The policy keeping `pairs` pairs wherever it keeps the last ones; None leaves it as it is."""
+    if pairs is None:
+        return policy
+    steps = [replace(s, params=replace(s.params, pairs=pairs)) if s.rule.name == "keep_last_pairs" else s for s in policy.rules]
+    return replace(policy, rules=tuple(steps))
 
 
 def parse(name: str, text: str) -> Policy:

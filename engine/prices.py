@@ -215,12 +215,21 @@ def _in_force(found: _Found, moment: float | None, speed: str) -> tuple[ModelPri
     return found.info.get_prices(at, context), _PACKAGE, since
 
 
-def facts(model: str, overlay: Overlay = BUILT_IN, *, provider: str = "") -> ModelFacts:
+_IN_FORCE = BUILT_IN
+
+
+def use(overlay: Overlay) -> None:
+    """Take this overlay wherever none is named: for the edge, which knows where the user keeps prices of their own."""
+    global _IN_FORCE
+    _IN_FORCE = overlay
+
+
+def facts(model: str, overlay: Overlay | None = None, *, provider: str = "") -> ModelFacts:
     """What is known of `model`, under whatever name a log or a cloud gives it; unknown fields are None or ''. Never raises.
 
     `[1m]` at the end of the name means a window of 1,000,000 tokens for that session.
     """
-    return _find(model, provider, overlay).facts
+    return _find(model, provider, overlay or _IN_FORCE).facts
 
 
 def rates(
@@ -230,14 +239,14 @@ def rates(
     *,
     speed: str = "",
     provider: str = "",
-    overlay: Overlay = BUILT_IN,
+    overlay: Overlay | None = None,
 ) -> Rates | None:
     """The rates of one request with a prompt of `prompt_tokens` (cached ones included), sent at `when`; None = no known price.
 
     `when` is in epoch seconds, None = the newest prices. `speed` 'fast' or 'batch' selects those rates where the data
     has them, otherwise the standard ones. `provider` names who bills, where it is known (a package id, such as 'openrouter').
     """
-    found = _find(model, provider, overlay)
+    found = _find(model, provider, overlay or _IN_FORCE)
     moment = None if when is None or not found.grain else min(max(0.0, when), 253_000_000_000.0) // found.grain * found.grain
     for start, found_rates in _schedule(found, moment, "" if speed == "standard" else speed):
         if prompt_tokens > start:
@@ -253,7 +262,7 @@ def cost(
     *,
     speed: str = "",
     provider: str = "",
-    overlay: Overlay = BUILT_IN,
+    overlay: Overlay | None = None,
 ) -> Cost | None:
     """The cost of one request in USD, None where the model has no known price; the parameters are those of `rates`.
 

@@ -12,6 +12,7 @@ from platformdirs import user_data_path
 
 DATA = "TURNSCOPE_DATA"  # folder for what Turnscope remembers; default: the user's data folder
 OPEN = "TURNSCOPE_OPEN"  # file or folder that the app starts with, set by the `turnscope` command
+PAIRS = "CONTEXT_MESSAGE_PAIRS"  # how many user + assistant pairs to keep
 CLAUDE = "CLAUDE_CONFIG_DIR"  # Claude Code's own variable: folders with session files, separated by commas
 
 
@@ -24,6 +25,18 @@ def data_folder() -> Path:
 def data_file() -> Path:
     """The store."""
     return data_folder() / "turnscope.db"
+
+
+def prices_file() -> Path | None:
+    """The user's own overlay of prices and model facts, where there is one."""
+    path = data_folder() / "prices.json"
+    return path if path.is_file() else None
+
+
+def context_pairs() -> int | None:
+    """How many pairs the policies that keep the last pairs keep, where the environment says so."""
+    given = os.environ.get(PAIRS, "")
+    return int(given) if given.isdigit() else None
 
 
 def to_open() -> Path | None:

@@ -141,8 +141,11 @@ def read(text: str) -> dict[str, JSON]:
     return found
 
 
-def shelf(folder: Path) -> Shelf:
-    """All policies: built-in ones, and those in the user's folder. What cannot be read is reported, never raised."""
+def shelf(folder: Path, pairs: int | None = None) -> Shelf:
+    """All policies: built-in ones, and those in the user's folder. What cannot be read is reported, never raised.
+
+    `pairs`: how many last pairs to keep, where the environment says so.
+    """
     found: dict[str, Policy] = {}
     problems: dict[str, PolicyError] = {}
     for home in (policies.HERE, folder):
@@ -150,7 +153,7 @@ def shelf(folder: Path) -> Shelf:
             if isinstance(policy, PolicyError):
                 problems[name] = policy
             else:
-                found.setdefault(name, policy)
+                found.setdefault(name, policies.with_pairs(policy, pairs))
     own = frozenset(name for name in found if name not in policies.names())
     return Shelf(found, own, problems)
 

@@ -6,7 +6,8 @@ shell.ensure()
 
 import streamlit as st  # noqa: E402
 
-from pages.parts import chat_cards, chat_forms, chatting, theme, typing_box  # noqa: E402
+import engine  # noqa: E402
+from pages.parts import chat_cards, chat_forms, chatting, controls, theme, typing_box  # noqa: E402
 from pages.parts.formats import short  # noqa: E402
 
 POLL = 0.15  # seconds between looks at a turn under way
@@ -21,13 +22,19 @@ if held:
     chatting.show(here)
 
 
-def say(text: str) -> None:
-    """Send a message; the first one makes the chat."""
-    room = held or chatting.create(short(text, TITLE), chatting.value("system"))
+def submitted() -> None:
+    """A message was sent. A callback, because a run that is cut short by the end of a turn would lose it."""
+    text = (st.session_state["chat.input"] or "").strip()
+    if not text:
+        return
+    try:
+        room = held or chatting.create(short(text, TITLE), chatting.value("system"))
+        chatting.start(room, lambda chat: chat.send(text))
+    except engine.TurnscopeError as error:
+        st.session_state["chat.problem"] = (error.what, error.hint, text)
+        return
     st.session_state["chat.sent"] = text
-    chatting.start(room, lambda chat: chat.send(text))
     chatting.show(room.thread)
-    st.rerun()
 
 
 def go_on(asked: bool) -> None:
@@ -86,18 +93,23 @@ with left:
             st.html(chat_cards.welcome(chatting.value("provider")))
         else:
             st.html(chat_cards.conversation(session, session.at if session.parent else 0))
+        if held and not busy and not held.ended and chatting.broken(held):
+            st.html(chat_cards.stopped())
         if busy:
             st.fragment(answering, run_every=POLL)()
         elif held and held.ended:
             st.html(chat_cards.ended(held.ended))
+            if held.unsent and st.session_state.get("chat.sent"):
+                st.code(st.session_state["chat.sent"], language=None, wrap_lines=True)
             if held.ended.kind == "hold" and st.button("Go on", key="chat.over", type="primary"):
                 chat_forms.attempt(lambda: go_on(True))
     due = held and not busy and not (held.ended and held.ended.kind == "hold") and chatting.due(held)
     if due and st.button("Answer this", icon=":material/play_arrow:", key="chat.answer"):
         chat_forms.attempt(lambda: go_on(False))
-    said = st.chat_input("Message the model", key="chat.input", disabled=busy)
-    if said and said.strip():
-        chat_forms.attempt(lambda: say(said.strip()))
+    if problem := st.session_state.pop("chat.problem", None):
+        controls.notice(*problem[:2])
+        st.code(problem[2], language=None, wrap_lines=True)  # so that it need not be written again
+    st.chat_input("Message the model", key="chat.input", disabled=busy, on_submit=submitted)
 with right:
     st.fragment(beside, run_every=4 * POLL if busy else None)()
     if held:

@@ -17,7 +17,10 @@ from engine.model import Block, Part, Session
 from engine.ports.rows import remembered
 
 # The original's sentence is not repeated here; its length (126 UTF-16 units with the blank line) is kept, since it is counted.
-LEAD_IN = "These passages of the user's own files may help with the question. Where they do not answer it, say that you do not know it.\n\n"
+LEAD_IN = (
+    "These passages of the user's own files may help with the question. "
+    "Where they do not answer it, say that you do not know it.\n\n"
+)
 OPEN, CLOSE = "<BEGIN SOURCE>\n", "\n</END SOURCE>"
 OBJECT = "[object Object]"  # what JavaScript makes of a part of a content list that is put into a string
 

@@ -7,7 +7,8 @@ Pure functions over a `History`, ported from `getMessagesWithinTokenLimit`, `rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,7 +49,7 @@ def within(history: History, counts: Column[int], terms: Terms, thought: int = -
     there, base = len(history), int(history.instructed)
     room = terms.limit - (counts[0] if base else terms.instructions)
     start, taken, types = there, PRIMER, terms.starts
-    fits = PRIMER < room
+    fits = room > PRIMER
     if fits:
         start, taken = fitting(counts, base, there, PRIMER, room)
     ends, block = False, None
@@ -134,7 +135,7 @@ def with_reasoning(history: History, i: int, bodies: Bodies, block: JSON) -> Bod
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """Messages kept and left out, the tokens that came free, and the calls without a result, by message, that were taken out."""
+    """Messages kept and left out, tokens that came free, and by message the calls without a result that were taken out."""
 
     kept: Sequence[int]
     dropped: list[int] = field(default_factory=list)
@@ -142,8 +143,10 @@ class Mended:
     stripped: Mapping[int, frozenset[int]] = field(default_factory=dict)  # addresses of calls
 
 
-def repaired(history: History, kept: Sequence[int], counts: Column[int], bodies: Callable[[int], Bodies], new: int = -1) -> Mended:
-    """No result without its call and no call without its result. `bodies`: how a message stands; `new` was just put together."""
+def repaired(
+    history: History, kept: Sequence[int], counts: Column[int], bodies: Callable[[int], Bodies], new: int = -1
+) -> Mended:
+    """No result without its call and no call without its result. `bodies`: how a message stands; `new` was made just now."""
     calls, results = _ids(history, kept)
     left: list[int] = []
     dropped: list[int] = []
@@ -152,16 +155,14 @@ def repaired(history: History, kept: Sequence[int], counts: Column[int], bodies:
     for i in kept:
         open_calls = frozenset(b.at for b in history.calls(i) if call_id(b) not in results)
         tokens = counts[i] if i != new else history.counted(history.parts(i, bodies(i)))
-        if history.role(i) == "tool" and call_id(history.blocks(i)[0]) not in calls:
-            dropped.append(i)
-            reclaimed += tokens
-        elif open_calls and emptied(history, i, open_calls):
+        orphan = history.role(i) == "tool" and call_id(history.blocks(i)[0]) not in calls
+        if orphan or (open_calls and emptied(history, i, open_calls)):
             dropped.append(i)
             reclaimed += tokens
         elif open_calls:
             stripped[i] = open_calls
             left.append(i)
-            reclaimed += tokens - history.counted(history.parts(i, without_calls(history, i, bodies(i), open_calls)))
+            reclaimed += tokens - history.counted(history.parts(i, without_calls(bodies(i), open_calls)))
         else:
             left.append(i)
     return Mended(left, dropped, reclaimed, stripped)
@@ -188,7 +189,7 @@ def sanitized(history: History, kept: Sequence[int]) -> Mended:
     return Mended(left, dropped, 0, stripped)
 
 
-def _ids(history: History, kept: Iterable[int]) -> tuple[Set[str], Set[str]]:
+def _ids(history: History, kept: Iterable[int]) -> tuple[AbstractSet[str], AbstractSet[str]]:
     calls, results = set[str](), set[str]()
     for i in kept:
         if history.role(i) == "tool":
@@ -198,13 +199,13 @@ def _ids(history: History, kept: Iterable[int]) -> tuple[Set[str], Set[str]]:
     return calls - {""}, results - {""}
 
 
-def without_calls(history: History, i: int, bodies: Bodies, gone: Set[int]) -> Bodies:
+def without_calls(bodies: Bodies, gone: AbstractSet[int]) -> Bodies:
     """A message without some of its calls."""
     left = {at: tuple(part for part in bodies.get(at, ()) if part.kind != "tool_use") for at in gone}
     return {**bodies, **left}
 
 
-def emptied(history: History, i: int, gone: Set[int]) -> bool:
+def emptied(history: History, i: int, gone: AbstractSet[int]) -> bool:
     """Whether nothing is left of a message without these calls. Bare text stays, even where it is empty."""
     return all(block.at in gone or (block.raw is None) for block in history.blocks(i))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-_CHUNK = 64
+CHUNK = 64
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -22,10 +22,10 @@ class Column(Generic[T]):
     folds: tuple[int, ...] = ()
 
     def __len__(self) -> int:
-        return (len(self.chunks) - 1) * _CHUNK + len(self.chunks[-1]) if self.chunks else 0
+        return (len(self.chunks) - 1) * CHUNK + len(self.chunks[-1]) if self.chunks else 0
 
     def __getitem__(self, i: int) -> T:
-        return self.chunks[i // _CHUNK][i % _CHUNK]
+        return self.chunks[i // CHUNK][i % CHUNK]
 
     def __iter__(self) -> Iterator[T]:
         return (value for chunk in self.chunks for value in chunk)
@@ -35,9 +35,12 @@ class Column(Generic[T]):
         new = list(values)
         if not new:
             return self
-        last = len(self) // _CHUNK
+        last = len(self) // CHUNK
+        if last < len(self.chunks) and len(self.chunks[last]) + len(new) <= CHUNK:
+            chunk = (*self.chunks[last], *new)
+            return Column(self.fold, (*self.chunks[:-1], chunk), (*self.folds[:-1], self.fold(chunk)))
         new = [*(self.chunks[last] if last < len(self.chunks) else ()), *new]
-        more = tuple(tuple(new[i : i + _CHUNK]) for i in range(0, len(new), _CHUNK))
+        more = tuple(tuple(new[i : i + CHUNK]) for i in range(0, len(new), CHUNK))
         return Column(self.fold, (*self.chunks[:last], *more), (*self.folds[:last], *map(self.fold, more)))
 
     def replaced(self, values: Mapping[int, T]) -> Column[T]:
@@ -47,28 +50,38 @@ class Column(Generic[T]):
         chunks, folds = list(self.chunks), list(self.folds)
         opened: dict[int, list[T]] = {}
         for i, value in values.items():
-            opened.setdefault(i // _CHUNK, list(chunks[i // _CHUNK]))[i % _CHUNK] = value
+            opened.setdefault(i // CHUNK, list(chunks[i // CHUNK]))[i % CHUNK] = value
         for number, chunk in opened.items():
             chunks[number] = tuple(chunk)
             folds[number] = self.fold(chunk)
         return Column(self.fold, tuple(chunks), tuple(folds))
 
-    def above(self, limit: int, stop: int) -> Iterator[tuple[int, T]]:
-        """Places before `stop` in chunks whose fold is above `limit`, with their values."""
-        for number in range(-(-stop // _CHUNK)):
-            if self.folds[number] > limit:
-                first = number * _CHUNK
-                yield from enumerate(self.chunks[number][: stop - first], first)
+    def filled(self, least: int) -> list[int]:
+        """Numbers of the chunks whose fold is above `least`."""
+        return [number for number, fold in enumerate(self.folds) if fold > least]
+
+
+def above(column: Column[int], limit: Callable[[int], int], stop: int) -> Iterator[tuple[int, int]]:
+    """Places before `stop` whose value is above the limit there, and that limit. The column is folded by its largest.
+
+    No limit is below one of an earlier place.
+    """
+    for number in column.filled(limit(0)) if stop else ():
+        first = number * CHUNK
+        least = limit(first)
+        if first < stop and column.folds[number] > least:
+            places = [j for j, value in enumerate(column.chunks[number][: stop - first], first) if value > least]
+            yield from ((j, most) for j in places if column[j] > (most := limit(j)))
 
 
 def total(column: Column[int], start: int, stop: int) -> int:
     """Sum of the values `start:stop` of a column that is folded by its sum."""
-    first, last = -(-start // _CHUNK), stop // _CHUNK
+    first, last = -(-start // CHUNK), stop // CHUNK
     if first > last:
-        return sum(column.chunks[last][start - last * _CHUNK : stop - last * _CHUNK])
-    edges = sum(column.chunks[first - 1][start - (first - 1) * _CHUNK :]) if start < first * _CHUNK else 0
-    if stop > last * _CHUNK:
-        edges += sum(column.chunks[last][: stop - last * _CHUNK])
+        return sum(column.chunks[last][start - last * CHUNK : stop - last * CHUNK])
+    edges = sum(column.chunks[first - 1][start - (first - 1) * CHUNK :]) if start < first * CHUNK else 0
+    if stop > last * CHUNK:
+        edges += sum(column.chunks[last][: stop - last * CHUNK])
     return sum(column.folds[first:last]) + edges
 
 
@@ -78,9 +91,9 @@ def fitting(column: Column[int], start: int, stop: int, taken: int, room: int) -
     Nothing is added once the room is full, not even a value of 0.
     """
     while stop > start and taken < room:
-        number = (stop - 1) // _CHUNK
-        first = number * _CHUNK
-        if first >= start and stop == min(first + _CHUNK, len(column)) and taken + column.folds[number] < room:
+        number = (stop - 1) // CHUNK
+        first = number * CHUNK
+        if first >= start and stop == min(first + CHUNK, len(column)) and taken + column.folds[number] < room:
             taken, stop = taken + column.folds[number], first
             continue
         value = column[stop - 1]

@@ -8,17 +8,29 @@ Pure functions over a `History` and what is `Held` of it: counts and shortened t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from engine.model import JSON
-from engine.ports.librechat_counts import Column
-from engine.ports.librechat_cuts import ByPosition, args_cap, compact, enveloped, faded, masked, narrow, result_cap, shortened, trimmed
-from engine.ports.librechat_history import Bodies, History
+from engine.ports.librechat_counts import CHUNK, Column, above
+from engine.ports.librechat_cuts import (
+    ByPosition,
+    args_cap,
+    enveloped,
+    faded,
+    masked,
+    narrow,
+    result_cap,
+    shortened,
+    trimmed,
+    wide,
+)
+from engine.ports.librechat_history import Bodies, History, longest_input
 
 
-def _none(_values: Iterable[object]) -> int:
-    return 0
+def _changed(values: Iterable[object]) -> int:
+    held = tuple(values)
+    return len(held) - held.count(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +38,11 @@ class Held:
     """Per message its tokens; per result its length and, once shortened, its text; per answer the longest arguments and, once
     shortened, all that are."""
 
-    counts: Column[int] = Column(sum)
-    lengths: Column[int] = Column(max)
-    texts: Column[str | None] = Column(_none)
-    longest: Column[int] = Column(max)
-    inputs: Column[Mapping[int, JSON] | None] = Column(_none)
+    counts: Column[int] = field(default_factory=lambda: Column(sum))
+    lengths: Column[int] = field(default_factory=lambda: Column(max))
+    texts: Column[str | None] = field(default_factory=lambda: Column(_changed))
+    longest: Column[int] = field(default_factory=lambda: Column(max))
+    inputs: Column[Mapping[int, JSON] | None] = field(default_factory=lambda: Column(_changed))
 
     def bodies(self, history: History, i: int) -> Bodies:
         """What stands for a message's blocks where it was shortened."""
@@ -39,25 +51,29 @@ class Held:
             text = self.texts[history.tool_number(i)]
             return history.with_text(i, narrow(text)) if text is not None else {}
         inputs = self.inputs[history.answer_number(i)] if role == "ai" else None
-        return history.with_inputs(i, inputs) if inputs else {}
+        return history.with_inputs(inputs) if inputs else {}
+
+
+def shortened_for_good(history: History, held: Held) -> Iterator[int]:
+    """Numbers of the messages that were shortened."""
+    for column, place in ((held.texts, history.tool), (held.inputs, history.answer)):
+        for number in column.filled(0):
+            chunk = column.chunks[number]
+            yield from (place(j) for j, value in enumerate(chunk, number * CHUNK) if value is not None)
 
 
 def met(history: History, held: Held, counts: Iterable[int]) -> Held:
     """With messages that are new, which have `counts`."""
-    results = range(len(held.lengths), history.tools)
-    answers = range(len(held.longest), history.answers)
+    known, answers = history.first_tool, history.first_answer
+    lengths = history.reading.lengths[known + len(held.lengths) : known + history.tools]
+    longest = history.reading.longest[answers + len(held.longest) : answers + history.answers]
     return Held(
         held.counts.extended(counts),
-        held.lengths.extended(len(history.result(history.tool(j))[0] or "") for j in results),
-        held.texts.extended(None for _ in results),
-        held.longest.extended(_longest(history, history.answer(j), {}) for j in answers),
-        held.inputs.extended(None for _ in answers),
+        held.lengths.extended(lengths),
+        held.texts.extended([None] * len(lengths)),
+        held.longest.extended(longest),
+        held.inputs.extended([None] * len(longest)),
     )
-
-
-def _longest(history: History, i: int, inputs: Mapping[int, JSON]) -> int:
-    calls = history.calls(i)
-    return max((len(compact(inputs.get(b.at, b.raw.get("input")))) for b in calls), default=0)
 
 
 Faded = tuple[Held, list[int]]
@@ -67,47 +83,52 @@ Faded = tuple[Held, list[int]]
 def mask_answered(history: History, held: Held, budget: int | None) -> Faded:
     """Results that an ai message with text follows share a `budget` of tokens (4 characters each), the newer the more."""
     count, characters = history.answered, max(0, budget or 0) * 4
-    return _cut(history, held, masked(0, count, characters), count, lambda j: masked(j, count, characters))
+    return _cut(history, held, count, lambda j: masked(j, count, characters))
 
 
 def fade_results(history: History, held: Held, tokens: int) -> Faded:
     """Each result gets its share of what one result may have in a window of `tokens`."""
     count, cap = history.tools, result_cap(tokens)
-    return _cut(history, held, faded(0, count, cap), count, lambda j: faded(j, count, cap))
+    return _cut(history, held, count, lambda j: faded(j, count, cap))
 
 
 def cut_results(history: History, held: Held, limit: int) -> Faded:
     """No result is longer than `limit` characters."""
-    return _cut(history, held, limit, history.tools, lambda j: limit)
+    return _cut(history, held, history.tools, lambda _place: limit)
 
 
-def _cut(history: History, held: Held, least: int, count: int, cap: Callable[[int], int]) -> Faded:
-    """Cut results that are longer than their cap; `least` is the lowest of the caps."""
-    texts = {j: _shorter(history, held, j, cap(j)) for j, length in held.lengths.above(least, count) if length > cap(j)}
-    return _with_texts(history, held, texts)
+def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) -> Faded:
+    """Cut results that are longer than their cap; no cap is below one of an older result."""
+    found = {j: _shorter(history, held, j, limit) for j, limit in above(held.lengths, cap, count)}
+    texts = {j: text for j, (text, _) in found.items()}
+    return _with_texts(history, held, texts, {history.tool(j): tokens for j, (_, tokens) in found.items()})
 
 
-def _shorter(history: History, held: Held, j: int, limit: int) -> str:
-    text = held.texts[j]
-    if text is not None:
-        return shortened(text, limit)
-    said, listed = history.result(history.tool(j))
-    if not listed:
-        return shortened(said or "", limit)
-    mark = f"\n\n… [shortened: {len(said or '')} characters, allowed: {limit}] …"
-    return ((said or "")[: max(0, limit - len(mark))] + mark)[:limit]
+def _shorter(history: History, held: Held, j: int, limit: int) -> tuple[str, int]:
+    """A result cut to a limit, and the tokens of its message. Looked up where the same was cut for another request."""
+    i, text = history.tool(j), held.texts[j]
+    key = (history.since + i, text is None)
+    known = history.memo.get(key)
+    if known and known[0] == text and known[1] == limit:
+        return known[2], known[3]
+    said, listed = history.result(i) if text is None else (text, False)
+    new = shortened(said or "", limit)
+    if listed:
+        mark = f"\n\n… [shortened: {len(said or '')} characters, allowed: {limit}] …"
+        new = ((said or "")[: max(0, limit - len(mark))] + mark)[:limit]
+    tokens = history.counted(history.parts(i, history.with_text(i, narrow(new))))
+    history.memo[key] = (text, limit, new, tokens)
+    return new, tokens
 
 
-def _with_texts(history: History, held: Held, texts: Mapping[int, str]) -> Faded:
+def _with_texts(history: History, held: Held, texts: Mapping[int, str], counts: Mapping[int, int]) -> Faded:
     if not texts:
         return held, []
-    rows = {j: history.tool(j) for j in texts}
-    counts = {i: history.counted(history.parts(i, history.with_text(i, narrow(texts[j])))) for j, i in rows.items()}
     lengths = {j: len(text) for j, text in texts.items()}
     new = replace(
         held, counts=held.counts.replaced(counts), lengths=held.lengths.replaced(lengths), texts=held.texts.replaced(texts)
     )
-    return new, list(rows.values())
+    return new, [history.tool(j) for j in texts]
 
 
 def fade_args(history: History, held: Held, tokens: int) -> Faded:
@@ -118,18 +139,17 @@ def fade_args(history: History, held: Held, tokens: int) -> Faded:
 def cut_args(history: History, held: Held, limit: int) -> Faded:
     """No call's arguments are longer than `limit` characters of JSON."""
     inputs: dict[int, Mapping[int, JSON] | None] = {}
-    for j, length in held.longest.above(limit, history.answers):
-        if length > limit:
-            known = dict(held.inputs[j] or {})
-            for block in history.calls(history.answer(j)):
-                new, changed = enveloped(known.get(block.at, block.raw.get("input")), limit)
-                known |= {block.at: new} if changed else {}
-            inputs[j] = known
+    for j, _ in above(held.longest, lambda _place: limit, history.answers):
+        known = dict(held.inputs[j] or {})
+        for block in history.calls(history.answer(j)):
+            new, changed = enveloped(known.get(block.at, block.raw.get("input")), limit)
+            known |= {block.at: new} if changed else {}
+        inputs[j] = known
     if not inputs:
         return held, []
     rows = {j: history.answer(j) for j in inputs}
-    counts = {i: history.counted(history.parts(i, history.with_inputs(i, inputs[j] or {}))) for j, i in rows.items()}
-    longest = {j: _longest(history, i, inputs[j] or {}) for j, i in rows.items()}
+    counts = {i: history.counted(history.parts(i, history.with_inputs(inputs[j] or {}))) for j, i in rows.items()}
+    longest = {j: longest_input(history.blocks(i), inputs[j]) for j, i in rows.items()}
     new_held = replace(
         held, counts=held.counts.replaced(counts), longest=held.longest.replaced(longest), inputs=held.inputs.replaced(inputs)
     )
@@ -143,16 +163,19 @@ def trim_by_position(history: History, held: Held, settings: ByPosition) -> Fade
         return held, []
     protected = _protected(history, settings.keep_turns)
     least = settings.min_chars - 1
-    for j, length in held.lengths.above(least, history.tools):
+    for j, _ in above(held.lengths, lambda _place: least, history.tools):
         i = history.tool(j)
         age = (total - i) / total
-        if length <= least or i < humans[0] or i >= protected or history.result(i)[0] is None:
+        said = held.texts[j] or history.result(i)[0]
+        if i < humans[0] or i >= protected or said is None:
             continue
         if age >= settings.clear_from and settings.clear:
-            texts[j] = settings.cleared
-        elif age >= settings.trim_from and length > settings.max_chars:
-            texts[j] = trimmed(held.texts[j] or history.result(i)[0] or "", settings)
-    return _with_texts(history, held, texts)
+            texts[j] = wide(settings.cleared)
+        elif age >= settings.trim_from and len(said) > settings.max_chars:
+            texts[j] = trimmed(said, settings)
+    rows = {j: history.tool(j) for j in texts}
+    counts = {i: history.counted(history.parts(i, history.with_text(i, narrow(texts[j])))) for j, i in rows.items()}
+    return _with_texts(history, held, texts, counts)
 
 
 def _protected(history: History, turns: int) -> int:
@@ -166,5 +189,5 @@ def _protected(history: History, turns: int) -> int:
             found += 1
             if found >= turns:
                 return last + 1
-        i = last if last >= 0 else 0
+        i = max(last, 0)
     return 0

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from engine.content import block_text
 from engine.ledger import Ledger
 from engine.model import JSON, Block, Part, Session
-from engine.ports.librechat_cuts import wide
+from engine.ports.librechat_cuts import compact, wide
 from engine.ports.rows import Row, rows_of
 
 ROLES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
@@ -36,6 +36,8 @@ class Reading:
     thoughts: Mapping[str, tuple[int, ...]]  # ai messages with a reasoning block, by the kind that is looked for
     reach: tuple[int, ...]  # the last result of a call that stands before each message
     odd: tuple[int, ...]  # messages with calls without a result, results without a call, or ids met before
+    lengths: tuple[int, ...]  # characters of each result in `tools`, 0 where it holds anything but text
+    longest: tuple[int, ...]  # characters of the longest arguments in each of `answers`
 
 
 def read(session: Session, with_system: bool) -> Reading:
@@ -62,6 +64,8 @@ def read(session: Session, with_system: bool) -> Reading:
         tuple(i for i, r in enumerate(roles) if r not in ("ai", "tool")), places["human"],
         {kind: tuple(i for i in places["ai"] if _reasoning(blocks[rows[i].start : rows[i].stop], kind)) for kind in kinds},
         tuple(accumulate(ends, max)), tuple(sorted(odd)),
+        tuple(len(result_text(blocks[rows[i].start])[0] or "") for i in places["tool"]),
+        tuple(longest_input(blocks[rows[i].start : rows[i].stop]) for i in places["ai"]),
     )  # fmt: skip
 
 
@@ -76,6 +80,22 @@ def call_id(block: Block) -> str:
         return ""
     found = block.raw.get("id") if block.kind == "tool_use" else block.raw.get("tool_use_id")
     return found if isinstance(found, str) else ""
+
+
+def result_text(block: Block) -> tuple[str | None, bool]:
+    """The text of a result, wide, and whether it was a list of texts; None where it holds anything but text."""
+    held = block.raw.get("content") if isinstance(block.raw, Mapping) else None
+    if isinstance(held, str):
+        return wide(held), False
+    parts = held if isinstance(held, list) else []
+    texts = [p["text"] for p in parts if isinstance(p, Mapping) and p.get("type") == "text" and isinstance(p.get("text"), str)]
+    return (wide("\n".join(texts)), True) if texts and len(texts) == len(parts) else (None, False)
+
+
+def longest_input(blocks: Iterable[Block], inputs: Mapping[int, JSON] | None = None) -> int:
+    """Characters of JSON of the longest arguments among calls, some of which have new `inputs`."""
+    given = inputs or {}
+    return max((len(compact(given.get(b.at, b.raw.get("input")))) for b in blocks if is_call(b)), default=0)
 
 
 def _says(block: Block) -> bool:
@@ -104,6 +124,8 @@ class History:
     there: int
     since: int = 0
     attached: Mapping[int, JSON] | None = None
+    host: Sequence[int] = ()  # tokens of every message of the reading, as the host counts them
+    memo: dict[tuple[int, bool], tuple[str | None, int, str, int]] = field(default_factory=dict)  # the last cuts: see fading
 
     def __len__(self) -> int:
         return self.there - self.since
@@ -162,14 +184,8 @@ class History:
         return max(0, bisect_left(self.reading.tools, last) - self.first_tool)
 
     def result(self, i: int) -> tuple[str | None, bool]:
-        """The text of a tool message, wide, and whether it was a list of texts; None where it holds anything but text."""
-        raw = self.blocks(i)[0].raw
-        held = raw.get("content") if isinstance(raw, Mapping) else None
-        if isinstance(held, str):
-            return wide(held), False
-        parts = [p.get("text") for p in held if isinstance(p, Mapping) and p.get("type") == "text"] if isinstance(held, list) else []
-        texts = [part for part in parts if isinstance(part, str)]
-        return (wide("\n".join(texts)), True) if texts and len(texts) == len(held or ()) else (None, False)
+        """The text of a tool message, as `result_text` gives it."""
+        return result_text(self.blocks(i)[0])
 
     def calls(self, i: int) -> list[Block]:
         return [block for block in self.blocks(i) if is_call(block)] if self.role(i) == "ai" else []
@@ -213,11 +229,6 @@ class History:
         """What the counter says of a message as it was said."""
         return self.frame + self.own.content(self.blocks(i))
 
-    def stored(self, i: int) -> int:
-        """Tokens of a message as the host counted them."""
-        row = self.row(i)
-        return self.own.tokens(row.start, row.stop) + (0 if row.framed else self.frame)
-
     def parts(self, i: int, bodies: Bodies) -> list[Part]:
         """A message as parts, with other bodies for some of its blocks."""
         parts: list[Part] = []
@@ -230,7 +241,7 @@ class History:
         block = self.blocks(i)[0]
         return {block.at: (Part(block.role, "tool_result", text, {**block.raw, "content": text}),)}
 
-    def with_inputs(self, i: int, inputs: Mapping[int, JSON]) -> dict[int, tuple[Part, ...]]:
+    def with_inputs(self, inputs: Mapping[int, JSON]) -> dict[int, tuple[Part, ...]]:
         """An ai message with other arguments for some of its calls (by address)."""
         bodies: dict[int, tuple[Part, ...]] = {}
         for at, given in inputs.items():

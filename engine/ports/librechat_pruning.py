@@ -1,6 +1,7 @@
 """One request of LibreChat's agents: calibrate, shorten by pressure, keep what fits, mend, and rescue what came out empty.
 
-Pure functions, ported from `createPruneMessages` (prune.ts, @librechat/agents 3.6.11); the rule `prune_by_pressure` acts on them.
+Pure functions, ported from `createPruneMessages` (prune.ts, @librechat/agents 3.6.11); the rule `prune_by_pressure` acts on
+what they say.
 """
 
 from __future__ import annotations
@@ -12,12 +13,27 @@ from typing import Annotated, NamedTuple
 
 from engine.model import JSON
 from engine.ports.librechat_agents import (
-    PRIMER, Fit, Mended, Reasoning, Terms, repaired, sanitized, with_reasoning, within, without_calls,
+    PRIMER,
+    Fit,
+    Mended,
+    Reasoning,
+    Terms,
+    repaired,
+    sanitized,
+    with_reasoning,
+    within,
+    without_calls,
 )  # fmt: skip
 from engine.ports.librechat_counts import total
 from engine.ports.librechat_cuts import LEAST_RESULT, MAX_RESULT, ByPosition
 from engine.ports.librechat_fading import (
-    Held, cut_args, cut_results, fade_args, fade_results, mask_answered, trim_by_position,
+    Held,
+    cut_args,
+    cut_results,
+    fade_args,
+    fade_results,
+    mask_answered,
+    trim_by_position,
 )  # fmt: skip
 from engine.ports.librechat_history import Bodies, History
 from engine.ports.librechat_state import Seen, Sent, State, calibrated, grown, overhead, reserve, rounded
@@ -33,8 +49,8 @@ class Settings(ByPosition):
 
     reserve: Annotated[float, "share of the budget kept free against counting errors"] = 0.05
     thinking: Annotated[bool, "put reasoning back where the answers and results at the end would lose it"] = True
-    reasoning: Annotated[Reasoning, "reasoning blocks to look for: reasoning_content alone (Bedrock), or thinking as well"] = "thinking"
-    starts: Annotated[tuple[str, ...], "types of messages of which one must come first (human, ai); the original gives none"] = ()
+    reasoning: Annotated[Reasoning, "look for reasoning_content alone (Bedrock), or thinking as well"] = "thinking"
+    starts: Annotated[tuple[str, ...], "types of messages of which one must come first; the original gives none"] = ()
     summarization: Annotated[bool, "what is pruned is going to be summarised, so results are shortened less"] = False
     mend: Annotated[bool, "calls and results are mended once more before the model is called"] = True
 
@@ -94,9 +110,11 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     first, last = choices[0], choices[-1]
     spare = max(0, first.fit.remaining + last.mended.reclaimed)
     left = max(0, min(budget, rounded(spare * scale.ratio)))
-    refine = tuple(run for c in choices for run in (c.fit.refine, *((i, i + 1) for i in c.mended.dropped)) if run[0] < run[1])
-    state = replace(state, thought=first.fit.thought, attached=_attached(history, state, choices), cutoff=_cutoff(history, last))
-    kept, shaped = _final(history, state, last.mended.kept, _shaped(history, state, last), settings)
+    runs = (run for c in choices for run in (c.fit.refine, *((i, i + 1) for i in c.mended.dropped)))
+    refine = tuple(run for run in runs if run[0] < run[1])
+    attached = _attached(history, state, choices)
+    state = replace(state, thought=first.fit.thought, attached=attached, cutoff=_cutoff(history, last))
+    kept, shaped = _final(history, state, last.mended.kept, _shaped(history, last), settings)
     state = replace(state, sent=_sent(history, kept, shaped))
     return Outcome(state, kept, refine, faded, _facts(state, budget, used, tokens, left, pressure))
 
@@ -144,10 +162,8 @@ def _choice(history: History, state: State, terms: Terms, held: Held, changed: f
     return _Choice(fit, repaired(history, fit.kept, held.counts, bodies, attach[0] if attach else -1), held, changed)
 
 
-def _rescued(
-    history: History, state: State, terms: Terms, first: _Choice, room: int, settings: Settings
-) -> list[_Choice]:
-    """Where nothing was left to send: results and arguments cut for this request alone, and once more with all cut to pieces."""
+def _rescued(history: History, state: State, terms: Terms, first: _Choice, room: int, settings: Settings) -> list[_Choice]:
+    """Where nothing was left to send: results and arguments cut for this request alone, at last to pieces."""
     tries: list[_Choice] = []
     if first.mended.kept or room <= 0:
         return tries
@@ -176,14 +192,14 @@ def _attached(history: History, state: State, choices: Sequence[_Choice]) -> Map
         bare = i >= 0 and any(isinstance(b.raw, str) for b in history.blocks(i))
         if i >= 0 and not bare and with_reasoning(history, i, {}, block):
             found[history.since + i] = block
-    return found if found else state.attached
+    return found or state.attached
 
 
-def _shaped(history: History, state: State, choice: _Choice) -> dict[int, Bodies]:
+def _shaped(history: History, choice: _Choice) -> dict[int, Bodies]:
     """Messages that stand otherwise in this request than they are held."""
     shaped: dict[int, Bodies] = {i: choice.held.bodies(history, i) for i in choice.changed if i in choice.mended.kept}
     for i, gone in choice.mended.stripped.items():
-        shaped[i] = without_calls(history, i, shaped.get(i, choice.held.bodies(history, i)), gone)
+        shaped[i] = without_calls(shaped.get(i, choice.held.bodies(history, i)), gone)
     if choice.fit.attach and choice.fit.attach[0] in choice.mended.kept:
         i, block = choice.fit.attach
         shaped[i] = with_reasoning(history, i, shaped.get(i, choice.held.bodies(history, i)), block)
@@ -198,7 +214,7 @@ def _final(
     if settings.mend and not whole:
         mended = sanitized(history, kept)
         for i, gone in mended.stripped.items():
-            shaped[i] = without_calls(history, i, shaped.get(i, state.held.bodies(history, i)), gone)
+            shaped[i] = without_calls(shaped.get(i, state.held.bodies(history, i)), gone)
         kept = mended.kept
     for number, block in state.attached.items():
         i = number - history.since
@@ -216,4 +232,7 @@ def _sent(history: History, kept: Sequence[int], shaped: Mapping[int, Bodies]) -
     rest = [i for i in kept if i >= base]
     first = rest[0] if rest else len(history)
     gone = set(range(first, len(history))).difference(rest)
-    return Sent(since + first, frozenset(lead | {since + i for i in gone}), {since + i: b for i, b in shaped.items() if i in kept})
+    left = set(kept)
+    return Sent(
+        since + first, frozenset(lead | {since + i for i in gone}), {since + i: b for i, b in shaped.items() if i in left}
+    )

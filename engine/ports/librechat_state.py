@@ -6,7 +6,8 @@ Pure functions, ported from `createPruneMessages` (prune.ts, @librechat/agents 3
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from engine.model import JSON
@@ -63,8 +64,19 @@ class State:
     summary: int = 0  # tokens of the summary that stands for them
 
     def __repr__(self) -> str:
-        texts = sum(text is not None for text in self.held.texts)
+        texts = sum(self.held.texts.folds)
         return f"{self.start} messages, first sent {self.cutoff}, {texts} results shortened, ratio {self.scale.ratio:.4f}"
+
+
+def anew(history: History, state: State, since: int, summary: int) -> State:
+    """The state when a run begins: shortened texts and what was observed are forgotten, all is counted by the host again.
+
+    `since`: messages of the reading that a summary of `summary` tokens stands for.
+    """
+    sent = state.sent
+    shaped = {i: bodies for i, bodies in sent.shaped.items() if i >= since}
+    sent = Sent(max(sent.first, since), frozenset(i for i in sent.gone if i >= since), shaped)
+    return State(scale=Scale(state.scale.ratio), start=history.there - since, sent=sent, since=since, summary=summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +87,18 @@ class Seen:
     answer: int
 
 
-def grown(history: History, state: State, seen: Seen | None) -> tuple[Held, Set[int]]:
+def grown(history: History, state: State, seen: Seen | None) -> tuple[Held, AbstractSet[int]]:
     """Counts with the messages that are new, and which of those the provider has not seen.
 
     The first new answer has the tokens that the provider reported; results are recounted, and only ever upwards.
     """
     fresh = set[int]()
     counts: list[int] = []
-    answered = seen is None
-    for i in range(len(state.held.counts), len(history)):
-        new, known = i >= state.start, _known(history, state, i)
+    done, answered = len(state.held.counts), seen is None
+    if state.told is None and done < state.start:
+        counts, done = list(history.host[history.since + done : history.since + state.start]), state.start
+    for i in range(done, len(history)):
+        new, known = i >= state.start, (state.told or {}).get(i)
         count = known
         if history.role(i) == "tool":
             recount = history.recounted(i)
@@ -102,13 +116,9 @@ def grown(history: History, state: State, seen: Seen | None) -> tuple[Held, Set[
     return met(history, state.held, counts), fresh
 
 
-def _known(history: History, state: State, i: int) -> int | None:
-    if state.told is not None:
-        return state.told.get(i)
-    return history.stored(i) if i < state.start else None
-
-
-def calibrated(history: History, held: Held, fresh: Set[int], state: State, seen: Seen | None, instructions: int) -> Scale:
+def calibrated(
+    history: History, held: Held, fresh: AbstractSet[int], state: State, seen: Seen | None, instructions: int
+) -> Scale:
     """The calibration with what the provider reported for the request before; unchanged where that cannot be compared."""
     scale = state.scale
     if seen is None:

@@ -43,10 +43,10 @@ class Stretch(NamedTuple):
 def joined(contents: Iterable[str | None]) -> str:
     """All system contents as one text. Failed: one of them is no text."""
     whole = ""
-    for content in contents:
-        if content is None:
+    for text in contents:
+        if text is None:
             raise Failed("a system message's content is not a string")
-        whole += ("\n" if whole else "") + content
+        whole += ("\n" if whole else "") + text
     return whole
 
 

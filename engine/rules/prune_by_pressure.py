@@ -101,6 +101,8 @@ def _shortened(history: History, state: State | None) -> Iterator[int]:
 def _summarise(history: History, outcome: Outcome, params: Params) -> bool:
     trigger = Trigger(params.trigger, params.trigger_at) if params.trigger else None
     refined, facts = sum(b - a for a, b in outcome.refine), outcome.facts
+    if facts["instructions"] >= facts["budget"]:  # no summary makes room beside them
+        return False
     return triggered(trigger, refined, facts["budget"], facts["tokens"], facts["remaining"])
 
 

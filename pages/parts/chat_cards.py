@@ -90,6 +90,11 @@ def ended(event: Any) -> str:
     return f'<div class="ts-card ts-notice" role="alert"><b>{name}: {esc(what)}</b><p>{esc(hint)}</p></div>'
 
 
+def stopped() -> str:
+    """The newest answer did not come to its end."""
+    return '<p class="chat-more" role="status">The answer was interrupted here; what had come of it is kept.</p>'
+
+
 def envelope(plan: Any, typed: bool, busy: bool) -> str:
     """The bar of the next request, a line per bucket, and where it stands against window and limit."""
     if plan is None:

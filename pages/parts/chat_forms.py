@@ -133,7 +133,7 @@ def chats(held: chatting.Room | None) -> None:
         if words.strip():
             found = {hit.thread for hit in chatting.threads().search(words)}
             rows = tuple(row for row in rows if row.id in found)
-            st.html(f'<div class="ts-small ts-faint">{len(rows)} chats hold “{esc(words)}”.</div>')
+            st.html(f'<div class="ts-small ts-faint">Found in {len(rows)} of your chats.</div>')
         titles = {row.id: row.title or "Untitled chat" for row in rows}
         here = held.thread if held else ""
         place = list(titles).index(here) if here in titles else None

@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
 class Room:
     """One chat that is open in this process. `log`: its newest plans; `ended`: how its last turn ended, if not well.
 
+    `stale`: a write failed, so the store knows better than the room; `unsent`: the message may not have been kept.
     While a turn is under way, `chat` belongs to the turn's thread alone; pages read `session`, its value at the last event.
     """
 
@@ -52,6 +53,8 @@ class Room:
     running: Any = None
     log: dict[int, Any] = field(default_factory=dict)
     ended: Any = None
+    unsent: bool = False
+    stale: bool = False
     policy: str = ""
     lock: Lock = field(default_factory=Lock)
 
@@ -72,6 +75,7 @@ class Room:
         if self.running.done:
             last = self.running.events[-1] if self.running.events else None
             self.ended = last if last and last.kind in ("refused", "failed", "interrupted", "hold") else None
+            self.stale = self.running.failed is not None
             self.running = None
 
 
@@ -198,12 +202,11 @@ def room(thread: str) -> Room:
             _rooms()[thread] = held
     with held.lock:
         held.absorb()
+    if held.stale:
+        _rooms().pop(thread, None)
+        ended, held = held.ended, room(thread)
+        held.ended, held.unsent = ended, True
     return held
-
-
-def reopen(thread: str) -> None:
-    """Forget what is held of a chat, so that it is read again from the store."""
-    _rooms().pop(thread, None)
 
 
 def draft() -> Any:
@@ -241,7 +244,7 @@ def start(held: Room, turn: Callable[[Any], Generator[Any]]) -> None:
         if value("provider") == "offline" and value("fault") != "none":
             offline().faults.append(value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
-        held.ended = None
+        held.ended, held.unsent = None, False
         held.running = engine.Running(_watched(held, turn(chat)))
 
 
@@ -260,6 +263,11 @@ def _watched(held: Room, turn: Generator[Any]) -> Iterator[Any]:
 def due(held: Room) -> bool:
     """The newest message waits for an answer."""
     return bool(engine.chats.unanswered(held.session))
+
+
+def broken(held: Room) -> bool:
+    """The newest request was stopped, or its stream broke."""
+    return bool(held.session.requests) and held.session.requests[-1].stop_reason == "interrupted"
 
 
 def planned(held: Room | None, text: str = "") -> Any:

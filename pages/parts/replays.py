@@ -61,7 +61,7 @@ def shelf() -> tuning.Shelf:
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> tuning.Shelf:  # noqa: ARG001  what the cache goes by
-    return tuning.shelf(folder())
+    return tuning.shelf(folder(), engine.context_pairs())
 
 
 def recall() -> None:

@@ -31,8 +31,8 @@ MARKS = {
     "SOFT_TRIMMED": re.compile(r"\n\n… \[middle is taken out of (\d+) characters; (\d+) are left\] …\n\n"),
 }
 DEPARTS = {
-    "w-think-95": "its input is not what the original was given: message m3 holds the reasoning that a later case, run on the same "
-    "objects, put in front of it (its 8 tokens and its signature are those of m3 without and of m1), so m1's is not the nearest"
+    "w-think-95": "its input is not what the original was given: message m3 holds the reasoning that a later case, run on the "
+    "same objects, put in front of it (its 8 tokens and signature are those of m3 without and of m1), so m1 is not the nearest"
 }
 Given = dict[str, Any]
 
@@ -90,18 +90,19 @@ class Quarters(Ledger):
 
 def _say(builder: Builder, messages: Iterable[Given]) -> None:
     for message in messages:
-        role, content = message["role"], message["content"]
+        role, content = str(message["role"]), message["content"]
         if role == "tool":
             held: Any = [{"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": content}]
         elif role == "ai":
             said = [content] if isinstance(content, str) else list(content)
             known = {b.get("id") for b in said if isinstance(b, dict) and b.get("type") == "tool_use"}
             calls = [c for c in message.get("tool_calls") or () if c["id"] not in known]
-            held = said + [{"type": "tool_use", "id": c["id"], "name": c.get("name", "f"), "input": c.get("args", {})} for c in calls]
+            uses = [{"id": c["id"], "name": c.get("name", "f"), "input": c.get("args", {})} for c in calls]
+            held = said + [{"type": "tool_use", **use} for use in uses]
         else:
             held = content
         roles = {"human": "user", "ai": "assistant", "tool": "user"}
-        builder.message(roles.get(role, role), held, id=message["id"], fence=True)
+        builder.message(roles.get(role) or role, held, id=message["id"], fence=True)
 
 
 def _own(session: Session, messages: Iterable[Given]) -> Quarters:
@@ -117,13 +118,18 @@ def _history(messages: Sequence[Given]) -> tuple[History, Column[int]]:
     session = builder.build()
     history = History(session, read(session, True), _own(session, messages), 0, len(messages))
     counts = [history.recounted(i) if m.get("tokens") is None else m["tokens"] for i, m in enumerate(messages)]
-    return history, Column(sum).extended(counts)
+    return history, _column(counts)
+
+
+def _column(counts: Iterable[int]) -> Column[int]:
+    empty: Column[int] = Column(sum)
+    return empty.extended(counts)
 
 
 def _within(given: Given) -> Given:
     messages = given["messages"]
     history, counts = _history(messages)
-    counts = Column(sum).extended(m["tokens"] or 0 for m in messages)
+    counts = _column(m["tokens"] or 0 for m in messages)
     starts = _types(given["start_type"])
     terms = port.Terms(given["max"], given["instruction_tokens"], starts, given["thinking"], given["reasoning_type"])
     thought = given["thinking_start_index"]
@@ -152,7 +158,7 @@ def _repair(given: Given) -> Given:
     messages = given["messages"]
     history, counts = _history(messages)
     number = {m["id"]: i for i, m in enumerate(messages)}
-    mended = port.repaired(history, [number[id] for id in given["context"]], counts, lambda i: {})
+    mended = port.repaired(history, [number[id] for id in given["context"]], counts, lambda _: {})
     return {
         "kept": _ids(messages, mended.kept),
         "dropped": _ids(messages, mended.dropped),
@@ -170,7 +176,7 @@ def _sanitize(given: Given) -> Given:
 
 
 def _stripped(history: History, messages: Sequence[Given], mended: port.Mended) -> Given:
-    bodies = {i: port.without_calls(history, i, {}, gone) for i, gone in mended.stripped.items()}
+    bodies = {i: port.without_calls({}, gone) for i, gone in mended.stripped.items()}
     return _changed_by(history, messages, bodies)
 
 
@@ -276,7 +282,8 @@ def _usage(given: Any) -> Usage | None:
 def _policy(given: Given) -> policy.Policy:
     chosen = policy.load(SYSTEM)
     asked: Given = {"instructions": given["instruction_tokens"] or 0, "summarization": bool(given["summarization"])}
-    asked |= {"thinking": bool(given["thinking"]), "starts": _types(given["start_type"]), "mend": False, "frame": 0}
+    asked |= {"thinking": bool(given["thinking"]), "starts": _types(given["start_type"])}
+    asked |= {"by_turn": False, "mend": False, "frame": 0}
     asked |= {} if given["reserve_ratio"] is None else {"reserve": given["reserve_ratio"]}
     aged = given["position_pruning"] or {}
     trim, clear = aged.get("softTrim") or {}, aged.get("hardClear") or {}
@@ -297,7 +304,7 @@ def _planned(plan: Plan, session: Session, messages: Sequence[Given]) -> Given:
     sent = _sent(plan, session)
     changed = {m["id"]: new for m in messages if m["id"] in sent and (new := _change(m, sent[m["id"]]))}
     return {
-        "kept": [id for id in sent],
+        "kept": list(sent),
         "to_refine": [messages[i]["id"] for run in facts["refine"] for i in range(*run)],
         "pre_prune_tokens": facts["tokens"],
         "remaining": facts["remaining"],
@@ -343,7 +350,8 @@ def _change(message: Given, raws: Sequence[Any]) -> Given:
         return {}
     inline = {b.get("id") for b in content if b.get("type") == "tool_use"} if isinstance(content, list) else set()
     uses = {raw["id"]: raw["input"] for raw in raws if isinstance(raw, dict) and raw.get("type") == "tool_use"}
-    blocks = [r for r in raws if r is not None and not (isinstance(r, dict) and r.get("type") == "tool_use" and r["id"] not in inline)]
+    beside = uses.keys() - inline
+    blocks = [r for r in raws if r is not None and (isinstance(r, str) or r["type"] != "tool_use" or r["id"] not in beside)]
     said = [content] if isinstance(content, str) else content
     if blocks != said:
         change["content"] = {"blocks": [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]}

@@ -65,6 +65,7 @@ function load(self) {
     const last = Math.max(0, Math.min(self.model.count - 1, request));
     self.place = self.model.count ? placeOf(self.model, last, Math.max(0, Math.min(step, steps(self.model, last)))) : 0;
   }
+  measure(self);
   drawStrip(self);
   draw(self, true);
 }
@@ -149,17 +150,34 @@ function wire(self) {
   }
   part.range.oninput = () => go(self, Number(part.range.value));
   part.map.onclick = (event) => lookAt(self, event);
-  part.film.onscroll = () => self.model && requestAnimationFrame(() => self.frame && drawBlocks(self, -1));
+  part.film.onscroll = () => scrolled(self);
   part.film.onkeydown = (event) => choose(self, event);
   self.pressed = (event) => pressed(self, event);
   window.addEventListener("keydown", self.pressed, true);
   self.resize = new ResizeObserver(() => {
-    if (!self.model || self.part.film.clientWidth === self.seen) return;
-    self.seen = self.part.film.clientWidth;
+    if (!self.model || !measure(self)) return;
     drawStrip(self);
     draw(self, true);
   });
   self.resize.observe(part.film);
+}
+
+// The width that there is; whether it is another than before.
+function measure(self) {
+  const { film, map, strip } = self.part;
+  const width = Math.max(120, film.clientWidth - 2 * PAD);
+  if (width === self.width) return false;
+  self.width = width;
+  fit(map);
+  fit(strip);
+  return true;
+}
+
+function scrolled(self) {
+  const top = self.part.film.scrollTop;
+  if (!self.frame || top === self.film.top) return; // the stepper's own doing
+  self.film.top = top;
+  requestAnimationFrame(() => drawBlocks(self, -1));
 }
 
 function pressed(self, event) {
@@ -192,5 +210,5 @@ function lookAt(self, event) {
   if (!self.frame?.cut) return;
   const at = Math.floor((event.offsetX / map.clientWidth) * self.model.blocks);
   const row = self.film.row[Math.max(0, Math.min(self.frame.cut - 1, at))];
-  film.scrollTop = Math.max(0, row * ROW - film.clientHeight / 2);
+  film.scrollTop = Math.max(0, (row - 2) * ROW);
 }

@@ -200,7 +200,7 @@ function placeOfDecision(model, number) {
 
 function drawBlocks(self, focus) {
   const { part, model, frame, film } = self;
-  layOut(film, model, Math.max(120, part.film.clientWidth - 8));
+  layOut(film, model, self.width);
   drawFilm(film, frame, focus, self.picked);
   drawMap(part.map, film, frame, self.colours);
   const tally = new Int32Array(6);
@@ -213,7 +213,7 @@ function drawBlocks(self, focus) {
 // The size of the request over all places, with a tick at every change.
 function drawStrip(self) {
   const { model, part, colours: c } = self;
-  const context = sized(part.strip);
+  const context = part.strip.getContext("2d");
   const { width, height } = part.strip;
   const ratio = window.devicePixelRatio || 1;
   context.clearRect(0, 0, width, height);

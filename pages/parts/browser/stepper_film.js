@@ -4,6 +4,7 @@
 const ROW = 44; // px from one row of tiles to the next
 const ROWS = 5; // in view at most
 const GAP = 4;
+const PAD = 4; // px around the tiles
 const NAMED = 92; // px from which a tile has room for its name
 const NUMBERED = 36;
 
@@ -16,7 +17,7 @@ const short = (n) => {
 
 function makeFilm(element, pick) {
   const sheet = element.querySelector(".sheet");
-  const film = { element, sheet, pick, tiles: [], width: 0, model: null };
+  const film = { element, sheet, pick, tiles: [], width: 0, top: 0, tall: -1, model: null };
   sheet.onclick = (event) => {
     const tile = event.target.closest?.(".tile");
     if (tile) pick(Number(tile.dataset.at));
@@ -30,6 +31,7 @@ function layOut(film, model, width) {
   const scale = model.requests.scale?.at(-1) ?? 1;
   film.model = model;
   film.width = width;
+  film.tall = -1;
   film.left = new Float32Array(model.blocks);
   film.wide = new Float32Array(model.blocks);
   film.row = new Int32Array(model.blocks);
@@ -48,19 +50,22 @@ function layOut(film, model, width) {
   }
 }
 
-// Draw the tiles in view; `focus` is brought into view first, -1 = stay.
+// Draw the tiles in view; `focus` is brought into view first, -1 = stay. Sizes are reckoned, not read: reading them would make
+// the browser lay out the page between two changes of it.
 function drawFilm(film, frame, focus, picked) {
   const { element, sheet, model } = film;
   const rows = frame.cut ? film.row[frame.cut - 1] + 1 : 0;
-  const height = `${rows * ROW}px`;
-  if (sheet.style.height !== height) {
-    sheet.style.height = height;
-    element.style.height = `${Math.max(2, Math.min(ROWS, rows)) * ROW + 8}px`;
+  const room = Math.max(2, Math.min(ROWS, rows)) * ROW + 2 * PAD;
+  if (film.tall !== rows) {
+    film.tall = rows;
+    sheet.style.height = `${rows * ROW}px`;
+    element.style.height = `${room}px`;
   }
-  const room = element.clientHeight || ROWS * ROW;
+  const lowest = Math.max(0, rows * ROW + 2 * PAD - room);
   // By the place alone, not by where one came from: the same place looks the same.
-  if (focus >= 0 && focus < frame.cut) element.scrollTop = Math.max(0, (film.row[focus] - 2) * ROW);
-  const top = element.scrollTop;
+  const top = focus >= 0 && focus < frame.cut ? Math.min(lowest, Math.max(0, (film.row[focus] - 2) * ROW)) : Math.min(lowest, film.top);
+  if (film.top !== top) element.scrollTop = top;
+  film.top = top;
   const from = film.rows[Math.max(0, Math.floor(top / ROW))] ?? frame.cut;
   const until = Math.min(frame.cut, film.rows[Math.ceil((top + room) / ROW) + 1] ?? model.blocks);
   film.view = [from, until];
@@ -129,7 +134,7 @@ function lookOf(film, frame, at, picked) {
 // All blocks of the session from left to right: full height what stands, faint what does not, in their buckets' colours.
 function drawMap(canvas, film, frame, colours) {
   const { model } = film;
-  const context = sized(canvas);
+  const context = canvas.getContext("2d");
   const { width, height } = canvas;
   const share = width / Math.max(1, model.blocks);
   context.clearRect(0, 0, width, height);
@@ -157,16 +162,14 @@ function drawMap(canvas, film, frame, colours) {
   }
   context.globalAlpha = 1;
   context.strokeStyle = colours.text;
-  context.lineWidth = Math.max(1, canvas.width / canvas.clientWidth || 1);
+  context.lineWidth = Math.max(1, window.devicePixelRatio || 1);
   const [from, until] = film.view;
   context.strokeRect(from * share + 0.5, 0.5, Math.max(3, (until - from) * share - 1), height - 1);
 }
 
-function sized(canvas) {
+// As many pixels as the screen has for it. Called when the width of the page changes, not with every step.
+function fit(canvas) {
   const ratio = window.devicePixelRatio || 1;
-  const width = Math.max(1, Math.round(canvas.clientWidth * ratio));
-  const height = Math.max(1, Math.round(canvas.clientHeight * ratio));
-  if (canvas.width !== width) canvas.width = width;
-  if (canvas.height !== height) canvas.height = height;
-  return canvas.getContext("2d");
+  canvas.width = Math.max(1, Math.round(canvas.clientWidth * ratio));
+  canvas.height = Math.max(1, Math.round(canvas.clientHeight * ratio));
 }

@@ -1,0 +1,99 @@
+"""The decision log: one row per decision, in three forms, with no text of a block in any of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+
+from hypothesis import given
+from law_sessions import ledger_of, make, sessions
+
+from engine.assemble import replay
+from engine.envelope import Envelope
+from engine.log import COLUMNS, csv_text, json_lines, markdown, rows
+from engine.model import Edit, Part, Session, Span
+from engine.policy import Policy, Step, parse
+from engine.rule import Ctx, NoParams, Rule
+from engine.trace import Trace
+
+SECRET = "r1"  # how the first result of every made session begins
+
+
+def _clear(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
+    for at in ctx.index.results:
+        if at < ctx.request.cut - 2 and envelope.at(at).body is None:
+            because = "=HYPERLINK(1) | old <b>result</b>\nof *request* `x`"
+            yield Edit("clear", because, Span(at, at + 1), (Part("user", "tool_result", "gone"),), facts={"a|b": "x_y", "n": 3})
+    yield Edit("keep", "a look")
+
+
+def trace_of(session: Session) -> Trace:
+    policy = Policy("test", "t", "````toml", "s", "f", rules=(Step(Rule("clear", "", _clear, NoParams), NoParams()),))
+    ledger = ledger_of(session)
+    return Trace(session, policy, ledger, tuple(replay(session, policy, ledger)))
+
+
+TRACE = trace_of(make([[("tool", 80), ("tool", 60)], [("think", 20)], [("say", 20)]]))
+
+
+@given(sessions)
+def test_every_decision_is_one_line(session: Session) -> None:
+    trace = trace_of(session)
+    many = sum(len(plan.decisions) + len(plan.server) for plan in trace.plans)
+    lines = json_lines(trace).splitlines()
+    assert len(lines) == many
+    assert [json.loads(line) for line in lines] == [*rows(trace)]
+
+
+@given(sessions)
+def test_csv_reads_back_to_the_same_rows(session: Session) -> None:
+    trace = trace_of(session)
+    found = list(csv.DictReader(io.StringIO(csv_text(trace))))
+    known = [*rows(trace)]
+    assert len(found) == len(known)
+    for line, row in zip(found, known, strict=True):
+        assert tuple(line) == COLUMNS
+        for name in ("decision", "request", "counted_before", "counted_after", "tokens_before"):
+            assert line[name] == str(row[name])
+
+
+def test_a_cell_that_a_spreadsheet_would_run_gets_an_apostrophe() -> None:
+    line = next(row for row in csv.DictReader(io.StringIO(csv_text(TRACE))) if row["action"] == "clear")
+    assert line["because"].startswith("'=HYPERLINK")
+
+
+def test_tokens_are_given_as_counted_and_as_the_provider_bills_them() -> None:
+    for row, plan in ((row, TRACE.plans[row["request"]]) for row in rows(TRACE)):
+        assert row["tokens_before"] == plan.calibration.predict(row["counted_before"])
+        assert (row["changed"], row["by"]) == (row["action"] == "clear", "policy")
+
+
+def test_no_form_of_the_log_holds_text_of_a_block() -> None:
+    texts = [block.text for block in TRACE.session.blocks if len(block.text) > 8]
+    forms = [json_lines(TRACE), csv_text(TRACE)] + [markdown(TRACE, p.request.n, i) for p in TRACE.plans for i in range(len(p.decisions))]
+    assert texts
+    assert not [text for text in texts for form in forms if text in form]
+
+
+def test_a_decision_as_markdown_keeps_to_its_lines_and_its_fence() -> None:
+    place = next((p.request.n, i) for p in TRACE.plans for i, d in enumerate(p.decisions) if d.action == "clear")
+    text = markdown(TRACE, *place)
+    assert text.startswith(f"## clear by clear at request {place[0]}\n")
+    assert "=HYPERLINK(1) \\| old \\<b\\>result\\</b\\> of \\*request\\* \\`x\\`" in text
+    assert "| a\\|b | x\\_y |" in text
+    assert "1 x" not in text
+    assert "user tool\\_result of read" in text
+    fenced = text[text.index("`````toml\n") + len("`````toml\n") : text.rindex("\n`````")]
+    assert 'doc = "````toml"' in fenced
+
+
+def test_the_policy_in_the_markdown_can_be_read_again() -> None:
+    from engine import load, replay
+    from conftest import ROOT
+
+    trace = replay(load(ROOT / "sample_sessions" / "thinking-grows.jsonl"), "strip-thinking")
+    plan = next(plan for plan in trace.plans if plan.decisions)
+    text = markdown(trace, plan.request.n, 0)
+    assert parse("strip-thinking", text[text.index("```toml\n") + 8 : text.rindex("\n```")]) == trace.policy
