@@ -33,7 +33,8 @@ def make(turns: list[list[tuple[str, int]]], system: bool = False, usage: bool =
                 content.append({"type": "text", "text": f"a{calls}" + "a" * size})
             answer = builder.message("assistant", content)
             tokens = 1_000 + sum(len(str(d.parts)) for d in builder.drafts) // 4
-            builder.request(answer, model="claude-opus-4-5", usage=Usage(input_tokens=tokens, output_tokens=50) if usage else None)
+            billed = Usage(input_tokens=tokens, output_tokens=50) if usage else None
+            builder.request(answer, model="claude-opus-4-5", usage=billed)
             if results:
                 builder.message("user", results)
     return builder.build()

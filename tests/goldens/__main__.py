@@ -21,9 +21,8 @@ def main() -> int:
         departs[outcome.system] += bool(outcome.wrong and outcome.departs)
         if outcome.wrong and not outcome.departs:
             failed += 1
-            print(
-                f"FAIL {outcome.system} {outcome.kind} {outcome.case}: {outcome.wrong if '-v' in sys.argv else outcome.wrong[:400]}"
-            )
+            wrong = outcome.wrong if "-v" in sys.argv else outcome.wrong[:400]
+            print(f"FAIL {outcome.system} {outcome.kind} {outcome.case}: {wrong}")
     print(f"{'system':20} {'cases':>6} {'passed':>7} {'by choice':>10}")
     for system in cases:
         print(f"{system:20} {cases[system]:6} {passed[system]:7} {departs[system]:10}")
