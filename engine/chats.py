@@ -143,6 +143,16 @@ def summary(chat: Chat) -> str:
     return extract("\n".join(f"{block.role}: {block.text}" for block in blocks), SUMMARY)
 
 
+def close_calls(chat: Chat) -> None:
+    """Answer tool calls that were stopped before their tool ran: a provider refuses a call without a result for ever."""
+    session = chat.growing.session
+    last = next((message for message in reversed(session.messages) if message.role in ("user", "assistant")), None)
+    calls = [b for b in session.blocks[last.start : last.stop] if b.kind == "tool_use"] if last else []
+    if calls:
+        what = {"type": "tool_result", "content": "The person stopped the turn before this tool ran.", "is_error": True}
+        chat.say("user", [{**what, "tool_use_id": call.raw["id"]} for call in calls], "tool")
+
+
 class Unkept:
     """A sink that keeps nothing: for a chat that is only weighed, never sent."""
 

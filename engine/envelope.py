@@ -64,15 +64,18 @@ class Envelope:
         start = self.stop
         if stop <= start:
             return self
-        chunks = self.chunks
-        if chunks:
-            pieces = chunks[-1].pieces
-            last = pieces[-1]
-            if last.body is None and last.by < 0 and last.start < last.stop:
-                pieces, start = pieces[:-1], last.start
-            new = (*pieces, Piece(start, stop, ledger.span(start, stop)))
-            return _with(chunks[:-1], new, (), _add(self.counts, ledger.span(self.stop, stop)))
-        return _with((), (Piece(start, stop, ledger.span(start, stop)),), (), _add(self.counts, ledger.span(start, stop)))
+        added = ledger.span(start, stop)
+        counts = _add(self.counts, added)
+        if not self.chunks:
+            return _with((), (Piece(start, stop, added),), (), counts)
+        chunk = self.chunks[-1]
+        last = chunk.pieces[-1]
+        grows = last.body is None and last.by < 0 and last.start < last.stop
+        piece = Piece(last.start, stop, _add(last.counts, added)) if grows else Piece(start, stop, added)
+        pieces = (*chunk.pieces[:-1], piece) if grows else (*chunk.pieces, piece)
+        if len(pieces) > CHUNK:
+            return _with(self.chunks[:-1], pieces, (), counts)
+        return Envelope((*self.chunks[:-1], Chunk(pieces, stop, _add(chunk.counts, added))), counts)
 
     def replace(self, edit: Edit, by: int, ledger: Ledger) -> tuple[Envelope, Splice | None]:
         """Apply `edit`; gives the new envelope and the splice that undoes it (None where nothing changed).
@@ -147,7 +150,12 @@ class Envelope:
         (i, a), (j, b) = first, last
         index = sum(len(chunk.pieces) for chunk in self.chunks[:i]) + a
         kept = (*self.chunks[i].pieces[:a], *new, *self.chunks[j].pieces[b + 1 :])
-        envelope = _with(self.chunks[:i], kept, self.chunks[j + 1 :], _delta(self.counts, old, new))
+        counts = _delta(self.counts, old, new)
+        if i == j and 0 < len(kept) <= CHUNK:
+            chunk = Chunk(kept, kept[-1].stop, _delta(self.chunks[i].counts, old, new))
+            envelope = Envelope((*self.chunks[:i], chunk, *self.chunks[i + 1 :]), counts)
+        else:
+            envelope = _with(self.chunks[:i], kept, self.chunks[j + 1 :], counts)
         return envelope, Splice(index, tuple(old), tuple(new))
 
     def _find(self, address: int) -> tuple[int, int]:

@@ -282,7 +282,7 @@ class Chat:
 
     def _answer(self, ask: Ask) -> Answer:
         known = self.growing.answers.get(ask.key)
-        if known is not None:
+        if known is not None and not known.failed:  # what failed once may work now
             return known
         answer = self._summarise(ask) if ask.kind == "summary" else Answer(failed=f"a live chat has no {ask.kind}")
         self._record(ask.key, answer)

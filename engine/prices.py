@@ -132,7 +132,7 @@ def _find(model: str, provider: str, overlay: Overlay) -> _Found:
         max_output=row.get("max_output"),
         min_cache_prefix=row.get("min_cache_prefix"),
         family=family,
-        keeps_thinking=not any(pattern.search(plain) for pattern in overlay.strips_thinking),
+        keeps_thinking=not any(pattern.search(plain.replace(".", "-")) for pattern in overlay.strips_thinking),
         source="; ".join(filter(None, (_PACKAGE if info or home else "", row.get("source", ""), family_source))),
     )
     owner = find_provider_by_id(get_snapshot().providers, host or maker)

@@ -258,10 +258,12 @@ def test_every_claude_model_since_3_has_a_window_an_output_limit_and_a_family() 
 def test_every_fact_of_the_overlay_names_its_source_and_its_day() -> None:
     data = json.loads((ROOT / "engine" / "overlay.json").read_text(encoding="utf-8"))
     known = {m.id for p in get_snapshot().providers for m in p.models}
-    for row in [*data["models"].values(), *data["families"], *data["unpriced"]]:
+    for row in [*data["models"].values(), *data["families"], *data["unpriced"], *data["strips_thinking"]]:
         assert row["source"]
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", row["date"])
-    assert [n for n in data["models"] if n not in known and "prices" not in data["models"][n]] == []
+    ours = {n for n, row in data["models"].items() if row.get("provider") == "turnscope"}  # the built-in model bills nothing
+    assert [n for n in data["models"] if n not in known | ours and "prices" not in data["models"][n]] == []
+    assert all(rates(name, 1) is None for name in ours)
 
 
 USER = {

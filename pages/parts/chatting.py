@@ -251,6 +251,7 @@ def start(held: Room, turn: Callable[[Any], Generator[Any]]) -> None:
 def _watched(held: Room, turn: Generator[Any]) -> Iterator[Any]:
     """The turn's events; after each that changed the session, its new value is there to be read."""
     try:
+        engine.chats.close_calls(held.chat)
         for event in turn:
             if event.kind not in ("text", "thinking"):
                 held.session = held.chat.growing.session

@@ -1,0 +1,136 @@
+"""Live chat in a real Chromium, with the built-in model: past the limit, stopped, reloaded, gone on with, debugged."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import idle
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+pytestmark = pytest.mark.browser
+
+GEOMETRY = Path(__file__).with_name("geometry.js")
+LONG = "Some words that fill the window. " * 330
+ASKED = "How long is the road, and where does it lead? " * 60  # with thinking on, the answer takes some seconds
+
+
+def visit(page: Page, address: str = "/chat") -> None:
+    page.set_default_timeout(45_000)  # answers stream at the speed of reading, also on a busy machine
+    page.goto(address)
+    page.locator(".chat-fill").wait_for()
+
+
+def box(page: Page) -> Locator:
+    return page.locator("[data-testid=stChatInputTextArea]")
+
+
+def send(page: Page, text: str) -> None:
+    """Send a message, and wait until it is on the page."""
+    before = page.locator(".chat-msg.user").count()
+    box(page).fill(text)
+    box(page).press("Enter")
+    page.wait_for_function("n => document.querySelectorAll('.chat-msg.user').length > n", arg=before)
+
+
+def ended(page: Page) -> None:
+    page.wait_for_function("!document.querySelector('.chat-msg.now')")
+    page.locator("[data-testid=stChatInputTextArea]:not([disabled])").wait_for()
+
+
+def tokens(page: Page) -> int:
+    return int(page.locator(".chat-fill").get_attribute("data-tokens") or 0)
+
+
+def thinking(page: Page) -> None:
+    page.locator(".st-key-chat-settings button").first.click()
+    page.locator(".st-key-chat-form label", has_text="Thinking").click()
+    page.keyboard.press("Escape")
+    idle(page)
+
+
+def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugger(page: Page) -> None:
+    visit(page)
+    for n in range(6):
+        send(page, f"Point {n}. {LONG}")
+        ended(page)
+        assert tokens(page) < 16_000 - 1_024
+    page.locator(".chat-log b", has_text="condense").first.wait_for()
+    thinking(page)
+    send(page, ASKED)
+    page.locator(".chat-msg.now .thought").wait_for()
+    page.get_by_role("button", name="Stop").click()
+    ended(page)
+    page.reload()
+    page.locator(".chat-msg.user", has_text="How long is the road").wait_for()
+    assert page.locator(".chat-msg.user").count() == 7
+    page.get_by_text("The answer was interrupted here").wait_for()
+    answers = page.locator(".chat-msg.assistant").count()
+    send(page, "And where does it end?")
+    ended(page)
+    assert page.locator(".chat-msg.assistant").count() == answers + 1
+    assert page.get_by_text("The answer was interrupted here").count() == 0
+    page.locator(".st-key-chat-requests summary").click()
+    page.locator("[data-testid=stPageLink] a", has_text="Request 7").click()
+    page.wait_for_url(re.compile(r"/debugger\?session=thread-[0-9a-f]{32}&request=7&policy=balanced"))
+    page.locator(".ts-title", has_text="turnscope-chat").wait_for()
+    page.locator(".policy-line", has_text="changes in").wait_for()
+
+
+def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(page: Page) -> None:
+    visit(page)
+    thinking(page)
+    send(page, ASKED)
+    page.locator(".chat-msg.now .thought").wait_for()
+    address = page.url
+    other = page.context.new_page()
+    visit(other, address)
+    other.locator(".chat-msg.now").wait_for()
+    page.get_by_role("link", name="Library").click()
+    page.get_by_text("Open a session").first.wait_for()
+    page.get_by_role("link", name="Live chat").click()
+    ended(page)
+    page.locator(".chat-msg.assistant", has_text="I am the built-in offline model").wait_for()
+    other.locator(".chat-msg.assistant", has_text="I am the built-in offline model").wait_for()
+    assert page.locator(".chat-msg.user").count() == other.locator(".chat-msg.user").count() == 1
+    other.close()
+
+
+def test_what_is_being_typed_is_weighed_before_it_is_sent(page: Page) -> None:
+    visit(page)
+    before = tokens(page)
+    box(page).press_sequentially("some words that nobody has sent yet, and that weigh something", delay=5)
+    page.get_by_text("with what you are typing").wait_for()
+    page.wait_for_function("n => Number(document.querySelector('.chat-fill').dataset.tokens) > n", arg=before + 5)
+    assert page.locator(".chat-msg").count() == 0
+
+
+def test_hostile_text_of_a_message_and_a_name_shows_as_text(page: Page) -> None:
+    visit(page)
+    hostile = "<img src=https://evil.example/x.png><script>window.pwned=1</script> ![x](https://evil.example/y.png) $a^2$"
+    send(page, hostile)
+    ended(page)
+    assert page.get_by_text("<script>window.pwned=1</script>").first.is_visible()
+    for name in ("chat-list", "chat-branch"):
+        page.locator(f".st-key-{name} button").first.click()
+        page.locator("[data-testid=stPopoverBody] [data-testid=stSelectbox]").first.wait_for()
+        page.keyboard.press("Escape")
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("img[src*=evil], .katex").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize("width", [1440, 800])
+def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page, width: int, scheme: Any) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    visit(page)
+    send(page, "Please calculate 12*(3+4)")
+    ended(page)
+    idle(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
+    assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == []
