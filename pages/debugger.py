@@ -1,4 +1,4 @@
-"""The debugger: every decision of a policy, stepped through forwards and back, with its reason and what it did to the request."""
+"""The debugger: every decision of a policy, stepped through forwards and back, with its reason and what it changed."""
 
 from pages.parts import shell
 

@@ -72,7 +72,9 @@ def test_tokens_are_given_as_counted_and_as_the_provider_bills_them() -> None:
 
 def test_no_form_of_the_log_holds_text_of_a_block() -> None:
     texts = [block.text for block in TRACE.session.blocks if len(block.text) > 8]
-    forms = [json_lines(TRACE), csv_text(TRACE)] + [markdown(TRACE, p.request.n, i) for p in TRACE.plans for i in range(len(p.decisions))]
+    forms = [json_lines(TRACE), csv_text(TRACE)] + [
+        markdown(TRACE, p.request.n, i) for p in TRACE.plans for i in range(len(p.decisions))
+    ]
     assert texts
     assert not [text for text in texts for form in forms if text in form]
 
@@ -90,8 +92,9 @@ def test_a_decision_as_markdown_keeps_to_its_lines_and_its_fence() -> None:
 
 
 def test_the_policy_in_the_markdown_can_be_read_again() -> None:
-    from engine import load, replay
     from conftest import ROOT
+
+    from engine import load, replay
 
     trace = replay(load(ROOT / "sample_sessions" / "thinking-grows.jsonl"), "strip-thinking")
     plan = next(plan for plan in trace.plans if plan.decisions)

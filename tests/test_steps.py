@@ -253,7 +253,11 @@ def test_a_summary_that_no_model_made_is_marked() -> None:
     plain = make([[("say", 50)] * 3] * 3)
     offline = json.loads(steps(trace_of(plain, rule("_condense", "remembers"))).data)["decisions"]["offline"]
     assert 1 in offline
-    asked = {ask.key: Answer("Recorded.", source="recorded") for plan in trace_of(plain, rule("_condense", "remembers")).plans for ask, _ in plan.asks}
+    asked = {
+        ask.key: Answer("Recorded.", source="recorded")
+        for plan in trace_of(plain, rule("_condense", "remembers")).plans
+        for ask, _ in plan.asks
+    }
     recorded = json.loads(steps(trace_of(replace(plain, answers=asked), rule("_condense", "remembers"))).data)["decisions"]
     assert 1 not in recorded["offline"]
     assert trace.plans, "a session with a system prompt is not condensed by this rule"

@@ -18,7 +18,7 @@ OTHER |= {"list": lambda v: [*v, "Read", "mcp__a"], "table": lambda v: {**v, "no
 
 
 @pytest.mark.parametrize("knob", KNOBS, ids=[knob.key for knob in KNOBS])
-def test_every_parameter_can_be_turned_and_survives_a_link(knob) -> None:  # noqa: ANN001
+def test_every_parameter_can_be_turned_and_survives_a_link(knob) -> None:
     other = next(c for c in knob.choices if c != knob.value) if knob.kind == "choice" else OTHER[knob.kind](knob.value)
     if knob.kind == "table" and "models" in knob.key:
         other = {"small": "large"}
@@ -29,7 +29,7 @@ def test_every_parameter_can_be_turned_and_survives_a_link(knob) -> None:  # noq
 
 
 @pytest.mark.parametrize("knob", KNOBS, ids=[knob.key for knob in KNOBS])
-def test_every_parameter_has_a_line_of_help_and_a_field_that_gives_its_value_back(knob) -> None:  # noqa: ANN001
+def test_every_parameter_has_a_line_of_help_and_a_field_that_gives_its_value_back(knob) -> None:
     assert knob.help
     assert taken(knob, shown(knob)) == knob.value
 
@@ -42,7 +42,16 @@ def test_lists_and_tables_are_written_as_a_person_writes_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"1.nothing": 1}, {"99.keep": 1}, {"keep": 1}, {"budget.tokens": "many"}, {"budget.tokens": None}, {"": 1}, {"budget.formula": "no"}]
+    "wrong",
+    [
+        {"1.nothing": 1},
+        {"99.keep": 1},
+        {"keep": 1},
+        {"budget.tokens": "many"},
+        {"budget.tokens": None},
+        {"": 1},
+        {"budget.formula": "no"},
+    ],
 )
 def test_a_wrong_change_is_named_and_never_guessed_at(wrong: dict[str, object]) -> None:
     with pytest.raises(PolicyError) as error:

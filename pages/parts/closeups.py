@@ -1,4 +1,4 @@
-"""Under the stepper: the block before and after, why it is here or not, what was sent, and what differs from the request before.
+"""Under the stepper: the block before and after, why it is here or not, what was sent, and what differs from before.
 
 Only the one pane that is looked at is made. Session text goes through `st.code` without a language, or escaped.
 """
@@ -107,7 +107,9 @@ def _code(text: str | None, otherwise: str = "", height: int = 300) -> None:
     if not text:
         st.html(f'<div class="pane-empty">{esc(otherwise if text is None else "(no text)")}</div>')
         return
-    st.code(text[:SHOWN], language=None, wrap_lines=True, height=height if len(text) > 600 or text.count("\n") > 10 else "content")
+    st.code(
+        text[:SHOWN], language=None, wrap_lines=True, height=height if len(text) > 600 or text.count("\n") > 10 else "content"
+    )
     if len(text) > SHOWN:
         st.html(f'<div class="ts-small ts-faint">The first {SHOWN:,} of {len(text):,} characters.</div>')
 
@@ -117,8 +119,8 @@ def _sent(replay: replays.Replay, at: replays.Place) -> None:
     text = closeup.exact(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        st.html(f'<div class="pane-head">request {request} after all {len(plan.decisions)} decisions · {k(plan.projected)} tokens '
-                f"expected · {len(text):,} characters</div>", width="stretch")  # fmt: skip
+        told = f"request {request} after all {len(plan.decisions)} decisions · {k(plan.projected)} tokens expected"
+        st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
             "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",
             on_click="ignore", key="debugger.sent",
@@ -146,8 +148,8 @@ def _asks(replay: replays.Replay, at: replays.Place) -> None:
 
 def _log(replay: replays.Replay, at: replays.Place) -> None:
     trace, name = replay.trace, replay.policy.name
-    st.html('<div class="pane-head">Rules, reasons, addresses and tokens of every decision; no text of a block. A reason may name '
-            "a file: read it before you share it.</div>")  # fmt: skip
+    told = "Rules, reasons, addresses and tokens of every decision; no text of a block. A reason may name a file:"
+    st.html(f'<div class="pane-head">{told} read it before you share it.</div>')
     with st.container(horizontal=True):
         for label, ending, mime, made in (
             ("JSON Lines", "jsonl", "application/x-ndjson", lambda: log.json_lines(trace)),

@@ -45,9 +45,14 @@ def verdict(replay: replays.Replay) -> str:
         )
     share = made.sent / made.whole if made.whole else 1.0
     numbers = (
-        f'<span class="ts-chip warn" title="of {count:,} requests">{len(made.changes):,} changes in {made.changed:,} requests</span>'
+        f'<span class="ts-chip warn" title="of {count:,} requests">{_many(len(made.changes), "change")} in '
+        f"{_many(made.changed, 'request')}</span>"
         f'<span class="ts-chip" title="tokens of all requests: {made.sent:,}; with everything kept: {made.whole:,}">'
         f"sends {share:.0%}</span>"
         f'<span class="ts-chip" title="{esc(largest)}">peak {k(peak)} of {k(replay.trace.plans[top].budget.limit)}</span>'
     )
     return f'<div class="policy-line">{numbers}{chips}</div>'
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

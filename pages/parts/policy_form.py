@@ -88,7 +88,9 @@ def _line(base: policy.Policy, current: policy.Policy, own: bool) -> str:
     chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(base.fidelity.split(":")[0].split(";")[0][:60])}</span>']
     chips += ['<span class="ts-chip">yours</span>'] if own else []
     if base.guarantees:
-        chips.append(f'<span class="ts-chip" title="laws that every request of it keeps">{esc(" · ".join(base.guarantees))}</span>')
+        chips.append(
+            f'<span class="ts-chip" title="laws that every request of it keeps">{esc(" · ".join(base.guarantees))}</span>'
+        )
     for key, value in list(changes.items())[:6]:
         chips.append(f'<span class="ts-chip warn">{esc(_short(base, key))} = {esc(value)}</span>')
     return f'<div class="policy-line"><span>{esc(base.doc or base.title)}</span>{"".join(chips)}</div>'
@@ -142,7 +144,9 @@ def _turn(base: policy.Policy, current: policy.Policy) -> None:
 
 def _group(group: tuning.Group, key: str, given: dict[str, Any]) -> None:
     number = "" if group.key == "budget" else f"{group.key}. "
-    st.html(f'<div class="policy-group"><b>{number}{esc(group.title.replace("_", " "))}</b> <span>{esc(group.doc)}</span></div>')
+    st.html(
+        f'<div class="policy-group"><b>{number}{esc(group.title.replace("_", " "))}</b> <span>{esc(group.doc)}</span></div>'
+    )
     for start in range(0, len(group.knobs), COLUMNS):
         columns = st.columns(COLUMNS, vertical_alignment="bottom")
         for column, knob in zip(columns, group.knobs[start : start + COLUMNS], strict=False):

@@ -57,15 +57,30 @@ def write(path: Path, requests: int) -> None:
             for line in _request(n, text) if n else [{"type": "user", "message": {"role": "user", "content": "Begin."}}]:
                 stamp = f"2026-03-{2 + n // 900:02}T{n // 60 % 15 + 8:02}:{n % 60:02}:00.000Z"
                 uid = f"{n}-{line['type']}"
-                about = {"uuid": uid, "parentUuid": parent, "timestamp": stamp, "sessionId": "big", "version": "2.1.0", "cwd": "/w"}
+                about = {
+                    "uuid": uid,
+                    "parentUuid": parent,
+                    "timestamp": stamp,
+                    "sessionId": "big",
+                    "version": "2.1.0",
+                    "cwd": "/w",
+                }
                 out.write(json.dumps({**line, **about}) + "\n")
                 parent = uid
 
 
 def _request(n: int, text: Any) -> Iterator[dict[str, Any]]:
-    calls = [{"type": "tool_use", "id": f"c{n}_{i}", "name": "Read", "input": {"file_path": f"/w/f{n % 97}_{i}.py"}} for i in range(4)]
+    calls = [
+        {"type": "tool_use", "id": f"c{n}_{i}", "name": "Read", "input": {"file_path": f"/w/f{n % 97}_{i}.py"}}
+        for i in range(4)
+    ]
     content = [{"type": "thinking", "thinking": text(20), "signature": "s"}, {"type": "text", "text": text(12)}, *calls]
-    usage = {"input_tokens": 9, "cache_creation_input_tokens": 900, "cache_read_input_tokens": 18_000 + 130 * n, "output_tokens": 90}
+    usage = {
+        "input_tokens": 9,
+        "cache_creation_input_tokens": 900,
+        "cache_read_input_tokens": 18_000 + 130 * n,
+        "output_tokens": 90,
+    }
     answer = {"role": "assistant", "content": content, "id": f"m{n}", "type": "message", "model": "claude-opus-4-5-20251101"}
     yield {"type": "assistant", "message": answer | {"usage": usage}}
     results = [{"type": "tool_result", "tool_use_id": call["id"], "content": text(20 + 60 * (n % 5))} for call in calls]
@@ -92,7 +107,9 @@ def single(page: Page, key: str, many: int) -> list[float]:
         seen = page.locator(".card").inner_text() + str(page.locator(".where").inner_text())
         page.keyboard.press(key)
         page.wait_for_function("stamps.length >= 1")
-        assert seen != page.locator(".card").inner_text() + str(page.locator(".where").inner_text()), "the press changed nothing"
+        assert seen != page.locator(".card").inner_text() + str(page.locator(".where").inner_text()), (
+            "the press changed nothing"
+        )
         found += page.evaluate("stamps")
         page.wait_for_timeout(400)
         idle(page, 120_000)
@@ -148,7 +165,8 @@ def measure(page: Page, session: Any, file: Path, name: str) -> bool:
     jumps = single(page, "End", 1) + single(page, "Home", 1) + single(page, "End", 1)
     every = [one for found in alone.values() for one in found]
     print(
-        f"\n{name}: {made.decisions:,} decisions, {len(made.changes):,} changes; replay {replayed:.2f} s CPU, arrange {arranged:.2f} s\n"
+        f"\n{name}: {made.decisions:,} decisions, {len(made.changes):,} changes;"
+        f" replay {replayed:.2f} s CPU, arrange {arranged:.2f} s\n"
         f"  data {len(made.data) / 1e6:.2f} MB, over the wire with the page {wire / 1e6:.2f} MB\n"
         f"  quick presses that count: {counted} of {PRESSES}; key to pixel while pressing: median {median(quick):.0f} ms\n"
         f"  key to pixel: median {median(every):.0f} ms, worst {max(every):.0f} ms"

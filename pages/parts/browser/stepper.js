@@ -33,14 +33,22 @@ function dispose(self) {
 function parts(root) {
   const find = (name) => root.querySelector(name);
   const button = Object.fromEntries([...root.querySelectorAll("[data-go]")].map((found) => [found.dataset.go, found]));
-  const names = { range: "input", strip: ".strip", cursor: ".cursor", where: ".where", film: ".film", map: ".map", extras: ".extras", card: ".card", verb: ".verb", title: ".why b", reason: ".why p", chips: ".chips", saved: ".change b", sizes: ".change span", head: ".film-head b", tally: ".tally", speed: "select", scale: ".scale" };
+  const names = {
+    range: "input", strip: ".strip", cursor: ".cursor", where: ".where", film: ".film", map: ".map",
+    extras: ".extras", card: ".card", verb: ".verb", title: ".why b", reason: ".why p", chips: ".chips",
+    saved: ".change b", sizes: ".change span", head: ".film-head b", tally: ".tally", speed: "select",
+    scale: ".scale",
+  };
   const found = Object.fromEntries(Object.entries(names).map(([name, selector]) => [name, find(selector)]));
   return { button, ...found, bars: [find(".bar.before"), find(".bar.now")], numbers: [find(".number.before"), find(".number.now")] };
 }
 
 function colours(root) {
   const style = getComputedStyle(root.host ?? root);
-  const names = { system: "system", tools: "tools", messages: "messages", tool_results: "tool-results", thinking: "thinking", text: "text", faint: "faint", warn: "warn", bad: "bad", good: "good", accent: "accent", border: "border" };
+  const names = {
+    system: "system", tools: "tools", messages: "messages", tool_results: "tool-results", thinking: "thinking",
+    text: "text", faint: "faint", warn: "warn", bad: "bad", good: "good", accent: "accent", border: "border",
+  };
   return Object.fromEntries(Object.entries(names).map(([key, name]) => [key, style.getPropertyValue(`--ts-${name}`).trim() || "#888"]));
 }
 

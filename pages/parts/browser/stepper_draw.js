@@ -1,8 +1,15 @@
 // What stands at the cursor, drawn: where one is, the bars, the decision, stand-ins, and the strip over the whole session.
 // Texts are set as text content: what a session says is never read as markup.
 
-const TONES = { drop: "bad", clear: "warn", strip: "warn", truncate: "warn", condense: "accent", restore: "good", retrieve: "good", insert: "accent", repair: "accent", warn: "warn", fallback: "warn", refuse: "bad" };
-const SAID = { keep: "kept", drop: "dropped", clear: "cleared", strip: "stripped", truncate: "shortened", condense: "condensed", insert: "inserted", restore: "restored", repair: "repaired", retrieve: "retrieved", warn: "warning", fallback: "fallback", refuse: "refused" };
+const TONES = {
+  drop: "bad", clear: "warn", strip: "warn", truncate: "warn", condense: "accent", restore: "good",
+  retrieve: "good", insert: "accent", repair: "accent", warn: "warn", fallback: "warn", refuse: "bad",
+};
+const SAID = {
+  keep: "kept", drop: "dropped", clear: "cleared", strip: "stripped", truncate: "shortened",
+  condense: "condensed", insert: "inserted", restore: "restored", repair: "repaired", retrieve: "retrieved",
+  warn: "warning", fallback: "fallback", refuse: "refused",
+};
 
 function make(tag, name, text) {
   const element = document.createElement(tag);
@@ -86,13 +93,17 @@ function drawBars(self) {
 function drawScale(self, whole) {
   const { request } = self.frame;
   const r = self.model.requests;
-  const far = (100 * Math.max(0, r.limit[request])) / whole;
-  const limit = make("span", "", r.limit[request] === r.window[request] ? "" : `limit ${short(r.limit[request])}`);
-  limit.style.cssText = far > 50 ? `right:${100 - far}%;color:var(--ts-warn)` : `left:${far}%;color:var(--ts-warn)`;
-  const window = make("span", "", `window ${short(r.window[request])}${r.known[request] ? "" : " (assumed)"}`);
-  window.style.cssText = "right:0;color:var(--ts-bad)";
-  if (far > 84 && limit.textContent) window.textContent = "";
-  self.part.scale.replaceChildren(limit, window);
+  const far = (tokens) => (100 * Math.max(0, tokens)) / whole;
+  const [limit, window] = [far(r.limit[request]), far(r.window[request])];
+  const room = ((self.width - 170) * (window - limit)) / 100; // px between the two
+  const labels = [make("span", "", `window ${short(r.window[request])}${r.known[request] ? "" : " (assumed)"}`)];
+  labels[0].style.cssText = `right:${100 - window}%;color:var(--ts-bad)`;
+  if (r.limit[request] !== r.window[request]) {
+    const label = make("span", "", `limit ${short(r.limit[request])}`);
+    label.style.cssText = limit > 30 ? `right:${100 - limit}%;color:var(--ts-warn)` : `left:${limit}%;color:var(--ts-warn)`;
+    labels.splice(0, room < 110 ? 1 : 0, label);
+  }
+  self.part.scale.replaceChildren(...labels);
 }
 
 function drawCard(self) {
@@ -130,7 +141,15 @@ function decisionCard(model, frame) {
   const spanned = d.stop[number] > d.start[number];
   const sizes = spanned && change ? `${short((after - change) * scale)} → ${short(after * scale)}` : spanned ? "no change in tokens" : "";
   const still = d.kind[number] === KIND.still;
-  return { verb: SAID[action] ?? action, tone: still ? "faint" : (TONES[action] ?? ""), title: subject(model, number), reason: sentence(model, number), chips, change: Math.round(change * scale), sizes };
+  return {
+    verb: SAID[action] ?? action,
+    tone: still ? "faint" : (TONES[action] ?? ""),
+    title: subject(model, number),
+    reason: sentence(model, number),
+    change: Math.round(change * scale),
+    chips,
+    sizes,
+  };
 }
 
 // Which blocks a decision is about: one by name, several by their range and turns.
@@ -151,12 +170,36 @@ function arrivalCard(model, frame) {
   const grown = expected(model, request, frame.before.reduce((a, b) => a + b, 0));
   const before = request ? model.total[placeOf(model, request, 0) - 1] : 0;
   const many = steps(model, request);
-  const came = `${(r.cut[request] - since).toLocaleString("en")} block${r.cut[request] - since === 1 ? "" : "s"} came${request ? ` since request ${request - 1}` : ""}. `;
-  const then = many ? `${many.toLocaleString("en")} decision${many === 1 ? "" : "s"} follow${many === 1 ? "s" : ""}.` : "No rule has anything to say about it.";
-  const back = r.back[request] ? `${r.back[request][2].toLocaleString("en")} blocks from #${r.back[request][0]} on stand otherwise than before though no decision touched them: what had changed them held for one request, or for one limit, only. ` : "";
+  const told = (many, word) => `${many.toLocaleString("en")} ${word}${many === 1 ? "" : "s"}`;
+  const came = `${told(r.cut[request] - since, "block")} came${request ? ` since request ${request - 1}` : ""}. `;
+  const then = many ? `${told(many, "decision")} follow${many === 1 ? "s" : ""}.` : "No rule has anything to say about it.";
+  const returned = r.back[request]
+    ? `${told(r.back[request][2], "block")} from #${r.back[request][0]} on stand otherwise than before though no decision ` +
+      "touched them: what had changed them held for one request, or for one limit, only. "
+    : "";
+  const anew = begunAnew(model, request)
+    ? `What request ${request - 1} left out for itself alone stands here again until the rules have decided. `
+    : "";
   const chips = [make("span", "rule", table[r.model[request]] || "model not named")];
   if (r.recorded[request]) chips.push(make("span", "", `in the log: ${r.recorded[request].toLocaleString("en")} tokens`));
-  return { verb: "request", tone: back ? "warn" : "", title: `Request ${request.toLocaleString("en")} · turn ${r.turn[request]}`, reason: back + came + then, chips, change: Math.round(grown - before), sizes: request ? `${short(before)} → ${short(grown)}` : "" };
+  return {
+    verb: "request",
+    tone: returned ? "warn" : "",
+    title: `Request ${request.toLocaleString("en")} · turn ${r.turn[request]}`,
+    reason: returned + came + anew + then,
+    change: Math.round(grown - before),
+    sizes: request ? `${short(before)} → ${short(grown)}` : "",
+    chips,
+  };
+}
+
+// Whether the request before was cut by rules that decide anew for each request.
+function begunAnew(model, request) {
+  const { state, lasts, stop, start } = model.decisions;
+  for (let number = model.first[Math.max(0, request - 1)]; request && number < model.first[request]; number++) {
+    if (!lasts[number] && state[number] >= STATE.rewritten && stop[number] > start[number]) return true;
+  }
+  return false;
 }
 
 function unseenOf(model, frame) {

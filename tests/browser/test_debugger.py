@@ -1,0 +1,365 @@
+"""The debugger in a real Chromium: steps by key and button, links, the same screen on the way there and back, and its boxes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import hostile
+import pytest
+from conftest import ROOT, idle, serve
+from debugger_links import linked
+from PIL import Image, ImageChops
+from test_steps import RULES, rule, told, trace_of
+
+import engine
+from engine import tuning
+from engine.steps import steps
+from engine.trace import Cursor, Trace
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+FIRST = "tool-results-eat-the-window"
+MODEL = (ROOT / "pages" / "parts" / "browser" / "stepper_model.js").read_text(encoding="utf-8")
+# All that a person sees of the stepper: its text, the shape of every tile, and both drawings.
+SCREEN = """e => JSON.stringify([e.innerText, [...e.querySelectorAll('.tile')].filter(t => t.style.display !== 'none')
+    .map(t => [t.dataset.at, t.className, t.style.transform]), [...e.querySelectorAll('.bar i')].map(i => i.style.width),
+    e.querySelector('.map').toDataURL(), e.querySelector('.strip').toDataURL(), e.querySelector('.cursor').style.left])"""
+
+
+def visit(page: Page, **query: str) -> None:
+    """Open the debugger and wait until the stepper stands and the app has settled."""
+    page.goto("/debugger?" + "&".join(f"{name}={value}" for name, value in query.items()))
+    page.locator(".where[data-request]").wait_for()
+    idle(page)
+
+
+def place(page: Page) -> tuple[int, int]:
+    where = page.locator(".where")
+    return int(where.get_attribute("data-request") or -1), int(where.get_attribute("data-step") or -1)
+
+
+def at(page: Page, request: int, step: int) -> None:
+    """Wait until stepper and address stand at a place."""
+    page.locator(f'.where[data-request="{request}"][data-step="{step}"]').wait_for()
+    page.wait_for_url(re.compile(rf"[?&]request={request}&.*step={step}(&|$)"))
+
+
+def screen(page: Page) -> str:
+    return str(page.locator(".stepper").evaluate(SCREEN))
+
+
+def furthest(one: bytes, other: bytes) -> int:
+    """The largest difference of any pixel in any channel, 0 to 255."""
+    first, second = (Image.open(BytesIO(image)).convert("RGB") for image in (one, other))
+    assert first.size == second.size
+    return max(high for _, high in ImageChops.difference(first, second).getextrema())
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return engine.replay(engine.load(ROOT / "sample_sessions" / f"{FIRST}.jsonl"), "balanced")
+
+
+def test_ten_quick_presses_are_ten_steps(page: Page, trace: Trace) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    for _ in range(10):
+        page.keyboard.press("ArrowRight", delay=0)
+    wanted = trace.move(Cursor(31, 0), 10)
+    assert place(page) == wanted
+    at(page, *wanted)
+    for _ in range(10):
+        page.keyboard.press("ArrowLeft", delay=0)
+    at(page, 31, 0)
+
+
+def test_keys_and_buttons_make_the_same_moves(page: Page, trace: Trace) -> None:
+    changes = steps(trace).changes
+    last = Cursor(len(trace.plans) - 1, len(trace.plans[-1].decisions))
+    start = changes[1]
+    moves = {
+        "Home": ("first", Cursor(0, 0)),
+        "End": ("last", last),
+        "ArrowRight": ("forward", trace.move(start, 1)),
+        "ArrowLeft": ("back", trace.move(start, -1)),
+        "Shift+ArrowRight": ("requestForward", Cursor(start.request + 1, 0)),
+        "Shift+ArrowLeft": ("requestBack", Cursor(start.request, 0)),
+        "n": ("change", changes[2]),
+        "p": ("changeBack", changes[0]),
+    }
+    visit(page, session=FIRST, policy="balanced", request=str(start.request), step=str(start.step))
+    before = sum(len(plan.decisions) + 1 for plan in trace.plans[: start.request]) + start.step
+    for key, (name, wanted) in moves.items():
+        for way in ("key", "button"):
+            page.locator(".time input").fill(str(before))
+            at(page, *start)
+            if way == "key":
+                page.keyboard.press(key)
+            else:
+                page.locator(f'[data-go="{name}"]').click()
+            assert place(page) == wanted, (key, way)
+            at(page, *wanted)
+
+
+def test_at_either_end_the_buttons_rest_and_the_keys_do_nothing(page: Page, trace: Trace) -> None:
+    visit(page, session=FIRST, policy="balanced", request="0", step="0")
+    assert page.locator('[data-go="back"]').is_disabled()
+    page.keyboard.press("ArrowLeft")
+    assert place(page) == (0, 0)
+    page.keyboard.press("End")
+    assert page.locator('[data-go="forward"]').is_disabled()
+    before = place(page)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("n")
+    assert place(page) == before
+
+
+def test_playing_goes_on_by_itself_until_it_is_stopped(page: Page) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    page.keyboard.press("Space")
+    page.wait_for_function("() => Number(location.search.match(/step=(\\d+)/)[1]) > 0 || !/request=31&/.test(location.search)")
+    page.locator('.where[data-step="9"], .where:not([data-request="31"])').first.wait_for()
+    assert page.locator(".play").inner_text() == "Pause", "the app's answers do not stop it"
+    page.keyboard.press("Space")
+    assert page.locator(".play").inner_text() == "Play"
+    idle(page)
+    stopped = place(page)
+    page.wait_for_timeout(700)
+    assert place(page) == stopped
+
+
+def test_the_slider_reaches_every_place(page: Page, trace: Trace) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    places = sum(len(plan.decisions) + 1 for plan in trace.plans)
+    assert page.locator(".time input").get_attribute("max") == str(places - 1)
+    box = page.locator(".time").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 10)
+    assert place(page)[0] >= len(trace.plans) - 2
+    page.keyboard.press("Home")
+    assert place(page) == (0, 0), "keys work while the slider has the focus"
+
+
+def test_a_deep_link_to_request_17_step_3_stands_there(page: Page) -> None:
+    changed, decision = linked()
+    visit(page, session=FIRST, policy="clear-tool-results", set=tuning.written(changed), request="17", step="3")
+    assert place(page) == (17, 3)
+    assert decision.edit.span
+    assert page.locator(".card .why b").inner_text().startswith(f"#{decision.edit.span.start} ·")
+    assert page.locator(".card .why p").inner_text() == decision.edit.because
+    assert page.locator(".tile.current").get_attribute("data-at") == str(decision.edit.span.start)
+    at(page, 17, 3)
+
+
+def test_forwards_and_back_gives_identical_screens(page: Page) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    start, forwards = screen(page), []
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    at(page, 31, 0)
+    idle(page)
+    image = page.locator(".stepper").screenshot(animations="disabled")
+    for _ in range(60):
+        page.keyboard.press("ArrowRight")
+        forwards.append(screen(page))
+    assert len(set(forwards)) == len(forwards), "every step changes what one sees"
+    for seen in [*forwards[-2::-1], start]:
+        page.keyboard.press("ArrowLeft")
+        assert screen(page) == seen
+    at(page, 31, 0)
+    idle(page)
+    assert furthest(image, page.locator(".stepper").screenshot(animations="disabled")) <= 2, "edges are blended anew each time"
+    page.keyboard.press("End")
+    page.keyboard.press("Home")
+    for _ in range(31):
+        page.keyboard.press("Shift+ArrowRight")
+    assert screen(page) == start, "another way to the same place shows the same"
+
+
+def test_the_browser_paints_what_the_trace_says(browser: Browser) -> None:
+    """The model's own code, with data of random-looking rules, against the frames of the trace."""
+    from law_sessions import make
+
+    talk = make([[("tool", 80), ("two", 60)], [("think", 60), ("tool", 20)], [("say", 20)], [("two", 40), ("tool", 400)]] * 3)
+    page = browser.new_page()
+    run = (
+        MODEL + "; const m = readSteps(text); return places.map(([r, s]) => { const f = frameAt(m, r, s);"
+        " return [[...f.state].slice(0, f.cut), [...f.by].slice(0, f.cut), [...f.slots].sort((a, b) => a - b), f.counts] })"
+    )
+    for names in ([n] for n in RULES):
+        for memory in ("remembers", "monotone", "fresh"):
+            _compare(page, run, trace_of(talk, *(rule(name, memory) for name in names)))
+    _compare(
+        page, run, trace_of(talk, rule("_clear_results", "remembers"), rule("_drop_old", "fresh"), rule("_remind", "fresh"))
+    )
+    page.close()
+
+
+def _compare(page: Page, run: str, trace: Trace) -> None:
+    every = [Cursor(plan.request.n, step) for plan in trace.plans for step in range(len(plan.decisions) + 1)]
+    places = [*every, *every[::-1], *every[::3], *every[-1::-7]]
+    made = page.evaluate(f"([text, places]) => {{ {run} }}", [steps(trace).data.decode(), [list(one) for one in places]])
+    for cursor, (states, by, slots, counts) in zip(places, made, strict=True):
+        envelope = trace.frame(cursor).envelope
+        pieces = [piece for piece in envelope.pieces if piece.start < piece.stop for _ in range(piece.stop - piece.start)]
+        assert told(list(zip(states, by, strict=True))) == [(p.body is None, p.body == (), p.by) for p in pieces]
+        assert slots == sorted(piece.by for piece in envelope.pieces if piece.start == piece.stop)
+        assert tuple(counts) == envelope.counts
+
+
+def test_texts_catch_up_with_the_stepper(page: Page, trace: Trace) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight", delay=0)
+    wanted = trace.move(Cursor(31, 0), 4)
+    decision = trace.frame(wanted).decision
+    assert decision
+    assert decision.edit.span
+    at(page, *wanted)
+    page.locator(".why-line", has_text=f"#{decision.edit.span.start} ·").wait_for()
+    text = trace.session.blocks[decision.edit.span.start].text
+    page.locator("[data-testid=stCode]", has_text=text.strip().splitlines()[0].strip()[:40]).first.wait_for()
+
+
+def test_a_click_on_a_tile_asks_why_it_is_here_or_not(page: Page) -> None:
+    visit(page, session=FIRST, policy="cline-classic", request="113", step="2")
+    page.locator('.tile[data-at="20"]').click()
+    page.locator(".why-line", has_text="#20 ·").wait_for()
+    assert page.locator(".why-line b").inner_text() == "Not here"
+    assert page.locator(".tile.picked").get_attribute("data-at") == "20"
+    idle(page)
+    page.keyboard.press("End")
+    idle(page)
+    page.locator(".map").click(position={"x": 3, "y": 10})
+    page.locator('.tile[data-at="20"]').click()
+    page.locator(".why-line", has_text="#20 ·").wait_for()
+    idle(page)
+    page.get_by_role("button", name="Go to decision").click()
+    page.locator('.where[data-request="113"]').wait_for()
+
+
+def test_a_block_chosen_by_number_is_marked_in_the_film(page: Page) -> None:
+    visit(page, session=FIRST, policy="cline-classic", request="113", step="2")
+    field = page.get_by_label("Block", exact=True)
+    field.fill("33")
+    field.press("Enter")
+    page.locator('.tile.picked[data-at="33"]').wait_for()
+    page.locator(".why-line", has_text="#33 ·").wait_for()
+
+
+def test_up_and_down_choose_blocks_of_the_film(page: Page) -> None:
+    visit(page, session=FIRST, policy="cline-classic", request="113", step="2")
+    page.locator(".film").focus()
+    page.keyboard.press("ArrowDown")
+    first = int(page.locator(".tile.picked").get_attribute("data-at") or -1)
+    page.keyboard.press("ArrowDown")
+    page.locator(f'.tile.picked[data-at="{first + 1}"]').wait_for()
+    page.keyboard.press("ArrowUp")
+    page.locator(f'.tile.picked[data-at="{first}"]').wait_for()
+    page.locator(".why-line", has_text=f"#{first} ·").wait_for()
+
+
+def test_the_way_back_in_the_browser_is_the_way_back_in_the_session(page: Page) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    page.keyboard.press("n")
+    idle(page)
+    first = place(page)
+    at(page, *first)
+    page.keyboard.press("End")
+    idle(page)
+    page.wait_for_url(re.compile("request=324"))
+    page.go_back()
+    page.locator(f'.where[data-request="{first[0]}"]').wait_for()
+
+
+def test_the_trace_crosses_the_wire_once(page: Page) -> None:
+    sizes: list[int] = []
+    page.on("websocket", lambda opened: opened.on("framereceived", lambda frame: sizes.append(len(frame))))
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    first = sum(sizes)
+    sizes.clear()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+        idle(page)
+        page.wait_for_timeout(350)
+    idle(page)
+    assert first > 150_000, "the trace came with the page"
+    assert sum(sizes) / 5 < 60_000, sizes
+
+
+def test_typing_in_a_field_does_not_step(page: Page) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    page.locator(".st-key-header-search input").fill("no pnp")
+    page.locator(".st-key-header-search input").press("ArrowLeft")
+    assert place(page) == (31, 0)
+
+
+@pytest.fixture
+def window(browser: Browser, server: str, request: pytest.FixtureRequest) -> Iterator[Page]:
+    width, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, base_url=server)
+    tab = context.new_page()
+    tab.set_default_timeout(20_000)
+    yield tab
+    context.close()
+
+
+@pytest.mark.parametrize("window", [(w, s) for w in (1440, 800, 420) for s in ("dark", "light")], indirect=True, ids=str)
+def test_nothing_is_cut_off_at_any_width_and_theme(window: Page) -> None:
+    visit(window, session=FIRST, policy="balanced")
+    idle(window)
+    over = window.locator(".stepper").evaluate(
+        "e => [...e.querySelectorAll('.transport, .card, .bars, .film, .legend, .map, .strip')].filter(p => "
+        "p.getBoundingClientRect().right > innerWidth + 1 || p.scrollWidth > p.clientWidth + 1).map(p => p.className)"
+    )
+    assert over == []
+    assert window.evaluate("document.documentElement.scrollWidth") <= window.viewport_size["width"]  # type: ignore[index]
+    colour = window.locator(".verb").evaluate("e => getComputedStyle(e).color")
+    assert colour not in ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "the theme's colours reach the stepper"
+
+
+def test_hostile_text_is_text_in_the_stepper(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("hostile")
+    projects = folder / "home" / ".claude" / "projects" / "p"
+    projects.mkdir(parents=True)
+    session = hashlib.sha256(str(hostile.write(projects)).encode()).hexdigest()[:12]
+    with serve(folder) as url:
+        context = browser.new_context(viewport={"width": 1440, "height": 1200}, base_url=url)
+        tab = context.new_page()
+        strangers: list[str] = []
+        own = (url, url.replace("http", "ws"), "data:", "blob:")
+        tab.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
+        visit(tab, session=session, policy="one-line-calls", set=json.dumps({"1.keep": 0}).replace(" ", ""))
+        for _ in range(12):
+            tab.keyboard.press("ArrowRight")
+        idle(tab)
+        assert "<script>" in tab.locator(".card").inner_text() or "<script>" in str(
+            tab.locator(".tile").last.get_attribute("title")
+        )
+        assert tab.locator(".stepper script, .stepper img, .stepper style, .stepper form").count() == 0
+        assert tab.evaluate("window.pwned") is None
+        context.close()
+        assert strangers == []
+
+
+def test_a_changed_parameter_replays_and_stays_in_the_link(page: Page) -> None:
+    visit(page, session=FIRST, policy="clear-tool-results", request="57", step="1")
+    page.locator(".st-key-policy-turn button").first.click()
+    keep = page.get_by_label("keep", exact=True)
+    keep.fill("30")
+    keep.press("Tab")
+    page.get_by_role("button", name="Apply").click()
+    page.wait_for_url(re.compile(r"set=.*keep"))
+    page.locator(".policy-line", has_text="clear old results: keep = 30").wait_for()
+    idle(page)
+    link: Any = page.url
+    page.goto(link)
+    page.locator(".where[data-request]").wait_for()
+    page.locator(".policy-line", has_text="clear old results: keep = 30").wait_for()

@@ -1,0 +1,22 @@
+"""A link into the debugger that stands on a third decision, found and not written down, so that new counts do not break it."""
+
+from __future__ import annotations
+
+from conftest import ROOT
+
+import engine
+from engine import tuning
+from engine.model import Decision
+from engine.policy import load
+
+
+def linked() -> tuple[dict[str, int], Decision]:
+    """Changed parameters of `clear-tool-results` under which request 17 of the first sample has three decisions; the third."""
+    whole = engine.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
+    start = engine.replay(whole).fork(18)
+    for trigger in range(20_000, 60_000, 500):
+        changed = {"1.trigger": trigger}
+        plan = engine.replay(start, tuning.tuned(load("clear-tool-results"), changed)).plans[17]
+        if len(plan.decisions) >= 3:
+            return changed, plan.decisions[2]
+    raise AssertionError("no trigger makes the rule act at request 17")

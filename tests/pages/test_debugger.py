@@ -1,0 +1,248 @@
+"""The debugger in Streamlit's own test runner: policies on samples, links, forms, saving, and whatever a URL may say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hostile
+import pytest
+from conftest import ROOT
+from debugger_links import linked
+
+from engine import policy, tuning
+
+if TYPE_CHECKING:
+    from streamlit.testing.v1 import AppTest
+
+SAMPLES = sorted(path.stem for path in (ROOT / "sample_sessions").glob("*.jsonl"))
+FIRST = "tool-results-eat-the-window"
+
+
+def opened(app: AppTest, **query: str) -> AppTest:
+    """Run the app and go to the debugger with a query."""
+    app.run()
+    app.switch_page("pages/debugger.py")
+    for name, value in query.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def bodies(app: AppTest) -> str:
+    return "\n".join(element.proto.body for element in app.get("html"))
+
+
+def query(app: AppTest) -> dict[str, str]:
+    return {name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()}
+
+
+def codes(app: AppTest) -> list[str]:
+    return [element.value for element in app.code]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_every_policy_shows_every_sample(app: AppTest, sample: str) -> None:
+    for name in policy.names():
+        opened(app, session=sample, policy=name)
+        assert not app.exception, name
+        assert query(app)["policy"] == name
+        assert re.search(r"changes? in |changes nothing", bodies(app))
+
+
+def test_it_opens_on_what_was_really_sent_at_the_first_change(app: AppTest) -> None:
+    opened(app, session=FIRST)
+    assert query(app) == {"session": FIRST, "request": "112", "step": "1", "policy": "as-recorded"}
+    assert "2 changes in 2 requests" in bodies(app)
+
+
+def test_a_deep_link_to_request_17_step_3_shows_that_decision(app: AppTest) -> None:
+    changed, decision = linked()
+    link = {"session": FIRST, "policy": "clear-tool-results", "set": tuning.written(changed), "request": "17", "step": "3"}
+    opened(app, **link)
+    assert query(app) == link
+    assert decision.edit.span is not None
+    assert f"#{decision.edit.span.start} · " in bodies(app)
+    assert decision.edit.because in bodies(app)
+
+
+@pytest.mark.parametrize(
+    ("request_", "step", "shown"),
+    [("-4", "0", ("0", "0")), ("9999", "9999", ("324", None)), ("x", "y", ("112", "1")), ("40", "-1", ("40", "0"))],
+)
+def test_a_place_outside_the_session_is_brought_inside(app: AppTest, request_: str, step: str, shown: tuple[str, str]) -> None:
+    opened(app, session=FIRST, policy="as-recorded", request=request_, step=step)
+    assert not app.exception
+    assert query(app)["request"] == shown[0]
+    assert shown[1] in (None, query(app)["step"])
+
+
+@pytest.mark.parametrize("name", ["nowhere", "../../etc/passwd", "/etc/passwd", "<script>", ""])
+def test_a_policy_that_is_not_known_gives_what_was_really_sent(app: AppTest, name: str) -> None:
+    opened(app, session=FIRST, policy=name)
+    assert not app.exception
+    assert query(app)["policy"] == "as-recorded"
+
+
+def test_a_policy_that_changes_nothing_says_so(app: AppTest) -> None:
+    opened(app, session=FIRST, policy="keep-everything")
+    assert "This policy changes nothing in this session." in bodies(app)
+    assert "177 over the limit" in bodies(app)
+    opened(app, session=FIRST, policy="balanced")
+    assert "changes nothing" not in bodies(app)
+
+
+def test_the_picker_keeps_the_request_and_changes_the_policy(app: AppTest) -> None:
+    opened(app, session=FIRST, request="113")
+    app.selectbox(key="policy.pick.as-recorded").set_value("cline-classic").run()
+    assert (query(app)["request"], query(app)["policy"]) == ("113", "cline-classic")
+
+
+def field(app: AppTest, kind: str, end: str):
+    return next(widget for widget in app.get(kind) if widget.key and widget.key.endswith(end))
+
+
+def button(app: AppTest, label: str):
+    return next(one for one in app.button if one.label == label)
+
+
+def test_a_turned_parameter_is_in_the_link_and_changes_the_replay(app: AppTest) -> None:
+    opened(app, session=FIRST, policy="clear-tool-results", request="57")
+    before = re.search(r"([\d,]+) changes in", bodies(app))
+    field(app, "number_input", ".1.keep").set_value(40)
+    button(app, "Apply").click().run()
+    assert not app.exception
+    assert json.loads(query(app)["set"]) == {"1.keep": 40}
+    assert "clear old results: keep = 40" in bodies(app)
+    after = re.search(r"([\d,]+) changes in", bodies(app))
+    assert before
+    assert after
+    assert before[1] != after[1]
+    link = query(app)
+    button(app, "As in the file").click().run()
+    assert "set" not in query(app)
+    opened(app, **link)
+    assert "clear old results: keep = 40" in bodies(app)
+
+
+def test_applying_without_a_change_leaves_the_link_alone(app: AppTest) -> None:
+    opened(app, session=FIRST, policy="balanced")
+    button(app, "Apply").click().run()
+    assert "set" not in query(app)
+    assert not app.exception
+
+
+@pytest.mark.parametrize("link", ["{", "[]", '{"1.keep": "x"}', '{"99.keep": 1}', '{"budget.formula": "nothing"}'])
+def test_a_broken_link_is_told_with_a_hint_and_shows_something(app: AppTest, link: str) -> None:
+    opened(app, session=FIRST, policy="clear-tool-results", set=link)
+    assert not app.exception
+    assert 'role="alert"' in bodies(app)
+
+
+def test_a_budget_that_nothing_fits_is_a_verdict_not_an_error(app: AppTest) -> None:
+    opened(app, session=FIRST, policy="balanced", set='{"budget.formula":"fixed","budget.tokens":100}')
+    assert not app.exception
+    assert re.search(r"\d+ (refused|over the limit)", bodies(app))
+
+
+def test_a_saved_policy_lands_in_the_users_folder_and_is_shown(app: AppTest, data_folder: Path) -> None:
+    opened(app, session=FIRST, policy="clear-tool-results")
+    area = field(app, "text_area", "policy.toml.clear-tool-results.")
+    area.set_value(area.value.replace("keep = 3", "keep = 11"))
+    field(app, "text_input", "policy.name.clear-tool-results").set_value("keeps-eleven")
+    button(app, "Save to my policies").click().run()
+    assert not app.exception
+    assert (data_folder / "policies" / "keeps-eleven.toml").read_text(encoding="utf-8").count("keep = 11") == 1
+    assert query(app)["policy"] == "keeps-eleven"
+    assert "yours" in bodies(app)
+    opened(app, session=FIRST, policy="keeps-eleven")
+    assert query(app)["policy"] == "keeps-eleven"
+
+
+@pytest.mark.parametrize(("name", "text"), [("../evil", None), ("balanced", None), ("fine", "rules = [")])
+def test_what_cannot_be_saved_is_told_and_nothing_is_written(
+    app: AppTest, data_folder: Path, name: str, text: str | None
+) -> None:
+    opened(app, session=FIRST, policy="clear-tool-results")
+    field(app, "text_input", "policy.name.clear-tool-results").set_value(name)
+    if text is not None:
+        field(app, "text_area", "policy.toml.clear-tool-results.").set_value(text)
+    button(app, "Save to my policies").click().run()
+    assert not app.exception
+    assert 'role="alert"' in bodies(app)
+    assert not list(data_folder.rglob("*.toml"))
+
+
+def test_a_broken_file_among_the_users_policies_is_reported_beside_the_others(app: AppTest, data_folder: Path) -> None:
+    (data_folder / "policies").mkdir()
+    (data_folder / "policies" / "broken.toml").write_text("title = ", encoding="utf-8")
+    opened(app, session=FIRST)
+    assert not app.exception
+    assert "Your policy &#x27;broken&#x27; is left out" in bodies(app)
+
+
+@pytest.mark.parametrize("pane", ["text", "sent", "difference", "asks", "log"])
+def test_every_pane_shows_its_text(app: AppTest, pane: str) -> None:
+    opened(app, session=FIRST, policy="condense-oldest")
+    app.session_state["debugger.pane"] = pane
+    app.run()
+    assert not app.exception
+    wanted = {"text": "Summary", "sent": '"messages": [', "difference": "@@", "asks": "Summary", "log": "- **Rule**: condense"}
+    assert any(wanted[pane].lower() in text.lower() for text in codes(app)), codes(app)
+    if pane == "asks":
+        assert "no model was asked" in bodies(app)
+
+
+def test_any_block_can_be_asked_why_it_is_here_or_not(app: AppTest) -> None:
+    opened(app, session=FIRST, policy="cline-classic", request="113", step="2")
+    for block, word in (("0", "Here"), ("100", "Not here"), ("800", "Not yet")):
+        app.number_input(key="debugger.block").set_value(int(block)).run()
+        assert not app.exception
+        assert f">{word}</b>" in bodies(app), block
+
+
+def test_a_switch_to_another_page_and_back_keeps_policy_and_parameters(app: AppTest) -> None:
+    opened(app, session=FIRST, policy="clear-tool-results", set='{"1.keep":9}', request="60")
+    app.switch_page("pages/heatmap.py")
+    app.query_params.clear()
+    app.run()
+    app.switch_page("pages/debugger.py")
+    app.query_params.clear()
+    app.run()
+    assert (query(app)["policy"], query(app)["request"]) == ("clear-tool-results", "60")
+    assert json.loads(query(app)["set"]) == {"1.keep": 9}
+
+
+def test_hostile_text_reaches_no_markdown_and_no_label(
+    app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = hostile.write(data_folder)
+    monkeypatch.setenv("TURNSCOPE_OPEN", str(path))
+    for pane in ("text", "sent", "difference", "log"):
+        app.run()
+        app.switch_page("pages/debugger.py")
+        app.query_params["policy"] = "one-line-calls"
+        app.session_state["debugger.pane"] = pane
+        app.run()
+        assert not app.exception
+        rendered = [element.value for kind in ("markdown", "caption", "error", "warning", "info") for element in app.get(kind)]
+        widgets = (*app.button, *app.selectbox, *app.number_input, *app.text_input, *app.toggle)
+        assert not [text for text in (*rendered, *(widget.label for widget in widgets)) if hostile.MARK in str(text)]
+        assert "<script>window" not in bodies(app)
+        assert "<img" not in bodies(app)
+
+
+def test_open_claude_code_sessions_are_shown_under_several_policies(
+    app: AppTest, shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in sorted(shared("data", "open", "claude-code").glob("*.jsonl")):
+        monkeypatch.setenv("TURNSCOPE_OPEN", str(path))
+        for name in ("as-recorded", "balanced"):
+            app.query_params.clear()
+            for key in ("state.session", "state.query"):
+                if key in app.session_state:
+                    del app.session_state[key]
+            opened(app, policy=name)
+            assert not app.exception, (path.name, name)
+            assert "changes" in bodies(app)
