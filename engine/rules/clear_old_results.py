@@ -36,12 +36,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not met:
         return
     stop = results[there - params.keep] if 0 < params.keep <= there else ctx.request.cut if params.keep <= 0 else 0
+    last = ctx.previous.latest.get(RULE.name) if ctx.previous else None
+    done = int(last.edit.facts.get("done", 0)) if last else 0  # what stands before was looked at then
+    most = ctx.ledger.sums[3][max(stop, done)] - ctx.ledger.sums[3][done]
+    if most < params.clear_at_least:
+        why = f"clearing would free at most {most:,} tokens, less than {params.clear_at_least:,}"
+        yield Edit("keep", why, facts={"tokens": size, "clear_at_least": params.clear_at_least, "done": done})
+        return
     chosen = [*_standing(envelope, ctx, params, stop)][::-1]
     gain = sum(
         _tokens(envelope, ctx, at) - sum(ctx.ledger.body((result(ctx.session.blocks[at], params.placeholder),)))
         for at in chosen
     )
-    facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least}
+    facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least, "done": done}
     over = f"{there} tool uses" if params.trigger_uses else f"{size:,} tokens"
     limit = f"{params.trigger_uses}" if params.trigger_uses else f"{params.trigger:,}"
     if chosen and gain < params.clear_at_least:
@@ -51,6 +58,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             facts=facts,
         )
         return
+    facts["done"] = stop
     because = f"{over} exceed {limit}; of older tool uses than the newest {params.keep} the call alone stays"
     for at in chosen:
         block = ctx.session.blocks[at]
