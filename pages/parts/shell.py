@@ -44,11 +44,13 @@ def page(name: str) -> str:
 def _navigation() -> st.Page:
     return st.navigation(
         [
-            st.Page(page("envelope"), title="Envelope", icon=":material/stacked_bar_chart:", default=True),
+            # served at `/`; the name `start` only leaves `envelope` free for the hidden twin below
+            st.Page(page("envelope"), title="Envelope", icon=":material/stacked_bar_chart:", url_path="start", default=True),
             st.Page(page("heatmap"), title="Cost heatmap", icon=":material/grid_on:"),
             st.Page(page("debugger"), title="Debugger", icon=":material/bug_report:"),
             st.Page(page("chat"), title="Live chat", icon=":material/forum:"),
             st.Page(page("library"), title="Library", icon=":material/folder_open:"),
+            st.Page(page("envelope"), title="Envelope", url_path="envelope", visibility="hidden"),
         ],
         position="top",
     )

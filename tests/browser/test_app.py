@@ -325,3 +325,14 @@ def test_nothing_is_blank_cut_off_or_out_of_bounds(page: Page, address: str, wid
                 "[...document.querySelectorAll('.heatmaplayer image')]"
                 ".every((image) => image.getBBox().width > 300 && image.getBBox().height > 20)"
             )
+
+
+def test_the_first_page_has_an_address_of_its_own_too(page: Page, server: str) -> None:
+    page.goto(f"{server}/envelope?session=cache-goes-cold&request=24")
+    idle(page)
+    page.get_by_text("At request 24 the model saw").first.wait_for()
+    assert page.get_by_text("Page not found").count() == 0
+    page.get_by_role("link", name="Cost heatmap").first.click()
+    page.wait_for_url("**/heatmap*")
+    idle(page)
+    page.locator(".js-plotly-plot").first.wait_for()
