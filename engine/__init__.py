@@ -14,6 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import TurnscopeError
+from engine.exact import ExactCounts
+from engine.exact import available as exact_available
 from engine.front import ledger_of, load, load_all, overview, replay
 from engine.settings import claude_projects, context_pairs, data_file, data_folder, to_open
 from engine.store import Opened, Recent, Store
@@ -58,6 +60,7 @@ __all__ = [
     "ChatSettings",
     "Conflict",
     "Event",
+    "ExactCounts",
     "Offline",
     "Opened",
     "Recent",
@@ -71,6 +74,7 @@ __all__ = [
     "context_pairs",
     "data_file",
     "data_folder",
+    "exact_available",
     "ledger_of",
     "load",
     "load_all",

@@ -26,10 +26,10 @@ class BudgetParams:
     margin: Annotated[float, "share of the window kept free against counting errors"] = 0.0
     share: Annotated[float, "share, split: part of the window that the prompt may fill"] = 1.0
     reserve: Annotated[int, "split: tokens taken off the prompt's part"] = 0
-    slots: Annotated[Mapping[str, float], "share of the limit that the inserts of a slot may take"] = field(
+    slots: Annotated[Mapping[str, float], "share of the limit that the inserts of a slot may take (rule hold_shares)"] = field(
         default_factory=dict
     )
-    caps: Annotated[Mapping[str, float], "share of the limit that a bucket may take before rules see it as over"] = field(
+    caps: Annotated[Mapping[str, float], "share of the limit that a bucket may take (rule hold_shares)"] = field(
         default_factory=dict
     )
 
@@ -42,6 +42,8 @@ class Budget:
     limit: int
     max_output: int | None
     known: bool
+    slots: Mapping[str, int] = field(default_factory=dict)  # most tokens that the inserts of a slot may take
+    caps: Mapping[str, int] = field(default_factory=dict)  # most tokens that a bucket may take
 
 
 def _window(params: BudgetParams, window: int) -> tuple[float, int | None]:
@@ -83,4 +85,5 @@ def budget(params: BudgetParams, window: int | None) -> Budget:
         raise PolicyError(f"there is no budget formula {params.formula!r}", hint=f"Known: {', '.join(FORMULAS)}.")
     size = params.window or window or params.fallback_window
     limit, output = FORMULAS[params.formula](params, size)
-    return Budget(size, int(limit + 1e-6), output, bool(params.window or window))
+    slots, caps = ({name: int(limit * share) for name, share in table.items()} for table in (params.slots, params.caps))
+    return Budget(size, int(limit + 1e-6), output, bool(params.window or window), slots, caps)

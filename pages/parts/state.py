@@ -60,6 +60,8 @@ class _Slot:
     lock: Lock = field(default_factory=Lock)
     opened: engine.Opened | None = None
     shown: dict[int, Shown] = field(default_factory=dict)
+    counting: bool = False  # exact counts were asked for
+    exact: bool = False  # and are all in
 
 
 # What is shown: the URL
@@ -189,10 +191,33 @@ def opened(entry: Entry, part: int = 0, progress: Progress | None = None) -> Sho
         if slot.opened is None:
             kept = store().reopen(entry.key) if entry.key and not entry.path.exists() else None
             slot.opened = kept or store().open(entry.path, name=entry.name, progress=progress)
+        if entry.origin != "chat":
+            _sharpen(slot)
         if part not in slot.shown:
             slot.shown[part] = _shown(entry, slot.opened, part)
             _settle()
         return slot.shown[part]
+
+
+def _sharpen(slot: _Slot) -> None:
+    """Have the session counted exactly in the background, and take the counts over once they are all there."""
+    if slot.exact or not engine.exact_available():
+        return
+    worker = _counting()
+    settled, asked = worker.share
+    if slot.counting and settled < asked:
+        return
+    found = store().exactly(slot.opened, worker)
+    slot.exact, slot.counting = slot.counting, True
+    if found is not slot.opened:
+        slot.opened = found
+        slot.shown.clear()
+
+
+@st.cache_resource(show_spinner=False)
+def _counting() -> engine.ExactCounts:
+    """The one background process that counts with the models' own tokenizers."""
+    return engine.ExactCounts()
 
 
 def _settle() -> None:
