@@ -44,7 +44,7 @@ def _memo(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
 
 
 def test_slots_and_buckets_are_held_to_their_shares() -> None:
-    text = 'guarantees = ["paired"]\n[budget]\nformula = "fixed"\ntokens = 2000\nslots = { memory = 0.1 }\ncaps = { tool_results = 0.2 }\n'
+    text = '[budget]\nformula = "fixed"\ntokens = 2000\nslots = { memory = 0.1 }\ncaps = { tool_results = 0.2 }\n'
     held = parse("held", text + '[[rules]]\nrule = "hold_shares"\n')
     assert parse("held", write(held)) == held
     memo = Step(Rule("memo", "", _memo, NoParams, "remembers"), NoParams())
