@@ -7,7 +7,7 @@ shell.ensure()
 import streamlit as st  # noqa: E402
 
 import engine  # noqa: E402
-from pages.parts import chat_cards, chat_forms, chat_summaries, chatting, controls, theme, typing_box  # noqa: E402
+from pages.parts import chat_cards, chat_forms, chatting, controls, theme, typing_box  # noqa: E402
 from pages.parts.formats import short  # noqa: E402
 
 POLL = 0.15  # seconds between looks at a turn under way
@@ -63,8 +63,7 @@ def beside() -> None:
     typed = "" if typed == st.session_state.get("chat.sent") else typed
     plan = chat_forms.attempt(lambda: chatting.planned(held, typed))
     st.html(chat_cards.envelope(plan, bool(typed), bool(held and held.busy)))
-    st.html(chat_cards.decisions(held.log if held else {}, held.session.answers if held else {}))
-    chat_summaries.controls(held)
+    st.html(chat_cards.decisions(held.log if held else {}))
     if held:
         session = held.session
         since = int(session.about.get("live_from", 0))
