@@ -40,6 +40,8 @@ def send(page: Page, text: str) -> None:
 def ended(page: Page) -> None:
     page.wait_for_function("!document.querySelector('.chat-msg.now')")
     page.locator("[data-testid=stChatInputTextArea]:not([disabled])").wait_for()
+    idle(page)
+    page.wait_for_timeout(400)  # the run that draws the end of a turn may follow at once
 
 
 def tokens(page: Page) -> int:
