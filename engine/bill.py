@@ -36,17 +36,6 @@ class Bill:
     totals: tuple[Decimal | None, ...]
     answers: Ints
 
-    @property
-    def total(self) -> Decimal | None:
-        """USD of all requests that have a price; None where none has."""
-        priced = [total for total in self.totals if total is not None]
-        return sum(priced, Decimal(0)) if priced else None
-
-    @property
-    def unpriced(self) -> int:
-        """Requests without a price."""
-        return sum(total is None for total in self.totals)
-
 
 def bill(session: Session, plans: Sequence[Plan], ledger: Ledger, reconciled: Reconciled) -> Bill:
     """Price every request of a trace of what was really sent."""

@@ -6,7 +6,7 @@ Built once per session in one pass. Holds addresses only; what a rule does with 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.model import Bucket, Session, Span
@@ -86,3 +86,16 @@ def whole(session: Session, index: Index, at: int, stop: int) -> int:
             return start
         place += 1
     return stop
+
+
+def runs(addresses: Iterable[int]) -> Iterator[Span]:
+    """Rising addresses as spans of neighbours."""
+    start = stop = -1
+    for at in addresses:
+        if at != stop:
+            if start >= 0:
+                yield Span(start, stop)
+            start = at
+        stop = at + 1
+    if start >= 0:
+        yield Span(start, stop)

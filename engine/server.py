@@ -6,11 +6,11 @@ Yields edits as rules do; the runner applies them to `Plan.seen` alone, so what 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from engine.envelope import Envelope
-from engine.index import before
-from engine.model import Edit, Span
+from engine.index import before, runs
+from engine.model import Edit
 from engine.prices import facts
 from engine.rule import Ctx, Plan
 
@@ -34,16 +34,3 @@ def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None)
     old = thinking[bisect_left(thinking, start) : bisect_left(thinking, stop)]
     for span in runs(at for at in old if seen.at(at).body is None):
         yield Edit("strip", "the model's server drops thinking of past turns", span)
-
-
-def runs(addresses: Iterable[int]) -> Iterator[Span]:
-    """Rising addresses as spans of neighbours."""
-    start = stop = -1
-    for at in addresses:
-        if at != stop:
-            if start >= 0:
-                yield Span(start, stop)
-            start = at
-        stop = at + 1
-    if start >= 0:
-        yield Span(start, stop)

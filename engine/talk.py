@@ -6,7 +6,7 @@ Holds pure readings of a session, its index and an envelope, each in O(log n + w
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
@@ -153,19 +153,6 @@ def _fitting(piece: Piece, ctx: Ctx, room: int) -> int:
     run = range(piece.start, piece.stop)
     least = total[piece.stop] - system[piece.stop] - tools[piece.stop] - room
     return piece.start + bisect_left(run, least, key=lambda at: total[at] - system[at] - tools[at])
-
-
-def runs(addresses: Iterable[int]) -> Iterator[Span]:
-    """Rising addresses as spans of neighbours."""
-    start = stop = -1
-    for at in addresses:
-        if at != stop:
-            if start >= 0:
-                yield Span(start, stop)
-            start = at
-        stop = at + 1
-    if start >= 0:
-        yield Span(start, stop)
 
 
 def result_text(block: Block) -> str | None:

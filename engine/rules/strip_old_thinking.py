@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engine.envelope import Envelope
-from engine.index import before, upto
+from engine.index import before, runs, upto
 from engine.model import Edit
 from engine.rule import Ctx, Edits, Rule
-from engine.talk import runs, since
+from engine.talk import since
 
 
 @dataclass(frozen=True, slots=True)
