@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
+
+from msgspec import structs
 
 from engine.body import SHAPE, Msg, RecordedBody, common
 from engine.builder import Builder, Draft
@@ -99,8 +101,8 @@ class Alignment:
         for request, place, edit in self.seen:
             start = (drafts[place.lo].start if place.lo < len(drafts) else end) + place.first
             stop = (drafts[place.hi].start if place.hi < len(drafts) else end) + place.last
-            body = tuple(p if p.ref is None else replace(p, ref=p.ref + start) for p in edit.body or ())
-            yield Observed(request, replace(edit, span=Span(start, stop), body=body))
+            body = tuple(p if p.ref is None else structs.replace(p, ref=p.ref + start) for p in edit.body or ())
+            yield Observed(request, structs.replace(edit, span=Span(start, stop), body=body))
 
     def _messages(self, messages: Sequence[Msg]) -> None:
         """Match a body's messages with what stands, and change what stands to be this body."""

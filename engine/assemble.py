@@ -7,7 +7,9 @@ before it alone. Live chat calls the same `step` and `settle`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from engine.budget import Budget, budget
 from engine.envelope import Envelope
@@ -97,11 +99,11 @@ def _planned(
     if run.decisions:
         latest = {**latest, **{decision.rule: decision for decision in run.decisions}}
     plan = Plan(
-        replace(request, model=model) if model != request.model else request,
+        structs.replace(request, model=model) if model != request.model else request,
         kept, tuple(run.decisions), run.after, seen, server, model, room, calibration, "send", run.first,
         run.kept, run.base, tuple(run.asks), latest,
     )  # fmt: skip
-    return replace(plan, verdict=_verdict(plan, policy))
+    return structs.replace(plan, verdict=_verdict(plan, policy))
 
 
 def settle(plan: Plan) -> Plan:
@@ -109,7 +111,7 @@ def settle(plan: Plan) -> Plan:
     usage = plan.request.usage
     if usage is None or not usage.prompt_tokens:
         return plan
-    return replace(plan, calibration=plan.calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model))
+    return structs.replace(plan, calibration=plan.calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model))
 
 
 def replay(session: Session, policy: Policy, ledger: Ledger, own: Ledger | None = None, since: int = 0) -> Iterator[Plan]:
@@ -131,7 +133,7 @@ def replay(session: Session, policy: Policy, ledger: Ledger, own: Ledger | None 
             previous = settle(plan)
         else:
             shadow = settle(step(shadow, session, request, record, Basis(ledger, ledger, basis.index)))
-            previous = replace(plan, calibration=shadow.calibration)
+            previous = structs.replace(plan, calibration=shadow.calibration)
 
 
 class _Run:

@@ -85,5 +85,9 @@ def budget(params: BudgetParams, window: int | None) -> Budget:
         raise PolicyError(f"there is no budget formula {params.formula!r}", hint=f"Known: {', '.join(FORMULAS)}.")
     size = params.window or window or params.fallback_window
     limit, output = FORMULAS[params.formula](params, size)
-    slots, caps = ({name: int(limit * share) for name, share in table.items()} for table in (params.slots, params.caps))
+    slots, caps = _tokens(params.slots, limit), _tokens(params.caps, limit)
     return Budget(size, int(limit + 1e-6), output, bool(params.window or window), slots, caps)
+
+
+def _tokens(shares: Mapping[str, float], limit: float) -> dict[str, int]:
+    return {name: int(limit * share) for name, share in shares.items()}

@@ -7,9 +7,11 @@ one streamed message merged. Holds no knowledge of any file format.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
+
+from msgspec import structs
 
 from engine.content import dumps
 from engine.model import JSON, Block, Bucket, Edit, Message, Note, Observed, Part, Request, Session, Span, Usage
@@ -131,11 +133,11 @@ class Builder:
             self.window,
         )
         observed = sorted((o for look in observe for o in look(session)), key=lambda o: o.request)
-        return replace(session, observed=tuple(observed)) if observed else session
+        return structs.replace(session, observed=tuple(observed)) if observed else session
 
     def _open(self, requests: list[Request], ordinal: int, turn: int, cut: int) -> None:
         for request in self._unanswered.get(ordinal, ()):
-            requests.append(replace(request, n=len(requests), turn=max(0, turn), cut=cut, stop=cut))
+            requests.append(structs.replace(request, n=len(requests), turn=max(0, turn), cut=cut, stop=cut))
 
 
 def drop(request: int, start: int, stop: int, because: str, action: Any = "drop", **facts: JSON) -> Observed:
@@ -222,7 +224,8 @@ def _paired(blocks: list[Block]) -> tuple[Block, ...]:
 
 def paired_with(call: Block, result: Block) -> tuple[Block, Block]:
     """A call and its result, linked; a call keeps its first result."""
-    return replace(call, pair=result.at) if call.pair < 0 else call, replace(result, pair=call.at, name=call.name)
+    linked = structs.replace(call, pair=result.at) if call.pair < 0 else call
+    return linked, structs.replace(result, pair=call.at, name=call.name)
 
 
 def _request(draft: Draft, n: int, turn: int, blocks: Sequence[Block]) -> Request:
@@ -230,4 +233,4 @@ def _request(draft: Draft, n: int, turn: int, blocks: Sequence[Block]) -> Reques
     use = draft.request.usage
     characters = sum(len(block.text) for block in blocks[draft.start : draft.stop])
     stub = use is not None and characters > STUB_FLOOR and use.output_tokens * STUB_CHARACTERS < characters
-    return replace(draft.request, n=n, turn=turn, cut=draft.start, stop=draft.stop, output_stub=stub)
+    return structs.replace(draft.request, n=n, turn=turn, cut=draft.start, stop=draft.stop, output_stub=stub)

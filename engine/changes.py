@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from operator import indexOf, is_
 from typing import Any
+
+from msgspec import structs
 
 from engine.envelope import Envelope
 from engine.index import Index, after, before, upto
@@ -21,13 +25,15 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
 
     Text that stands for blocks shows none of them: it counts as if they were dropped.
     """
-    shared = {id(chunk) for chunk in new.chunks} & {id(chunk) for chunk in old.chunks}
-    was = {piece.start: piece for chunk in old.chunks if id(chunk) not in shared for piece in chunk.pieces}
-    found: list[Span] = []
-    for piece in (piece for chunk in new.chunks if id(chunk) not in shared for piece in chunk.pieces):
+    front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
+    was, now = old.chunks[front:], new.chunks[front:]
+    shared = {*map(id, was)} & {*map(id, now)}
+    same = {*map(id, chain.from_iterable(chunk.pieces for chunk in was if id(chunk) not in shared))}
+    end, found = old.stop, list[Span]()
+    for piece in [piece for chunk in now if id(chunk) not in shared for piece in chunk.pieces if id(piece) not in same]:
         at = piece.start
-        while at < piece.stop and was.get(at) is not piece:
-            if at >= old.stop:
+        while at < piece.stop:
+            if at >= end:
                 found.append(Span(at, piece.stop))
                 break
             then = old.at(at)
@@ -77,11 +83,12 @@ def stands(envelope: Envelope, ctx: Ctx, at: int) -> bool:
         return True
     key = "id" if block.kind == "tool_use" else "tool_use_id"
     own = piece.stop - piece.start == 1
-    return any(
-        part.ref == at
-        or (part.kind == block.kind and part.ref is None and (own or raw_of(part.raw).get(key) == raw_of(block.raw).get(key)))
-        for part in piece.body
-    )
+    for part in piece.body:
+        if part.ref == at:
+            return True
+        if part.ref is None and part.kind == block.kind and (own or raw_of(part.raw).get(key) == raw_of(block.raw).get(key)):
+            return True
+    return False
 
 
 def id_of(envelope: Envelope, ctx: Ctx, call: int) -> str:
@@ -151,7 +158,7 @@ def verbatim(envelope: Envelope, ctx: Ctx, at: int) -> tuple[Piece, tuple[Part, 
     if piece.body:
         return piece, piece.body
     parts = (Part(block.role, block.kind, ref=at),) if piece.body is None else ()
-    return piece._replace(start=at, stop=at + 1), parts
+    return structs.replace(piece, start=at, stop=at + 1), parts
 
 
 def heads(ctx: Ctx, spans: Sequence[Span]) -> Iterator[int]:

@@ -6,12 +6,13 @@ Ties `live`, `threads` and `offline` together. Keeps nothing; knows no page.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
 import anthropic
+from msgspec import structs
 
 from engine import assemble
 from engine.builder import block_of
@@ -129,7 +130,7 @@ def reworded(session: Session, system: str) -> Session:
         raise TurnscopeError("this chat's system prompt is not one text", hint="Begin a new chat with another one.")
     old = session.blocks[places[0]]
     new = block_of(old.at, old.message, old.turn, old.role, "", system)
-    return replace(session, blocks=tuple(new if block.at == old.at else block for block in session.blocks))
+    return structs.replace(session, blocks=tuple(new if block.at == old.at else block for block in session.blocks))
 
 
 def summary(chat: Chat) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import structs
 
 from engine.envelope import Envelope
 from engine.errors import PolicyError
@@ -141,7 +143,7 @@ def _parts(answer: Answer, messages: int, shape: Shape) -> tuple[Part, ...]:
 
 
 def _account(answer: Answer) -> dict[str, Any]:
-    used = {k: v for k, v in asdict(answer.usage).items() if isinstance(v, int)} if answer.usage else None
+    used = {k: v for k, v in structs.asdict(answer.usage).items() if isinstance(v, int)} if answer.usage else None
     facts = {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model, "usage": used}
     return {name: value for name, value in facts.items() if value not in ("", None)}
 

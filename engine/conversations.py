@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from engine.align import Alignment
 from engine.body import Msg, take_apart
 from engine.builder import Builder
@@ -105,7 +107,7 @@ def read_calls(records: Records, stem: str, source: str, convert: Callable[[Exch
     order = sorted(range(len(found.all)), key=lambda at: (-found.calls[at], at))
     sessions = [found.all[at].build() for at in order]
     if sessions:
-        sessions[0] = replace(sessions[0], notes=(*sessions[0].notes, *notes))
+        sessions[0] = structs.replace(sessions[0], notes=(*sessions[0].notes, *notes))
     return tuple(sessions)
 
 

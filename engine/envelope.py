@@ -10,24 +10,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from operator import attrgetter
+
+from msgspec import Struct, structs
 
 from engine.errors import RuleError
 from engine.ledger import Ledger
 from engine.model import ZERO, Body, Counts, Edit, Piece, Span, Splice
 
+_PIECES, _STOP = attrgetter("pieces"), attrgetter("stop")
 CHUNK = 128  # pieces; a splice copies one or two chunks, so this bounds what a change costs
 
 
-class Chunk(NamedTuple):
+class Chunk(Struct, frozen=True):
     pieces: tuple[Piece, ...]
     stop: int
     counts: Counts
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """What one request carries: every block of `[0, stop)` in exactly one state."""
 
     chunks: tuple[Chunk, ...] = ()
@@ -54,10 +55,11 @@ class Envelope:
 
     def at(self, address: int) -> Piece:
         """The piece that holds block `address`. IndexError where the envelope does not reach."""
-        if not 0 <= address < self.stop:
+        chunk = bisect_right(self.chunks, address, key=_STOP)
+        if address < 0 or chunk == len(self.chunks):
             raise IndexError(f"block {address} is not in an envelope of {self.stop} blocks")
-        chunk, offset = self._find(address)
-        return self.chunks[chunk].pieces[offset]
+        pieces = self.chunks[chunk].pieces
+        return pieces[bisect_right(pieces, address, key=_STOP)]
 
     def grow(self, stop: int, ledger: Ledger) -> Envelope:
         """The same envelope with the blocks `[self.stop, stop)` added verbatim."""
@@ -148,7 +150,7 @@ class Envelope:
         self, first: tuple[int, int], last: tuple[int, int], old: Sequence[Piece], new: Sequence[Piece]
     ) -> tuple[Envelope, Splice]:
         (i, a), (j, b) = first, last
-        index = sum(len(chunk.pieces) for chunk in self.chunks[:i]) + a
+        index = sum(map(len, map(_PIECES, self.chunks[:i]))) + a
         kept = (*self.chunks[i].pieces[:a], *new, *self.chunks[j].pieces[b + 1 :])
         counts = _delta(self.counts, old, new)
         if i == j and 0 < len(kept) <= CHUNK:
@@ -159,8 +161,8 @@ class Envelope:
         return envelope, Splice(index, tuple(old), tuple(new))
 
     def _find(self, address: int) -> tuple[int, int]:
-        chunk = bisect_right(self.chunks, address, key=_stop)
-        return chunk, bisect_right(self.chunks[chunk].pieces, address, key=_stop)
+        chunk = bisect_right(self.chunks, address, key=_STOP)
+        return chunk, bisect_right(self.chunks[chunk].pieces, address, key=_STOP)
 
     def _position(self, index: int) -> tuple[int, int]:
         for number, chunk in enumerate(self.chunks):
@@ -198,18 +200,14 @@ class Envelope:
                 index -= len(chunk.pieces)
 
 
-def _stop(item: Chunk | Piece) -> int:
-    return item.stop
-
-
 def _fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[Piece, ...]:
     """What remains of `piece` on `[start, stop)` when a span beside it is replaced."""
     if start >= stop:
         return ()
     if piece.body is None:
-        return (piece._replace(start=start, stop=stop, counts=ledger.span(start, stop)),)
+        return (structs.replace(piece, start=start, stop=stop, counts=ledger.span(start, stop)),)
     if piece.body == ():
-        return (piece._replace(start=start, stop=stop),)
+        return (structs.replace(piece, start=start, stop=stop),)
     raise RuleError(
         f"blocks {piece.start}:{piece.stop} are one stand-in and cannot be cut at {start if start > piece.start else stop}",
         hint=str(Span(piece.start, piece.stop)) + " can be replaced as a whole or restored.",

@@ -6,14 +6,13 @@ Holds the running calibration that planning uses (earlier requests only). The se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 PRIOR = 6_000  # tokens of growth that the counter's own factor is trusted for before the log's growth outweighs it
 STEP = 3.0  # a request that grew by more than this times what was counted says something about hidden content, not the scale
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Struct, frozen=True):
     """What the requests so far say about the provider's units.
 
     `prefix` (tokens) is anchored at the newest request with usage: everything in the prompt that the log does not hold.

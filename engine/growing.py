@@ -6,8 +6,9 @@ Counts and index grow with it, so that planning the next request costs what is n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from engine.assemble import Basis
 from engine.builder import block_of, paired_with
@@ -36,7 +37,7 @@ class Growing:
     def session(self) -> Session:
         """The session as it is now."""
         if self._value is None:
-            self._value = replace(
+            self._value = structs.replace(
                 self._head,
                 blocks=tuple(self._blocks),
                 messages=tuple(self._messages),
@@ -78,7 +79,7 @@ class Growing:
 
     def answered(self, request: Request, stop: int | None = None) -> Request:
         """Append a request that got its answer (or none: `stop` stays its cut)."""
-        done = replace(request, stop=len(self._blocks) if stop is None else stop)
+        done = structs.replace(request, stop=len(self._blocks) if stop is None else stop)
         self._requests.append(done)
         self._value = None
         return done

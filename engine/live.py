@@ -11,11 +11,12 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol
 
 import anthropic
+from msgspec import structs
 
 from engine.assemble import count_key, replay, settle, step
 from engine.builder import usage as read_usage
@@ -227,7 +228,7 @@ class Chat:
         raw = final.model_dump(exclude_none=True, mode="json")
         billed = read_usage(raw["usage"])
         request = self._end(plan, raw["content"], "complete", self.clock() - began, raw["stop_reason"], billed, raw["id"])
-        self.plan = settle(replace(plan, request=request))
+        self.plan = settle(structs.replace(plan, request=request))
         if priced := cost(billed, plan.model, request.sent_at) if billed else None:
             self.spent += priced.total
         yield Event("done", request)
@@ -253,7 +254,7 @@ class Chat:
     ) -> Request:
         """Append a request with what came of it, and keep both in one write."""
         now = self.clock()
-        request = replace(plan.request, usage=billed, answered_at=now, stop_reason=stop_reason, id=id)
+        request = structs.replace(plan.request, usage=billed, answered_at=now, stop_reason=stop_reason, id=id)
         answer = None
         if content:
             message = self.growing.message("assistant", content, origin="answer", id=id, sent_at=now)
@@ -264,7 +265,7 @@ class Chat:
                 self.growing.observe(request.n, decision.edit)
         self.sink.request(request, plan, answer, status, seconds)
         if billed is None:
-            self.plan = replace(plan, request=request)
+            self.plan = structs.replace(plan, request=request)
         return request
 
     def _learned(self, plan: Plan, error: anthropic.APIStatusError) -> Plan | None:

@@ -7,9 +7,10 @@ and never change; token counts are integers; times are seconds since the Unix ep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
 
 from engine.content import block_text
 
@@ -41,8 +42,7 @@ class Span(NamedTuple):
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """The smallest thing that is counted, kept or dropped: one content block at a fixed address."""
 
     at: int
@@ -66,8 +66,7 @@ class Block:
         return f"<Block {self.at} {self.role}/{self.kind}{' ' + self.name if self.name else ''} turn {self.turn}: {head!r}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message of the storage timeline: the blocks `start:stop`."""
 
     start: int
@@ -77,11 +76,10 @@ class Message:
     id: str = ""
     sent_at: float | None = None
     fence: bool = False  # never merged with a neighbour of the same role when a request is rendered
-    extra: Mapping[str, JSON] = field(default_factory=dict)  # further keys of the message, sent as they are
+    extra: Mapping[str, JSON] = {}  # further keys of the message, sent as they are
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What a provider billed for one request, in tokens, under Anthropic's field names.
 
     `input_tokens` is the uncached part alone; `cache_creation_1h_input_tokens` is the part of
@@ -102,8 +100,7 @@ class Usage:
         return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One call of the model: sent when `blocks[:cut]` existed, answered by `blocks[cut:stop]`."""
 
     n: int
@@ -118,11 +115,10 @@ class Request:
     id: str = ""  # the provider's id of the answer
     output_stub: bool = False  # recorded output_tokens cannot be true (a start-of-stream value): count instead
     attempts: int = 1
-    settings: Mapping[str, JSON] = field(default_factory=dict)  # the rest of the request body, and its shape (see order)
+    settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see order)
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """Something an importer met and wants a person to know. `line` counts from 1; 0 = the file as a whole."""
 
     severity: Literal["info", "warning", "error"]
@@ -130,8 +126,7 @@ class Note:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One piece of a stand-in: text of our own, a structured block (`raw`), or a block that stands elsewhere (`ref`)."""
 
     role: str = "user"
@@ -147,7 +142,7 @@ Body = tuple[Part, ...] | None
 """What stands for a span: None = the blocks themselves, () = nothing, parts = a stand-in."""
 
 
-class Piece(NamedTuple):
+class Piece(Struct, frozen=True):
     """One tile of an envelope. Zero width (`start == stop`) with a `slot` = an insert."""
 
     start: int
@@ -175,8 +170,7 @@ Action = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """What a rule wants: `span` (or the insert in `slot` at address `span.start`) becomes `body`, because of `because`.
 
     `restore` puts the span's own blocks back verbatim. An edit without a span changes nothing and is recorded as a look.
@@ -188,15 +182,14 @@ class Edit:
     body: Body = ()
     restore: bool = False
     slot: str = ""
-    facts: Mapping[str, JSON] = field(default_factory=dict)
+    facts: Mapping[str, JSON] = {}
     model: str = ""  # fallback: the model to send to instead
 
 
 AskKind = Literal["summary", "count", "recall", "rank", "fold"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """A question that needs I/O. `key` is a digest of content, prompt and model, so that an answer is found again."""
 
     kind: AskKind
@@ -206,8 +199,7 @@ class Ask:
     max_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What came back. `source`: recorded | model | offline; an `offline` text is a stand-in and is marked as one."""
 
     text: str = ""
@@ -218,8 +210,7 @@ class Answer:
     source: str = "offline"
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """What the original tool really did to the envelope, first visible in request `request`."""
 
     request: int
@@ -234,8 +225,7 @@ class Splice(NamedTuple):
     new: tuple[Piece, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """An edit as applied (or a look that changed nothing), with the envelope's tokens before and after it."""
 
     seq: int  # counts through the trace
@@ -251,8 +241,7 @@ class Decision:
         return self.edit.action
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it."""
 
     id: str
@@ -263,9 +252,9 @@ class Session:
     requests: tuple[Request, ...] = ()
     observed: tuple[Observed, ...] = ()
     notes: tuple[Note, ...] = ()
-    about: Mapping[str, JSON] = field(default_factory=dict)  # version, cwd, ... as the log says
+    about: Mapping[str, JSON] = {}  # version, cwd, ... as the log says
     window: int | None = None  # context window in tokens, only where the log itself says it
-    answers: Mapping[str, Answer] = field(default_factory=dict)  # recorded answers to asks, by key
+    answers: Mapping[str, Answer] = {}  # recorded answers to asks, by key
     parent: str = ""  # id of the session that this one belongs to
     at: int = -1  # block of the parent that started it (subagent), or first block not shared with it (branch)
     subagents: tuple[Session, ...] = ()

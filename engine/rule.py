@@ -8,8 +8,10 @@ each defining `RULE`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from engine.budget import Budget
 from engine.envelope import Envelope
@@ -25,8 +27,7 @@ Verdict = Literal["send", "warn", "overflow", "refuse"]
 Memory = Literal["remembers", "monotone", "fresh"]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """One request under one policy: what would be sent (`after`), what the model sees of it (`seen`), and why.
 
     Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
@@ -49,7 +50,7 @@ class Plan:
     kept: Envelope
     base: Envelope
     asks: tuple[tuple[Ask, Answer], ...] = ()
-    latest: Mapping[str, Decision] = field(default_factory=dict)
+    latest: Mapping[str, Decision] = {}
 
     @property
     def limit(self) -> int | None:
@@ -72,8 +73,7 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ctx:
+class Ctx(Struct, frozen=True):
     """What a rule may read besides the envelope. Nothing in it looks past `request.cut`.
 
     `ledger` counts for display and cost, `own` for this policy's decisions (the same where it names no counter).

@@ -12,13 +12,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
+from msgspec import structs
 
 from engine.builder import Builder, Draft
 from engine.content import dumps, text_of
@@ -154,7 +155,7 @@ class Threads:
             for r in db.query("select * from answers where thread = ?", [thread])
         }
         about = orjson.loads(row["about"])
-        return replace(
+        return structs.replace(
             built,
             id=thread,
             title=row["title"],
@@ -358,7 +359,7 @@ def _built(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str
     builder.drafts.extend(drafts)
     built = builder.build()
     shared = start.blocks  # what was shared keeps its kinds and turns: an importer may know more than a raw block says
-    return replace(built, blocks=(*shared, *built.blocks[len(shared) :]), window=start.window)
+    return structs.replace(built, blocks=(*shared, *built.blocks[len(shared) :]), window=start.window)
 
 
 def _request(row: Mapping[str, Any]) -> Request:
@@ -380,7 +381,7 @@ def _request(row: Mapping[str, Any]) -> Request:
 def upto(session: Session, at: int) -> Session:
     """The first `at` blocks of a session with what happened on them: what a fork shares."""
     requests = tuple(r for r in session.requests if r.stop <= at)
-    return replace(
+    return structs.replace(
         session,
         blocks=session.blocks[:at],
         messages=tuple(m for m in session.messages if m.stop <= at),

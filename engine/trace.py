@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import structs
 
 from engine import policy as policies
 from engine.assemble import replay
@@ -109,7 +111,7 @@ class Trace:
         messages = tuple(m for m in session.messages if m.start < cut)
         kept = tuple(r for r in session.requests if r.n < request)
         observed = tuple(o for o in session.observed if o.request < request)
-        return replace(
+        return structs.replace(
             session,
             id=f"{session.id}@{request}",
             blocks=session.blocks[:cut],

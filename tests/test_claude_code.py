@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +14,7 @@ import genai_prices
 import pytest
 from claude_log import MODEL, Line, Log, billed, call
 from conftest import SHARED
+from msgspec import structs
 
 import engine
 from engine.importers.claude_code import paths
@@ -177,11 +177,11 @@ def test_the_first_requests_alone_give_the_same_plans(file: Path) -> None:
     whole = engine.replay(session, policy).plans
     for n in sorted({1, len(whole) // 3, len(whole) // 2, len(whole) - 1} - {0}):
         stop = session.requests[n - 1].cut
-        part = replace(
+        part = structs.replace(
             session,
-            blocks=tuple(b if b.pair < stop else replace(b, pair=-1) for b in session.blocks[:stop]),
+            blocks=tuple(b if b.pair < stop else structs.replace(b, pair=-1) for b in session.blocks[:stop]),
             messages=tuple(m for m in session.messages if m.stop <= stop),
-            requests=tuple(replace(r, stop=min(r.stop, stop)) for r in session.requests[:n]),
+            requests=tuple(structs.replace(r, stop=min(r.stop, stop)) for r in session.requests[:n]),
             observed=tuple(o for o in session.observed if o.request < n),
         )
         for mine, theirs in zip(engine.replay(part, policy).plans, whole[:n], strict=True):
@@ -298,7 +298,7 @@ def test_two_records_on_one_line_are_both_read(tmp_path: Path) -> None:
     text = simple().text()
     glued = text.replace("}\n", "}", 1)
     session = opened(glued, tmp_path)
-    assert session == replace(opened(text, tmp_path), notes=session.notes)
+    assert session == structs.replace(opened(text, tmp_path), notes=session.notes)
     assert notes(session, "warning") == ["1: 2 records stand on one line (two writers at once); all were read"]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from engine.assemble import Basis, replay, settle, step
 from engine.builder import Builder
@@ -160,7 +161,7 @@ def test_the_first_requests_alone_give_the_same_plans(task: tuple[Session, list[
     for n in range(1, len(windows) + 1):
         cut = session.requests[n - 1].cut
         messages = tuple(m for m in session.messages if m.start < cut)
-        first = replace(session, blocks=session.blocks[:cut], messages=messages, requests=session.requests[:n])
+        first = structs.replace(session, blocks=session.blocks[:cut], messages=messages, requests=session.requests[:n])
         assert [plan.after for plan in plans(first, windows[:n])] == whole[:n]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from engine.assemble import Basis, replay, step
 from engine.builder import Builder
@@ -124,7 +124,7 @@ def test_the_key_changes_with_content_prompt_and_model_and_with_nothing_else() -
     other, others = chat(5, 420)
     plain = asks(planned(session, ledger, parse("t", RULE)))[0].key
     assert asks(planned(session, ledger, parse("t", RULE)))[0].key == plain
-    assert asks(planned(replace(session, id="renamed"), ledger, parse("t", RULE)))[0].key == plain
+    assert asks(planned(structs.replace(session, id="renamed"), ledger, parse("t", RULE)))[0].key == plain
     changed = {
         asks(planned(session, ledger, parse("t", RULE + more)))[0].key for more in ('prompt = "hand-over"', 'model = "m"')
     }
@@ -137,8 +137,8 @@ def test_recorded_answers_replay_without_a_model() -> None:
     session, ledger = chat(12)
     policy = parse("t", RULE)
     live = planned(session, ledger, policy, lambda ask: Answer(f"Summary of {len(ask.content)}.", source="model"))
-    known = {ask.key: replace(answer, source="recorded") for plan in live for ask, answer in plan.asks}
-    again = [*replay(replace(session, answers=known), policy, ledger)]
+    known = {ask.key: structs.replace(answer, source="recorded") for plan in live for ask, answer in plan.asks}
+    again = [*replay(structs.replace(session, answers=known), policy, ledger)]
     assert [plan.after.counts for plan in again] == [plan.after.counts for plan in live]
     assert [[p.body for p in plan.after.pieces] for plan in again] == [[p.body for p in plan.after.pieces] for plan in live]
 

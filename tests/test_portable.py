@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from engine import importers, portable
 from engine.builder import Builder, drop
@@ -49,7 +49,7 @@ def sessions(draw: st.DrawFn) -> Session:
         return [drop(0, 0, 1, "left"), Observed(last.n, Edit("clear", "why", Span(0, 1), body, facts={"n": 1}))]
 
     session = builder.build([look])
-    return replace(session, subagents=(replace(session, parent="p", at=0),)) if draw(st.booleans()) else session
+    return structs.replace(session, subagents=(structs.replace(session, parent="p", at=0),)) if draw(st.booleans()) else session
 
 
 def source(value: Any) -> Source:

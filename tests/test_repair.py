@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from law_sessions import ledger_of, sessions
+from law_sessions import ledger_of, make, sessions
 
 from engine.assemble import replay
 from engine.budget import BudgetParams
@@ -112,3 +112,12 @@ def _call_and_result() -> Session:
     builder.message("user", "thanks")
     builder.request(builder.message("assistant", "sure"), model=MODEL)
     return builder.build()
+
+
+def test_what_was_said_for_missing_calls_is_taken_back_when_they_stand_again() -> None:
+    """A cut that is decided anew leaves a call, its result and the task out of the second request alone."""
+    session = make([[("two", 0)], []], True, False)
+    plans = [*replay(session, torn([Cuts(0.25, 3)], "fresh"), ledger_of(session))]
+    assert [bool(plan.decisions) for plan in plans] == [False, True, True]
+    assert [part.text for piece in plans[2].after.pieces for part in piece.body or () if part.kind == "text"] == []
+    assert lint(render(plans[2].after, session), MODEL) == ()

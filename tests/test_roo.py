@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 import engine
 from engine.assemble import replay
@@ -350,7 +351,7 @@ def stepped(session: Session, answers: Any) -> list[Plan]:
 def test_the_first_requests_alone_give_the_same_plans(count: int) -> None:
     session = long_task(14, tuple([1_000, 60_000, 180_000, 2_000, 175_000] * 3))
     policy = with_params(condense_to_fresh_start={"auto": count % 2 == 0})
-    whole, part = replayed(session, policy), replayed(replace(session, requests=session.requests[:count]), policy)
+    whole, part = replayed(session, policy), replayed(structs.replace(session, requests=session.requests[:count]), policy)
     assert [list(plan.after.pieces) for plan in part] == [list(plan.after.pieces) for plan in whole[:count]]
     assert [repr(recall(plan)) for plan in part] == [repr(recall(plan)) for plan in whole[:count]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
+from msgspec import structs
 
 import engine
 from engine import contrast
@@ -249,7 +249,7 @@ def test_an_insert_with_the_same_text_stands_still() -> None:
 
 
 def test_a_summary_that_no_model_made_is_marked() -> None:
-    trace = trace_of(replace(TALK, blocks=TALK.blocks), rule("_condense", "remembers"))
+    trace = trace_of(structs.replace(TALK, blocks=TALK.blocks), rule("_condense", "remembers"))
     plain = make([[("say", 50)] * 3] * 3)
     offline = json.loads(steps(trace_of(plain, rule("_condense", "remembers"))).data)["decisions"]["offline"]
     assert 1 in offline
@@ -258,7 +258,9 @@ def test_a_summary_that_no_model_made_is_marked() -> None:
         for plan in trace_of(plain, rule("_condense", "remembers")).plans
         for ask, _ in plan.asks
     }
-    recorded = json.loads(steps(trace_of(replace(plain, answers=asked), rule("_condense", "remembers"))).data)["decisions"]
+    recorded = json.loads(steps(trace_of(structs.replace(plain, answers=asked), rule("_condense", "remembers"))).data)[
+        "decisions"
+    ]
     assert 1 not in recorded["offline"]
     assert trace.plans, "a session with a system prompt is not condensed by this rule"
 
@@ -276,7 +278,7 @@ def test_totals_speak_of_the_whole_session() -> None:
 
 
 def test_a_session_without_requests_has_steps_too() -> None:
-    made = steps(trace_of(replace(TALK, requests=())))
+    made = steps(trace_of(structs.replace(TALK, requests=())))
     assert (made.changes, made.peak, made.sent) == ((), (0, 0), 0)
 
 

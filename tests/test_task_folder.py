@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 import engine
 from engine import importers, order
@@ -303,7 +303,7 @@ def test_a_task_of_the_original_is_read_as_it_was_sent_and_replayed_to_the_same_
     session = folder(tmp_path, history, screen)
     assert [len(messages) for messages in sent(session)] == [sum(b - a + 1 for a, b in row["sent"]) for row in expect]
     if len({step["window"] for step in steps}) == 1:
-        plans = engine.replay(replace(session, window=steps[0]["window"]), "cline-classic").plans
+        plans = engine.replay(structs.replace(session, window=steps[0]["window"]), "cline-classic").plans
         assert [recall(plan).range for plan in plans] == [tuple(row["range"]) if row["range"] else None for row in expect]
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from engine import policy, trace
 from engine.budget import BudgetParams
@@ -105,7 +106,7 @@ def test_litellm_leaves_a_model_without_a_known_window_alone() -> None:
     session = talk([100_000] * 4)
     plans = trace.trace(session, "litellm-trim", build_ledger(session, CHARS)).plans
     assert not any(plan.changed for plan in plans)
-    known = trace.trace(replace(session, window=1000), "litellm-trim", build_ledger(session, CHARS)).plans
+    known = trace.trace(structs.replace(session, window=1000), "litellm-trim", build_ledger(session, CHARS)).plans
     assert any(plan.changed for plan in known)
 
 
@@ -160,7 +161,7 @@ def test_chatbot_uis_inserted_texts_have_the_lengths_that_are_counted() -> None:
 
 def test_chatbot_ui_puts_passages_onto_the_system_prompt_where_nothing_else_is_left() -> None:
     session = talk([400], system=5)
-    session = replace(session, about={"retrieved": {"m0": ["a passage"]}})
+    session = structs.replace(session, about={"retrieved": {"m0": ["a passage"]}})
     plan = planned(session, "chatbot-ui", 100)[-1]
     assert standing(plan, session) == []
     assert "a passage" in str(render(plan.after, session)["system"])

@@ -1,8 +1,10 @@
 """Mend what a provider would reject after other rules have cut: results without calls, calls without results, and the like."""
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
+
+from msgspec import structs
 
 from engine.changes import (
     answered,
@@ -47,6 +49,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     calls = [*within(ctx.index.calls, spans)]
     ends = {messages[blocks[at].message].stop - 1 for at in calls}
     theirs = {blocks[at].pair for at in calls if at < blocks[at].pair < ctx.request.cut}
+    envelope = yield from _take_back(envelope, ctx, calls, theirs, params)
     for at in sorted({*within(ctx.index.results, spans), *theirs}):
         if why := stray(envelope, ctx, at):
             body = (Part("user", "text", f"{params.stray}\n{blocks[at].text}"),) if _alone(ctx, at) else ()
@@ -60,6 +63,22 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     talk = ctx.index.messages
     if talk and any(span.start <= max(since(ctx) - 1, talk[0]) for span in spans):
         yield from _begin(envelope, ctx, params)
+
+
+def _take_back(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int], params: Params) -> Mended:
+    """What was said because calls were gone, now that they stand again: results turned into text, a notice amid calls."""
+    session = ctx.session
+    behind = {at for call in calls for at in range(call + 1, session.messages[session.blocks[call].message].stop)}
+    for at in sorted(theirs | behind):
+        piece = envelope.at(at)
+        said = piece.body[0].text if piece.body and piece.stop - piece.start == 1 else ""
+        if at in behind and said == params.notice and piece.body:
+            rest = piece.body[1:]
+            why, bare = "the calls before it are there again", len(rest) == 1 and rest[0].ref == at
+            envelope = yield Edit("repair", why, Span(at, at + 1), () if bare else rest, restore=bare, facts={"block": at})
+        elif at in theirs and said.startswith(f"{params.stray}\n") and stands(envelope, ctx, session.blocks[at].pair):
+            envelope = yield Edit("repair", "the call of this result is there again", Span(at, at + 1), restore=True)
+    return envelope
 
 
 def _alone(ctx: Ctx, result: int) -> bool:
@@ -81,7 +100,7 @@ def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
         raw = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
         if parts and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
             text = parts[0].text or ctx.session.blocks[at].text
-            body = (replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
+            body = (structs.replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
             why = f"an earlier call has the id {raw.get(key)} already"
             envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"id": name})
     return envelope

@@ -10,6 +10,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from msgspec import structs
+
 from engine import assemble, policy
 from engine.builder import Builder
 from engine.envelope import Envelope
@@ -135,7 +137,7 @@ def _plans(session: Session, windows: Iterable[int], state: State | None = None,
         plan = assemble.step(previous, session, request, used, basis)
         if first:
             told = Edit("keep", "what the task has come to", facts={"state": state})
-            plan = replace(plan, decisions=(Decision(0, 0, NAME, told, None, 0, 0),))
+            plan = structs.replace(plan, decisions=(Decision(0, 0, NAME, told, None, 0, 0),))
         previous = assemble.settle(plan)
         yield plan
 

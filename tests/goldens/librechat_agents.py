@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from engine import assemble, policy
 from engine.budget import BudgetParams
 from engine.builder import Builder
@@ -268,7 +270,7 @@ def _plans(given: Given, steps: Sequence[Given], split: int = 0) -> Iterator[tup
     state = State(told=told, start=given["start_index"], scale=Scale(ratio if ratio and ratio > 0 else 1.0))
     previous = assemble.step(None, session, session.requests[0], replace(chosen, rules=()), basis)
     first = Decision(0, 0, NAME, Edit("keep", "what the host told", facts={"state": state}), None, 0, 0)
-    previous = assemble.settle(replace(previous, decisions=(first,)))
+    previous = assemble.settle(structs.replace(previous, decisions=(first,)))
     for request in session.requests[1:]:
         plan = assemble.step(previous, session, request, chosen, basis)
         previous = assemble.settle(plan)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from engine import policy, trace
 from engine.budget import BudgetParams
 from engine.builder import Builder
@@ -107,7 +109,9 @@ def _plans(given: dict[str, Any], cuts: list[int]) -> tuple[Session, tuple[Plan,
     else:
         budget = BudgetParams(formula="share", share=given["trim_ratio"])
         if builder.window is None:  # a model that is in no table
-            session = replace(session, requests=tuple(replace(r, model=f"unlisted {r.model}") for r in session.requests))
+            session = structs.replace(
+                session, requests=tuple(structs.replace(r, model=f"unlisted {r.model}") for r in session.requests)
+            )
     chosen = policy.load(SYSTEM)
     rule = chosen.rules[0]
     params = replace(rule.params, lists="fail", frame=_frame(given["counter"], "system"))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from engine.assemble import Basis, settle, step
 from engine.builder import Builder
 from engine.ledger import Ledger, build_ledger
@@ -136,9 +138,9 @@ class Task:
         """Plan one request; `used`: what the program reads as the context's tokens beforehand."""
         before = self.plan
         if before:
-            billed = replace(before, request=replace(before.request, usage=Usage(input_tokens=used)))
-            told = replace(before.calibration, counted=before.seen.tokens, recorded=0)
-            before = settle(billed) if used else replace(billed, calibration=told)
+            billed = structs.replace(before, request=structs.replace(before.request, usage=Usage(input_tokens=used)))
+            told = structs.replace(before.calibration, counted=before.seen.tokens, recorded=0)
+            before = settle(billed) if used else structs.replace(billed, calibration=told)
 
         def answers(_ask: Ask) -> Answer:
             return answer
@@ -180,7 +182,7 @@ def ledger(session: Session, tools: list[Any] | None) -> Ledger:
     if tools:
         own = [block.at for block in session.blocks if block.bucket is Bucket.TOOLS]
         counts |= dict.fromkeys(own, 0) | {own[0]: text_tokens(json.dumps(tools, separators=(",", ":"), ensure_ascii=False))}
-    empty = build_ledger(replace(session, blocks=(), messages=()), CHARS, memo)
+    empty = build_ledger(structs.replace(session, blocks=(), messages=()), CHARS, memo)
     for block in session.blocks:
         empty.total.append(empty.total[-1] + counts[block.at])
         for column, bucket in zip(empty.sums, Bucket, strict=True):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from law_sessions import ledger_of, make, sessions
+from msgspec import structs
 
 from engine.assemble import replay
 from engine.envelope import Envelope
@@ -37,7 +37,7 @@ def first(session: Session, n: int) -> Session:
     """The session as it was before request `n` was sent."""
     cut = session.requests[n].cut if n < len(session.requests) else len(session.blocks)
     messages = tuple(m for m in session.messages if m.start < cut)
-    return replace(session, blocks=session.blocks[:cut], messages=messages, requests=session.requests[:n])
+    return structs.replace(session, blocks=session.blocks[:cut], messages=messages, requests=session.requests[:n])
 
 
 @given(sessions)
@@ -129,9 +129,9 @@ def test_a_remembered_edit_is_made_once_and_a_fresh_one_each_time() -> None:
 
 
 def test_a_monotone_edit_is_given_up_when_the_model_changes() -> None:
-    other = [*TALK.requests[:-1], replace(TALK.requests[-1], model="claude-haiku-4-5")]
+    other = [*TALK.requests[:-1], structs.replace(TALK.requests[-1], model="claude-haiku-4-5")]
     monotone = Rule("clear_all", "", _clear_all, NoParams, "monotone")
-    done = plans(replace(TALK, requests=tuple(other)), policy(monotone))
+    done = plans(structs.replace(TALK, requests=tuple(other)), policy(monotone))
     last = [d.edit.span for d in done[-1].decisions]
     assert set(last) >= {d.edit.span for plan in done[:-1] for d in plan.decisions}
 
@@ -196,7 +196,7 @@ def test_an_ask_is_answered_by_the_record_else_offline_and_is_kept_in_the_plan()
     offline = plans(TALK, policy(ask))[2]
     assert offline.asks[0][1].source == "offline"
     assert "Why is it red?" in offline.asks[0][1].text
-    known = replace(TALK, answers={"key": Answer("It was red.", source="recorded")})
+    known = structs.replace(TALK, answers={"key": Answer("It was red.", source="recorded")})
     assert plans(known, policy(ask))[2].asks[0][1].text == "It was red."
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
+from msgspec import structs
 
 from engine import policy as policies
 from engine.assemble import Basis, replay, step
@@ -109,8 +110,8 @@ def test_the_newest_message_is_sent(name: str, session: Session, limit: int) -> 
 def test_recorded_answers_replay_without_a_model(name: str, session: Session, limit: int) -> None:
     """What a model answered once is found again by its key; a replay asks nobody and gives the same plans."""
     policy, ledger = tight(name, limit), ledger_of(session)
-    basis = Basis.of(replace(session, requests=tuple(replace(r, usage=None) for r in session.requests)), ledger)
-    bare = replace(session, requests=tuple(replace(r, usage=None) for r in session.requests))
+    basis = Basis.of(structs.replace(session, requests=tuple(structs.replace(r, usage=None) for r in session.requests)), ledger)
+    bare = structs.replace(session, requests=tuple(structs.replace(r, usage=None) for r in session.requests))
 
     def model(ask: Ask) -> Answer:
         return Answer(f"A summary of {len(ask.content)} characters.", model="m", source="model")
@@ -119,7 +120,7 @@ def test_recorded_answers_replay_without_a_model(name: str, session: Session, li
     for request in bare.requests:
         live.append(step(live[-1] if live else None, bare, request, policy, basis, model))
     known = {ask.key: answer for plan in live for ask, answer in plan.asks}
-    again = [*replay(replace(bare, answers=known), policy, ledger)]
+    again = [*replay(structs.replace(bare, answers=known), policy, ledger)]
     assert [digest(plan) for plan in again] == [digest(plan) for plan in live]
 
 

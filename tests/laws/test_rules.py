@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from engine.assemble import replay
 from engine.budget import BudgetParams
@@ -168,9 +169,9 @@ def test_the_first_requests_alone_give_the_same_plans(case: Drawn, data: st.Data
     whole = case.plans()
     n = data.draw(st.integers(1, len(whole)))
     cut = case.session.requests[n - 1].cut
-    alone = replace(
+    alone = structs.replace(
         case.session,
-        blocks=tuple(replace(b, pair=b.pair if b.pair < cut else -1) for b in case.session.blocks[:cut]),
+        blocks=tuple(structs.replace(b, pair=b.pair if b.pair < cut else -1) for b in case.session.blocks[:cut]),
         messages=tuple(m for m in case.session.messages if m.start < cut),
         requests=case.session.requests[:n],
     )

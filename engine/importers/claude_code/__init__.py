@@ -9,8 +9,9 @@ lines of any type; nothing is removed from the file when the tool compacts.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from engine.importers import Importer, Source
 from engine.importers.claude_code.agents import agents_of, placed
@@ -46,7 +47,7 @@ def read(source: Source) -> tuple[Session, ...]:
     scanned = len(file.notes)
     known = {e.id for e in main if e.type == "assistant"}
     agents = agents_of(source, file, [e for e in entries if e.side] if main is not entries else [], known)
-    first = replace(sessions[0], notes=(*sessions[0].notes, *file.notes[scanned:]), branches=tuple(sessions[1:]))
+    first = structs.replace(sessions[0], notes=(*sessions[0].notes, *file.notes[scanned:]), branches=tuple(sessions[1:]))
     return (placed(first, agents, file.spawned),)
 
 

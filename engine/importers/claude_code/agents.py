@@ -6,11 +6,11 @@ lines that carry whole messages.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import orjson
+from msgspec import structs
 
 from engine.importers import Source
 from engine.importers.claude_code.lines import Entry, File, scan, string
@@ -44,7 +44,7 @@ def _inline(entries: list[Entry], file: File, known: set[str]) -> list[Session]:
     for root, group in groups.items():
         if any(entry.spoken for entry in group):
             paths = paths_of(group, File(about=file.about, entries=file.entries, preserved=file.preserved), root, known)
-            sessions.append(replace(paths[0], branches=tuple(paths[1:])))
+            sessions.append(structs.replace(paths[0], branches=tuple(paths[1:])))
     return sessions
 
 
@@ -64,7 +64,7 @@ def _beside(source: Source, file: File, known: set[str]) -> list[Session]:
             _meta(agent, name, file)
             for id, call in scanned.spawned.items():
                 file.spawned.setdefault(id, call)
-            agents.append(replace(sessions[0], branches=tuple(sessions[1:])))
+            agents.append(structs.replace(sessions[0], branches=tuple(sessions[1:])))
             known.update(r.id for one in sessions for r in one.requests)  # a fork repeats what another was told
     return agents
 
@@ -108,12 +108,12 @@ def placed(main: Session, agents: list[Session], spawned: dict[str, str]) -> Ses
             place = (0, -1)
         taken.add(place)
         under[number] = place[0]
-        homes[number] = replace(agent, parent=homes[place[0]].id, at=place[1])
+        homes[number] = structs.replace(agent, parent=homes[place[0]].id, at=place[1])
 
     def whole(number: int) -> Session:
-        return replace(homes[number], subagents=tuple(whole(n) for n, home in under.items() if home == number))
+        return structs.replace(homes[number], subagents=tuple(whole(n) for n, home in under.items() if home == number))
 
-    return replace(whole(0), branches=tuple(whole(number) for number in range(1, 1 + len(main.branches))))
+    return structs.replace(whole(0), branches=tuple(whole(number) for number in range(1, 1 + len(main.branches))))
 
 
 def _calls(homes: list[Session], branches: int) -> tuple[dict[str, Place], dict[str, list[Place]]]:

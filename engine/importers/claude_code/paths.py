@@ -6,7 +6,8 @@ Holds the knowledge of which lines make one message and one request. What was cu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+
+from msgspec import structs
 
 from engine.builder import Builder, Draft, usage
 from engine.content import text_of
@@ -47,11 +48,11 @@ def paths_of(entries: list[Entry], file: File, name: str, known: Collection[str]
         branch = session_of(path, file, f"{name}~{len(sessions)}", notes=False, known=known)
         at = _fork(sessions[0], branch)
         if at < len(branch.blocks) or {r.id for r in branch.requests} - billed:
-            sessions.append(replace(branch, parent=sessions[0].id, at=at))
+            sessions.append(structs.replace(branch, parent=sessions[0].id, at=at))
         # else a copy of what the main path holds, as resuming a session leaves it
     if room < 0 and left:
         note = Note("warning", 0, f"more branches than can be laid out: {len(left)} lines of further ones were left out")
-        sessions[0] = replace(sessions[0], notes=(*sessions[0].notes, note))
+        sessions[0] = structs.replace(sessions[0], notes=(*sessions[0].notes, note))
     return sessions
 
 
@@ -151,7 +152,7 @@ def session_of(path: list[Entry], file: File, name: str, *, notes: bool, known: 
     stubs = sum(request.output_stub for request in session.requests)
     if stubs and notes:
         what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
-        session = replace(session, notes=(*session.notes, Note("warning", 0, what)))
+        session = structs.replace(session, notes=(*session.notes, Note("warning", 0, what)))
     return session
 
 
