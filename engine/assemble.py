@@ -6,7 +6,7 @@ before it alone. Live chat calls the same `step` and `settle`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -86,13 +86,15 @@ def _planned(
     run = _Run(
         answers or recorded(session.answers), previous.first + len(previous.decisions) if previous else 0, kept, kept, base
     )
-    ctx = _context(previous, session, request, basis, calibration, room)
+    lasting = previous is None or (previous.base if kept is base else previous.kept) is previous.after
+    done = run.decisions if lasting else None
+    ctx = _context(previous, session, request, basis, calibration, room, done)
     for part in policy.rules:
         run.rule(part, ctx)
         if run.model and run.model != model:
             model, run.model = run.model, ""
             room = budget(policy.budget, facts(model).window)
-            ctx = _context(previous, session, request, basis, calibration, room)
+            ctx = _context(previous, session, request, basis, calibration, room, done)
     changed = previous is None or run.split or any(d.splice for d in run.decisions)
     seen, server = _seen(previous, run.after, ctx, changed)
     latest: Mapping[str, Decision] = previous.latest if previous else {}
@@ -186,13 +188,19 @@ def _carried(envelope: Envelope, edit: Edit, number: int, ledger: Ledger) -> Env
 
 
 def _context(
-    previous: Plan | None, session: Session, request: Request, basis: Basis, calibration: Calibration, room: Budget
+    previous: Plan | None,
+    session: Session,
+    request: Request,
+    basis: Basis,
+    calibration: Calibration,
+    room: Budget,
+    done: Sequence[Decision] | None,
 ) -> Ctx:
     own = basis.own
     scale = calibration.scale if own is basis.ledger else 1.0
     limit = int((room.limit - calibration.prefix) / scale)
     reported = _reported(previous, calibration)
-    return Ctx(session, request, basis.index, basis.ledger, own, previous, calibration, room, limit, reported)
+    return Ctx(session, request, basis.index, basis.ledger, own, previous, calibration, room, limit, reported, done)
 
 
 def _reported(previous: Plan | None, calibration: Calibration) -> int:

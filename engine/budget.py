@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from msgspec import Struct
+
 from engine.errors import PolicyError
 
 WINDOW = 200_000  # tokens assumed where neither log nor model table knows the window and the policy names no other
@@ -34,16 +36,15 @@ class BudgetParams:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True, gc=False):
     """Tokens in the provider's units. `limit`: what the prompt may have; `known`: the window is a fact, not an assumption."""
 
     window: int
     limit: int
     max_output: int | None
     known: bool
-    slots: Mapping[str, int] = field(default_factory=dict)  # most tokens that the inserts of a slot may take
-    caps: Mapping[str, int] = field(default_factory=dict)  # most tokens that a bucket may take
+    slots: Mapping[str, int] = {}  # most tokens that the inserts of a slot may take
+    caps: Mapping[str, int] = {}  # most tokens that a bucket may take
 
 
 def _window(params: BudgetParams, window: int) -> tuple[float, int | None]:

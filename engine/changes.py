@@ -20,6 +20,20 @@ from engine.rule import Ctx
 from engine.talk import once
 
 
+def changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
+    """Where blocks may stand otherwise than in the previous plan's `after`, new blocks included: rising, without overlaps."""
+    was = ctx.previous.after if ctx.previous else Envelope()
+    if ctx.done is None:
+        return changed(was, envelope)
+    found: list[Span] = []
+    for span in sorted((*(d.edit.span for d in ctx.done if d.splice and d.edit.span), Span(was.stop, envelope.stop))):
+        if found and span.start <= found[-1].stop:
+            found[-1] = Span(found[-1].start, max(found[-1].stop, span.stop))
+        elif span.start < span.stop:
+            found.append(span)
+    return found
+
+
 def changed(old: Envelope, new: Envelope) -> list[Span]:
     """Where blocks stand otherwise in `new` than in `old`, blocks that are new included. Shared chunks are not looked into.
 
@@ -38,13 +52,13 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
                 break
             then = old.at(at)
             stop = min(then.stop, piece.stop)
-            if _shown(then) != _shown(piece):
+            if shown(then) != shown(piece):
                 found.append(Span(at, stop))
             at = stop
     return found
 
 
-def _shown(piece: Piece) -> object:
+def shown(piece: Piece) -> object:
     """What a piece shows of its own blocks: None = all, () = nothing, else how."""
     body = piece.body
     if not body:
@@ -89,6 +103,14 @@ def stands(envelope: Envelope, ctx: Ctx, at: int) -> bool:
         if part.ref is None and part.kind == block.kind and (own or raw_of(part.raw).get(key) == raw_of(block.raw).get(key)):
             return True
     return False
+
+
+def itself(envelope: Envelope, ctx: Ctx, at: int) -> bool:
+    """True where a block stands verbatim, or alone as one part of its own kind."""
+    piece = envelope.at(at)
+    if piece.body is None:
+        return True
+    return piece.stop - piece.start == len(piece.body) == 1 and piece.body[0].kind == ctx.session.blocks[at].kind
 
 
 def id_of(envelope: Envelope, ctx: Ctx, call: int) -> str:

@@ -67,7 +67,7 @@ def summary_at(envelope: Envelope, at: int) -> Piece | None:
 
 def summary_of(piece: Piece) -> str:
     """The text of the summary in a piece; "" where it holds none."""
-    return next((part.text for part in piece.body or () if part.kind == "summary"), "")
+    return next((part.text for part in piece.body if part.kind == "summary"), "") if piece.body else ""
 
 
 def standing(envelope: Envelope, ctx: Ctx, at: int) -> int:
@@ -150,10 +150,8 @@ def _account(answer: Answer) -> dict[str, Any]:
 
 def _lines(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Iterator[str]:
     """The conversation as `role: text` lines: what stands, and what was dropped where `how.lost`."""
-    at = span.start
-    while at < span.stop:
-        piece = envelope.at(at)
-        stop = min(piece.stop, span.stop)
+    for piece in envelope.over(span):
+        at, stop = max(piece.start, span.start), min(piece.stop, span.stop)
         old = summary_of(piece)
         if piece.body is None or (old and not how.recursive) or (piece.body == () and how.lost):
             for part in ctx.index.talk(at, stop):
@@ -162,7 +160,6 @@ def _lines(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Iterator[str]:
             yield "summary: " + old.partition("\n")[2]
         else:
             yield from (f"{part.role}: {part.text}" for part in piece.body or () if part.text.strip())
-        at = stop
 
 
 def _line(block: Block, clip: int) -> str:

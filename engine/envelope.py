@@ -8,8 +8,9 @@ at its address. Chunks are immutable and shared between envelopes, so a change c
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from operator import attrgetter
 
 from msgspec import Struct, structs
@@ -18,17 +19,23 @@ from engine.errors import RuleError
 from engine.ledger import Ledger
 from engine.model import ZERO, Body, Counts, Edit, Piece, Span, Splice
 
-_PIECES, _STOP = attrgetter("pieces"), attrgetter("stop")
+_START, _STOP = attrgetter("start"), attrgetter("stop")
 CHUNK = 128  # pieces; a splice copies one or two chunks, so this bounds what a change costs
 
+Place = tuple[int, int]  # a chunk, and a piece in it
 
-class Chunk(Struct, frozen=True):
+
+class Chunk(Struct, frozen=True, gc=False):
     pieces: tuple[Piece, ...]
     stop: int
     counts: Counts
 
 
-class Envelope(Struct, frozen=True):
+def _last(chunk: Chunk) -> int:
+    return chunk.pieces[-1].start
+
+
+class Envelope(Struct, frozen=True, gc=False):
     """What one request carries: every block of `[0, stop)` in exactly one state."""
 
     chunks: tuple[Chunk, ...] = ()
@@ -60,6 +67,14 @@ class Envelope(Struct, frozen=True):
             raise IndexError(f"block {address} is not in an envelope of {self.stop} blocks")
         pieces = self.chunks[chunk].pieces
         return pieces[bisect_right(pieces, address, key=_STOP)]
+
+    def over(self, span: Span) -> Iterator[Piece]:
+        """The pieces that hold the blocks of `span`, without inserts."""
+        for piece in self._from(self._find(span.start)):
+            if piece.start >= span.stop:
+                return
+            if piece.start < piece.stop:
+                yield piece
 
     def grow(self, stop: int, ledger: Ledger) -> Envelope:
         """The same envelope with the blocks `[self.stop, stop)` added verbatim."""
@@ -93,8 +108,10 @@ class Envelope(Struct, frozen=True):
             )
         if start == stop:
             return self._insert(start, edit.slot, edit.body, by, ledger)
-        first, last = self._find(start), self._find(stop - 1)
-        old = self._between(first, last)
+        first = self._find(start)
+        inside = self.chunks[first[0]].pieces[first[1]]
+        last = first if stop <= inside.stop else self._find(stop - 1)
+        old = (inside,) if last == first else self._between(first, last)
         body: Body = None if edit.restore else edit.body
         counts = ledger.span(start, stop) if body is None else ledger.body(body)
         new = (
@@ -112,30 +129,30 @@ class Envelope(Struct, frozen=True):
 
     def redo(self, splice: Splice) -> Envelope:
         """Apply a recorded splice again."""
-        index, old, new = splice
-        first = self._position(index)
+        (address, number), old, new = splice
+        first = self._seek(address, number)
         if not old:
             chunk, offset = first
             pieces = self.chunks[chunk].pieces if self.chunks else ()
             kept = (*pieces[:offset], *new, *pieces[offset:])
-            return _with(self.chunks[:chunk], kept, self.chunks[chunk + 1 :], _delta(self.counts, (), new))
-        return self._splice(first, self._position(index + len(old) - 1), old, new)[0]
+            return _with(self.chunks[:chunk], kept, self.chunks[chunk + 1 :], _add(self.counts, total(new)))
+        return self._splice(first, self._ahead(first, len(old) - 1), old, new)[0]
 
     def _insert(self, at: int, slot: str, body: Body, by: int, ledger: Ledger) -> tuple[Envelope, Splice | None]:
         if not slot:
             raise RuleError("an insert needs a slot", hint="This is a bug in a rule.")
         parts = body or ()
         new = (Piece(at, at, ledger.body(parts), parts, slot, by),) if parts else ()
-        index = self._first_at(at)
-        for piece in self._from(index):
+        number = 0
+        for piece in self._from(self._seek(at)):
             if piece.start != at or piece.stop != at:
                 break
             if piece.slot == slot:
                 if piece.body == (parts or None):
                     return self, None
-                splice = Splice(index, (piece,), new)
+                splice = Splice((at, number), (piece,), new)
                 return self.redo(splice), splice
-            index += 1
+            number += 1
         if not new:
             return self, None
         if at < self.stop and self.at(at).start < at:
@@ -143,61 +160,55 @@ class Envelope(Struct, frozen=True):
             inside = self.chunks[place[0]].pieces[place[1]]
             around = (*_fragment(inside, inside.start, at, ledger), *new, *_fragment(inside, at, inside.stop, ledger))
             return self._splice(place, place, (inside,), around)
-        splice = Splice(index, (), new)
+        splice = Splice((at, number), (), new)
         return self.redo(splice), splice
 
-    def _splice(
-        self, first: tuple[int, int], last: tuple[int, int], old: Sequence[Piece], new: Sequence[Piece]
-    ) -> tuple[Envelope, Splice]:
+    def _splice(self, first: Place, last: Place, old: Sequence[Piece], new: Sequence[Piece]) -> tuple[Envelope, Splice]:
         (i, a), (j, b) = first, last
-        index = sum(map(len, map(_PIECES, self.chunks[:i]))) + a
+        address = old[0].start
+        stands = self.chunks[i].pieces[a - 1] if a else self.chunks[i - 1].pieces[-1] if i else None
+        number = self._distance(self._seek(address), first) if stands and stands.start == address else 0
         kept = (*self.chunks[i].pieces[:a], *new, *self.chunks[j].pieces[b + 1 :])
-        counts = _delta(self.counts, old, new)
+        change = _change(old, new)
+        counts = _add(self.counts, change)
         if i == j and 0 < len(kept) <= CHUNK:
-            chunk = Chunk(kept, kept[-1].stop, _delta(self.chunks[i].counts, old, new))
+            chunk = Chunk(kept, kept[-1].stop, _add(self.chunks[i].counts, change))
             envelope = Envelope((*self.chunks[:i], chunk, *self.chunks[i + 1 :]), counts)
         else:
             envelope = _with(self.chunks[:i], kept, self.chunks[j + 1 :], counts)
-        return envelope, Splice(index, tuple(old), tuple(new))
+        return envelope, Splice((address, number), tuple(old), tuple(new))
 
-    def _find(self, address: int) -> tuple[int, int]:
+    def _find(self, address: int) -> Place:
         chunk = bisect_right(self.chunks, address, key=_STOP)
         return chunk, bisect_right(self.chunks[chunk].pieces, address, key=_STOP)
 
-    def _position(self, index: int) -> tuple[int, int]:
-        for number, chunk in enumerate(self.chunks):
-            if index < len(chunk.pieces):
-                return number, index
-            index -= len(chunk.pieces)
-        return max(0, len(self.chunks) - 1), len(self.chunks[-1].pieces) if self.chunks else 0
+    def _seek(self, address: int, number: int = 0) -> Place:
+        """Past `number` pieces from the first that begins at or after `address`."""
+        chunk = bisect_left(self.chunks, address, key=_last)
+        if chunk == len(self.chunks):
+            return max(0, chunk - 1), len(self.chunks[-1].pieces) if self.chunks else 0
+        return self._ahead((chunk, bisect_left(self.chunks[chunk].pieces, address, key=_START)), number)
 
-    def _between(self, first: tuple[int, int], last: tuple[int, int]) -> tuple[Piece, ...]:
+    def _ahead(self, place: Place, number: int) -> Place:
+        chunk, offset = place[0], place[1] + number
+        while offset >= len(self.chunks[chunk].pieces) and chunk + 1 < len(self.chunks):
+            offset -= len(self.chunks[chunk].pieces)
+            chunk += 1
+        return chunk, offset
+
+    def _distance(self, first: Place, last: Place) -> int:
+        return sum(len(chunk.pieces) for chunk in self.chunks[first[0] : last[0]]) + last[1] - first[1]
+
+    def _between(self, first: Place, last: Place) -> tuple[Piece, ...]:
         (i, a), (j, b) = first, last
         if i == j:
             return self.chunks[i].pieces[a : b + 1]
         middle = (piece for chunk in self.chunks[i + 1 : j] for piece in chunk.pieces)
         return (*self.chunks[i].pieces[a:], *middle, *self.chunks[j].pieces[: b + 1])
 
-    def _first_at(self, address: int) -> int:
-        """Index of the first piece that begins at or after `address`."""
-        index = 0
-        for chunk in self.chunks:
-            if chunk.pieces[-1].start < address:
-                index += len(chunk.pieces)
-                continue
-            for piece in chunk.pieces:
-                if piece.start >= address:
-                    return index
-                index += 1
-        return index
-
-    def _from(self, index: int) -> Iterator[Piece]:
-        for chunk in self.chunks:
-            if index < len(chunk.pieces):
-                yield from chunk.pieces[index:]
-                index = 0
-            else:
-                index -= len(chunk.pieces)
+    def _from(self, place: Place) -> Iterator[Piece]:
+        chunks = self.chunks[place[0] :]
+        return islice((piece for chunk in chunks for piece in chunk.pieces), place[1], None)
 
 
 def _fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[Piece, ...]:
@@ -215,30 +226,26 @@ def _fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[Piec
 
 
 def _add(a: Counts, b: Counts) -> Counts:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4])
+    (c, d, e, f, g), (v, w, x, y, z) = a, b
+    return (c + v, d + w, e + x, f + y, g + z)
 
 
-def _delta(counts: Counts, old: Sequence[Piece], new: Sequence[Piece]) -> Counts:
-    gone, come = total(old), total(new)
-    return (
-        counts[0] - gone[0] + come[0],
-        counts[1] - gone[1] + come[1],
-        counts[2] - gone[2] + come[2],
-        counts[3] - gone[3] + come[3],
-        counts[4] - gone[4] + come[4],
-    )
+def _change(old: Sequence[Piece], new: Sequence[Piece]) -> Counts:
+    """By how much the tokens per bucket change."""
+    (a, b, c, d, e), (f, g, h, i, j) = total(old), total(new)
+    return (f - a, g - b, h - c, i - d, j - e)
 
 
 def total(pieces: Sequence[Piece]) -> Counts:
     """Tokens per bucket of some pieces."""
     a = b = c = d = e = 0
     for piece in pieces:
-        counts = piece.counts
-        a += counts[0]
-        b += counts[1]
-        c += counts[2]
-        d += counts[3]
-        e += counts[4]
+        v, w, x, y, z = piece.counts
+        a += v
+        b += w
+        c += x
+        d += y
+        e += z
     return (a, b, c, d, e)
 
 

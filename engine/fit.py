@@ -12,7 +12,7 @@ PRIOR = 6_000  # tokens of growth that the counter's own factor is trusted for b
 STEP = 3.0  # a request that grew by more than this times what was counted says something about hidden content, not the scale
 
 
-class Calibration(Struct, frozen=True):
+class Calibration(Struct, frozen=True, gc=False):
     """What the requests so far say about the provider's units.
 
     `prefix` (tokens) is anchored at the newest request with usage: everything in the prompt that the log does not hold.

@@ -42,7 +42,7 @@ class Span(NamedTuple):
     stop: int
 
 
-class Block(Struct, frozen=True):
+class Block(Struct, frozen=True, gc=False):
     """The smallest thing that is counted, kept or dropped: one content block at a fixed address."""
 
     at: int
@@ -66,7 +66,7 @@ class Block(Struct, frozen=True):
         return f"<Block {self.at} {self.role}/{self.kind}{' ' + self.name if self.name else ''} turn {self.turn}: {head!r}>"
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """One message of the storage timeline: the blocks `start:stop`."""
 
     start: int
@@ -79,7 +79,7 @@ class Message(Struct, frozen=True):
     extra: Mapping[str, JSON] = {}  # further keys of the message, sent as they are
 
 
-class Usage(Struct, frozen=True):
+class Usage(Struct, frozen=True, gc=False):
     """What a provider billed for one request, in tokens, under Anthropic's field names.
 
     `input_tokens` is the uncached part alone; `cache_creation_1h_input_tokens` is the part of
@@ -100,7 +100,7 @@ class Usage(Struct, frozen=True):
         return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
 
 
-class Request(Struct, frozen=True):
+class Request(Struct, frozen=True, gc=False):
     """One call of the model: sent when `blocks[:cut]` existed, answered by `blocks[cut:stop]`."""
 
     n: int
@@ -126,7 +126,7 @@ class Note(Struct, frozen=True):
     what: str
 
 
-class Part(Struct, frozen=True):
+class Part(Struct, frozen=True, gc=False):
     """One piece of a stand-in: text of our own, a structured block (`raw`), or a block that stands elsewhere (`ref`)."""
 
     role: str = "user"
@@ -142,7 +142,7 @@ Body = tuple[Part, ...] | None
 """What stands for a span: None = the blocks themselves, () = nothing, parts = a stand-in."""
 
 
-class Piece(Struct, frozen=True):
+class Piece(Struct, frozen=True, gc=False):
     """One tile of an envelope. Zero width (`start == stop`) with a `slot` = an insert."""
 
     start: int
@@ -170,7 +170,7 @@ Action = Literal[
 ]
 
 
-class Edit(Struct, frozen=True):
+class Edit(Struct, frozen=True, gc=False):
     """What a rule wants: `span` (or the insert in `slot` at address `span.start`) becomes `body`, because of `because`.
 
     `restore` puts the span's own blocks back verbatim. An edit without a span changes nothing and is recorded as a look.
@@ -218,14 +218,17 @@ class Observed(Struct, frozen=True):
 
 
 class Splice(NamedTuple):
-    """One change of an envelope: at piece number `place`, `old` became `new`. Applied backwards it undoes the change."""
+    """One change of an envelope: at `place`, `old` became `new`. Applied backwards it undoes the change.
 
-    place: int
+    `place` is the address at which both begin, and how many pieces (inserts) that begin there stand before them.
+    """
+
+    place: tuple[int, int]
     old: tuple[Piece, ...]
     new: tuple[Piece, ...]
 
 
-class Decision(Struct, frozen=True):
+class Decision(Struct, frozen=True, gc=False):
     """An edit as applied (or a look that changed nothing), with the envelope's tokens before and after it."""
 
     seq: int  # counts through the trace

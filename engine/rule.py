@@ -7,7 +7,7 @@ each defining `RULE`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ Verdict = Literal["send", "warn", "overflow", "refuse"]
 Memory = Literal["remembers", "monotone", "fresh"]
 
 
-class Plan(Struct, frozen=True):
+class Plan(Struct, frozen=True, gc=False):
     """One request under one policy: what would be sent (`after`), what the model sees of it (`seen`), and why.
 
     Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
@@ -80,6 +80,8 @@ class Ctx(Struct, frozen=True):
     `limit` is the budget's limit in `own`'s units, without what the log does not hold: compare it with `size(envelope)`.
     `reported`: prompt + answer tokens of the previous request as the provider billed them, if that very envelope was sent;
     else its calibrated count. 0 before the first request.
+    `done`: the decisions of this request so far, where they alone (and growth) lead from the previous plan's `after` to the
+    envelope at hand; None where some of that plan's edits did not last.
     """
 
     session: Session
@@ -92,6 +94,7 @@ class Ctx(Struct, frozen=True):
     budget: Budget
     limit: int
     reported: int
+    done: Sequence[Decision] | None = None
 
     def size(self, envelope: Envelope) -> int:
         """Tokens of an envelope in `own`'s units."""

@@ -150,8 +150,9 @@ def _scored(content: str, files: Counter[str]) -> Iterator[_Sentence]:
 
 
 def _sentences(content: str) -> Iterator[tuple[str, str]]:
-    """Speaker and text of every sentence. Lines that an earlier stand-in wrote keep the speakers that it named."""
+    """Speaker and text of every sentence of lines not said before. Lines of an earlier stand-in keep the speakers it named."""
     speaker = "user"
+    known: set[tuple[str, str]] = set()
     for found in _LINE.finditer(content):
         line = found[0][: READ * 4].rstrip()
         within = ""
@@ -159,8 +160,9 @@ def _sentences(content: str) -> Iterator[tuple[str, str]]:
             speaker, line = said[1], said[2].strip()
         if speaker == "tool" and not _FAILS.search(line):  # of what tools print only failures are picked
             continue
-        if line == HEAD or line.startswith("Files named: "):
+        if (speaker, line) in known or line == HEAD or line.startswith("Files named: "):
             continue
+        known.add((speaker, line))
         if line.startswith("- "):
             line = line[2:]
             if speaker == "summary" and (said := _SPEAKER.match(line)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hypothesis import given
@@ -12,13 +12,13 @@ from law_sessions import ledger_of, make, sessions
 from engine.assemble import replay
 from engine.budget import BudgetParams
 from engine.builder import Builder
-from engine.changes import changed
+from engine.changes import changed, changes
 from engine.envelope import Envelope
 from engine.lint import lint
 from engine.model import Edit, Session, Span
 from engine.order import render
 from engine.policy import Policy, Step, rules
-from engine.rule import Ctx, Edits, Memory, Rule
+from engine.rule import Ctx, Edits, Memory, NoParams, Rule
 
 MODEL = "claude-opus-4-5"
 
@@ -112,6 +112,19 @@ def _call_and_result() -> Session:
     builder.message("user", "thanks")
     builder.request(builder.message("assistant", "sure"), model=MODEL)
     return builder.build()
+
+
+@given(sessions, cuts, st.sampled_from(["fresh", "remembers", "monotone"]))
+def test_a_rule_is_told_of_every_change_since_the_last_plan(session: Session, cut: list[Cuts], memory: Memory) -> None:
+    def look(envelope: Envelope, ctx: Ctx, _params: NoParams) -> Edits:
+        told = {at for span in changes(envelope, ctx) for at in range(*span)}
+        seen = {at for span in changed(ctx.previous.after if ctx.previous else Envelope(), envelope) for at in range(*span)}
+        assert seen <= told
+        yield from ()
+
+    policy = torn(cut, memory)
+    looks = Step(Rule("look", "Compare what is told with what is seen.", look, NoParams), NoParams())
+    assert [*replay(session, replace(policy, rules=(looks, *policy.rules, looks)), ledger_of(session))]
 
 
 def test_what_was_said_for_missing_calls_is_taken_back_when_they_stand_again() -> None:

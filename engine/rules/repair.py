@@ -8,13 +8,15 @@ from msgspec import structs
 
 from engine.changes import (
     answered,
-    changed,
+    changes,
     heads,
     id_of,
+    itself,
     late,
     neighbour,
     raw_of,
     role_at,
+    shown,
     stands,
     stray,
     twins,
@@ -44,13 +46,15 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     blocks, messages = ctx.session.blocks, ctx.session.messages
-    spans = changed(ctx.previous.after if ctx.previous else Envelope(), envelope)
+    spans = changes(envelope, ctx)
     envelope = yield from _rename(envelope, ctx, spans)
     calls = [*within(ctx.index.calls, spans)]
-    ends = {messages[blocks[at].message].stop - 1 for at in calls}
+    ends = {messages[blocks[at].message].stop - 1 for at in calls if not _whole(envelope, ctx, at)}
     theirs = {blocks[at].pair for at in calls if at < blocks[at].pair < ctx.request.cut}
     envelope = yield from _take_back(envelope, ctx, calls, theirs, params)
     for at in sorted({*within(ctx.index.results, spans), *theirs}):
+        if _whole(envelope, ctx, at):
+            continue
         if why := stray(envelope, ctx, at):
             body = (Part("user", "text", f"{params.stray}\n{blocks[at].text}"),) if _alone(ctx, at) else ()
             envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"block": at, "call": blocks[at].pair})
@@ -63,6 +67,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     talk = ctx.index.messages
     if talk and any(span.start <= max(since(ctx) - 1, talk[0]) for span in spans):
         yield from _begin(envelope, ctx, params)
+
+
+def _whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
+    """True where a call and its result stand in neighbouring messages, each as itself, or are gone together."""
+    blocks, pair = ctx.session.blocks, ctx.session.blocks[at].pair
+    if not 0 <= pair < ctx.request.cut or blocks[pair].pair != at or abs(blocks[at].message - blocks[pair].message) != 1:
+        return False
+    piece = envelope.at(at)
+    if piece.start <= pair < piece.stop and shown(piece) in (None, ()):
+        return True
+    last = ctx.session.messages[blocks[min(at, pair)].message].stop - 1
+    return all(itself(envelope, ctx, place) for place in (at, pair, last))
 
 
 def _take_back(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int], params: Params) -> Mended:

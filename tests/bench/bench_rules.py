@@ -1,9 +1,9 @@
 """What each rule costs over a long session: `python tests/bench/bench_rules.py [rule ...]`; exit 1 above a limit.
 
-Each rule alone over 8,000 requests: CPU seconds (median of interleaved runs), growth when the requests double, and memory that
-the plans hold. Then reverse iteration over 10,000 messages, one request per turn, beside what `trim_messages` of langchain-core
-and of litellm (the `bench` extra; skipped with a word where absent) take for the same turns. langchain-core counts with its own
-cheap counter, "approximate" (characters / 4); litellm has none and counts with a tokenizer.
+Each rule alone, and the policy `balanced`, over 8,000 requests: CPU seconds (median of interleaved runs), growth when the
+requests double, and memory that the plans hold. Then reverse iteration over 10,000 messages, one request per turn, beside what
+`trim_messages` of langchain-core and of litellm (the `bench` extra; skipped with a word where absent) take for the same turns.
+langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and counts with a tokenizer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.assemble import replay
 from engine.builder import Builder
 from engine.ledger import Ledger, build_ledger
 from engine.model import Session
-from engine.policy import Policy, parse, rules
+from engine.policy import Policy, load, parse, rules
 from engine.tokens import CHARS
 
 REQUESTS = 8_000
@@ -35,6 +35,8 @@ MEMORY = (100_000_000, 20_000)  # bytes, and bytes per request
 LANGCHAIN, LITELLM = 100, 1_000  # times faster
 TURNS = 5_000
 SAMPLED = {"langchain-core": (500, 1_500, 2_500, 3_500, 4_500), "litellm": (800,)}  # turns that are timed
+WHOLE = "balanced"  # a whole policy, run beside the single rules
+GROWN = (REQUESTS, 2 * REQUESTS)  # that policy first condenses at request 5,000 of this session
 LIMIT = 40_000  # tokens: a quarter of the turns below fit
 
 RULES = {
@@ -93,28 +95,29 @@ def planned(session: Session, ledger: Ledger, policy: Policy) -> list[Any]:
 
 def rule_costs(names: list[str]) -> Iterator[tuple[str, bool]]:
     """A line per rule, and whether it holds its limits."""
-    half, full = agent(REQUESTS // 2), agent(REQUESTS)
-    ledgers = {id(s): build_ledger(s, CHARS) for s in (half, full)}
-    policies = {name: alone(name, RULES.get(name, "")) for name in names}
+    pairs = {name: GROWN if name == WHOLE else (REQUESTS // 2, REQUESTS) for name in names}
+    sessions = {size: agent(size) for size in sorted({size for pair in pairs.values() for size in pair})}
+    ledgers = {size: build_ledger(session, CHARS) for size, session in sessions.items()}
+    policies = {name: load(name) if name == WHOLE else alone(name, RULES.get(name, "")) for name in names}
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(ROUNDS):
         for name in names:
-            for session in (half, full):
-                work = lambda s=session, n=name: planned(s, ledgers[id(s)], policies[n])  # noqa: E731
-                times.setdefault((name, id(session)), []).append(cpu(work))
-    for name in names:
-        short, long = (median(times[name, id(s)]) for s in (half, full))
+            for size in pairs[name]:
+                work = lambda n=name, size=size: planned(sessions[size], ledgers[size], policies[n])  # noqa: E731
+                times.setdefault((name, size), []).append(cpu(work))
+    for name, (short, long) in pairs.items():
+        seconds, growth = median(times[name, REQUESTS]), median(times[name, long]) / median(times[name, short])
         gc.collect()
         tracemalloc.start()
-        plans = planned(full, ledgers[id(full)], policies[name])
+        plans = planned(sessions[REQUESTS], ledgers[REQUESTS], policies[name])
         held, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         decisions = sum(len(plan.decisions) for plan in plans)
         del plans
-        good = long < SECONDS and long / short <= GROWTH and peak <= MEMORY[0] + MEMORY[1] * REQUESTS
+        good = seconds < SECONDS and growth <= GROWTH and peak <= MEMORY[0] + MEMORY[1] * REQUESTS
         line = (
-            f"{name:28} {long:6.2f} s  x{long / short:.2f} from half  {held / 1e6:6.1f} MB held  {peak / 1e6:6.1f} MB peak  "
-            f"{decisions:7,} decisions"
+            f"{name:28} {seconds:6.2f} s  x{growth:.2f} {short:,} to {long:,}  {held / 1e6:6.1f} MB held  "
+            f"{peak / 1e6:6.1f} MB peak  {decisions:7,} decisions"
         )
         yield line + ("" if good else "  TOO MUCH"), good
 
@@ -185,12 +188,12 @@ def comparison() -> Iterator[tuple[str, bool]]:
 def main(chosen: list[str]) -> int:
     """Print the tables; 1 where a limit is exceeded."""
     bad = False
-    unknown = [name for name in chosen if name not in rules()]
+    unknown = [name for name in chosen if name not in rules() and name != WHOLE]
     if unknown:
         print(f"no such rule: {', '.join(unknown)}; known: {', '.join(rules())}")
         return 2
-    print(f"{REQUESTS:,} requests, each rule alone (CPU, median of {ROUNDS}):")
-    for line, good in rule_costs(chosen or [*RULES]):
+    print(f"{REQUESTS:,} requests, each rule alone, and one whole policy (CPU, median of {ROUNDS}):")
+    for line, good in rule_costs(chosen or [*RULES, WHOLE]):
         print(f"  {line}", flush=True)
         bad |= not good
     for line, good in () if chosen else comparison():
