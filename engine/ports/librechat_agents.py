@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from engine.content import block_text
 from engine.model import JSON, Part
@@ -22,8 +23,7 @@ AFTER_RESULTS = ("ai", "human")  # what may stand first where a result would
 Reasoning = Literal["thinking", "reasoning_content"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True, gc=False):
     """What fits: the messages kept, those before them that may be summarised (`start:stop`), and where reasoning goes."""
 
     kept: Sequence[int]
@@ -33,8 +33,7 @@ class Fit:
     attach: tuple[int, JSON] | None = None  # a kept message, and the reasoning that now stands in front of it
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True, gc=False):
     """What a selection is made under. Tokens; `starts`: types of which one must come first."""
 
     limit: int
@@ -133,14 +132,13 @@ def with_reasoning(history: History, i: int, bodies: Bodies, block: JSON) -> Bod
     return {**bodies, first.at: (_part(block), *rest)}
 
 
-@dataclass(frozen=True, slots=True)
-class Mended:
+class Mended(Struct, frozen=True, gc=False):
     """Messages kept and left out, tokens that came free, and by message the calls without a result that were taken out."""
 
     kept: Sequence[int]
-    dropped: list[int] = field(default_factory=list)
+    dropped: list[int] = []
     reclaimed: int = 0
-    stripped: Mapping[int, frozenset[int]] = field(default_factory=dict)  # addresses of calls
+    stripped: Mapping[int, frozenset[int]] = {}  # addresses of calls
 
 
 def repaired(
@@ -226,8 +224,7 @@ def recent(history: History, turns: int = 2, cap: int | None = None, counts: Col
     return starts[first], len(starts) - first
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
+class Trigger(Struct, frozen=True, gc=False):
     """When pruned messages are summarised: `kind` is token_ratio, remaining_tokens or messages_to_refine; any other never."""
 
     kind: str

@@ -6,15 +6,15 @@ Holds the data structure alone: a change copies the chunks it touches, so that e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 T = TypeVar("T")
 CHUNK = 64
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Column(Generic[T]):
+class Column(Struct, Generic[T], frozen=True, gc=False):
     """A list of values in chunks; `folds` holds one number per chunk (its sum, or its largest)."""
 
     fold: Callable[[Iterable[T]], int]
@@ -42,6 +42,14 @@ class Column(Generic[T]):
         new = [*(self.chunks[last] if last < len(self.chunks) else ()), *new]
         more = tuple(tuple(new[i : i + CHUNK]) for i in range(0, len(new), CHUNK))
         return Column(self.fold, (*self.chunks[:last], *more), (*self.folds[:last], *map(self.fold, more)))
+
+    def first(self, count: int) -> Column[T]:
+        """The first `count` values."""
+        whole, rest = divmod(count, CHUNK)
+        if not rest or whole >= len(self.chunks):
+            return Column(self.fold, self.chunks[:whole], self.folds[:whole])
+        chunk = self.chunks[whole][:rest]
+        return Column(self.fold, (*self.chunks[:whole], chunk), (*self.folds[:whole], self.fold(chunk)))
 
     def replaced(self, values: Mapping[int, T]) -> Column[T]:
         """With other values at some places."""

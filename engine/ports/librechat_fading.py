@@ -7,9 +7,10 @@ Pure functions over a `History` and what is `Held` of it: counts and shortened t
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field, structs
 
 from engine.model import JSON
 from engine.ports.librechat_counts import CHUNK, Column, above
@@ -33,8 +34,7 @@ def _changed(values: Iterable[object]) -> int:
     return len(held) - held.count(None)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True, gc=False):
     """Per message its tokens; per result its length and, once shortened, its text; per answer the longest arguments and, once
     shortened, all that are."""
 
@@ -73,6 +73,24 @@ def met(history: History, held: Held, counts: Iterable[int]) -> Held:
         held.texts.extended([None] * len(lengths)),
         held.longest.extended(longest),
         held.inputs.extended([None] * len(longest)),
+    )
+
+
+def begun(history: History, count: int) -> Held:
+    """What is held of the first `count` messages, as the host counts them. Read once for all runs that begin at one message."""
+    since, reading = history.since, history.reading
+    if since not in history.whole:
+        every = structs.replace(history, there=len(reading.rows))
+        history.whole[since] = met(every, Held(), history.host[since:])
+    held = history.whole[since]
+    results = bisect_left(reading.tools, since + count) - history.first_tool
+    answers = bisect_left(reading.answers, since + count) - history.first_answer
+    return Held(
+        held.counts.first(count),
+        held.lengths.first(results),
+        held.texts.first(results),
+        held.longest.first(answers),
+        held.inputs.first(answers),
     )
 
 
@@ -125,7 +143,7 @@ def _with_texts(history: History, held: Held, texts: Mapping[int, str], counts: 
     if not texts:
         return held, []
     lengths = {j: len(text) for j, text in texts.items()}
-    new = replace(
+    new = structs.replace(
         held, counts=held.counts.replaced(counts), lengths=held.lengths.replaced(lengths), texts=held.texts.replaced(texts)
     )
     return new, [history.tool(j) for j in texts]
@@ -150,7 +168,7 @@ def cut_args(history: History, held: Held, limit: int) -> Faded:
     rows = {j: history.answer(j) for j in inputs}
     counts = {i: history.counted(history.parts(i, history.with_inputs(inputs[j] or {}))) for j, i in rows.items()}
     longest = {j: longest_input(history.blocks(i), inputs[j]) for j, i in rows.items()}
-    new_held = replace(
+    new_held = structs.replace(
         held, counts=held.counts.replaced(counts), longest=held.longest.replaced(longest), inputs=held.inputs.replaced(inputs)
     )
     return new_held, list(rows.values())

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Any
+
+from msgspec import Struct
 
 from engine.content import block_text
 from engine.ledger import Ledger
@@ -21,8 +23,7 @@ Bodies = Mapping[int, tuple[Part, ...]]
 """What stands for some blocks of a message, by address; () = nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True, gc=False):
     """All messages of a session, and where what stands in them. Numbers are places in `rows`."""
 
     rows: tuple[Row, ...]
@@ -113,8 +114,7 @@ def _reasoning(blocks: Sequence[Block], kind: str) -> JSON:
     return next((b.raw for b in blocks if isinstance(b.raw, Mapping) and b.raw.get("type") in wanted), None)
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True, gc=False):
     """The messages `since:there` of a reading, numbered from 0. `attached`: reasoning put in front of a message for good."""
 
     session: Session
@@ -125,7 +125,8 @@ class History:
     since: int = 0
     attached: Mapping[int, JSON] | None = None
     host: Sequence[int] = ()  # tokens of every message of the reading, as the host counts them
-    memo: dict[tuple[int, bool], tuple[str | None, int, str, int]] = field(default_factory=dict)  # the last cuts: see fading
+    memo: dict[tuple[int, bool], tuple[str | None, int, str, int]] = {}  # the last cuts: see fading
+    whole: dict[int, Any] = {}  # what is held of all messages from one on: see fading
 
     def __len__(self) -> int:
         return self.there - self.since

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
+
+from msgspec import Struct, structs
 
 from engine.model import JSON
 from engine.ports.librechat_agents import (
@@ -55,8 +57,7 @@ class Settings(ByPosition):
     mend: Annotated[bool, "calls and results are mended once more before the model is called"] = True
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True, gc=False):
     """The messages to be sent, by number, those that may be summarised (runs), and the state that the next request starts from.
 
     `faded`: numbers of messages that were shortened for good.
@@ -66,7 +67,7 @@ class Outcome:
     kept: Sequence[int] = ()
     refine: tuple[tuple[int, int], ...] = ()
     faded: frozenset[int] = frozenset()
-    facts: Mapping[str, JSON] = field(default_factory=dict)
+    facts: Mapping[str, JSON] = {}
 
 
 class _Choice(NamedTuple):
@@ -88,24 +89,24 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     used = overhead(scale, instructions)
     room, before = max(0, budget - used), rounded(total(held.counts, 0, there) * scale.ratio)
     pressure = before / budget if budget > 0 else 0.0
-    state = replace(old, held=held, scale=scale, start=there)
+    state = structs.replace(old, held=held, scale=scale, start=there)
     if room == 0 and settings.summarization:
-        state = replace(state, sent=_sent(history, [], {}))
+        state = structs.replace(state, sent=_sent(history, [], {}))
         return Outcome(state, (), ((0, there),), facts=_facts(state, budget, used, before, 0, pressure))
     held, faded, masked = _faded(history, held, room, pressure, scale.ratio, settings)
-    scale = replace(scale, counted=0, reported=0) if masked else scale
-    state = replace(state, held=held, scale=scale)
+    scale = structs.replace(scale, counted=0, reported=0) if masked else scale
+    state = structs.replace(state, held=held, scale=scale)
     tokens = rounded(total(held.counts, 0, there) * scale.ratio)
     left = budget - tokens - rounded(PRIMER * scale.ratio) - used
     if old.cutoff == 0 and left >= 0:
         kept, shaped = _final(history, state, range(there), {}, settings)
-        state = replace(state, sent=_sent(history, kept, shaped))
+        state = structs.replace(state, sent=_sent(history, kept, shaped))
         return Outcome(state, kept, (), faded, _facts(state, budget, used, tokens, left, pressure))
     raw = Terms(
         rounded(budget / scale.ratio), rounded(used / scale.ratio), settings.starts, settings.thinking, settings.reasoning
     )
     choices = [_choice(history, state, raw, held, frozenset())]
-    plain = replace(raw, limit=budget, instructions=used)  # the original does not scale these when it tries again
+    plain = structs.replace(raw, limit=budget, instructions=used)  # the original does not scale these when it tries again
     choices += _rescued(history, state, plain, choices[0], room, settings)
     first, last = choices[0], choices[-1]
     spare = max(0, first.fit.remaining + last.mended.reclaimed)
@@ -113,9 +114,9 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     runs = (run for c in choices for run in (c.fit.refine, *((i, i + 1) for i in c.mended.dropped)))
     refine = tuple(run for run in runs if run[0] < run[1])
     attached = _attached(history, state, choices)
-    state = replace(state, thought=first.fit.thought, attached=attached, cutoff=_cutoff(history, last))
+    state = structs.replace(state, thought=first.fit.thought, attached=attached, cutoff=_cutoff(history, last))
     kept, shaped = _final(history, state, last.mended.kept, _shaped(history, last), settings)
-    state = replace(state, sent=_sent(history, kept, shaped))
+    state = structs.replace(state, sent=_sent(history, kept, shaped))
     return Outcome(state, kept, refine, faded, _facts(state, budget, used, tokens, left, pressure))
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field, structs
 
 from engine.model import JSON
 from engine.ports.librechat_counts import total
-from engine.ports.librechat_fading import Held, met
+from engine.ports.librechat_fading import Held, begun, met
 from engine.ports.librechat_history import Bodies, History
 
 LOWEST, HIGHEST = 0.5, 5.0  # what the provider's count may be of ours
@@ -24,8 +25,7 @@ def rounded(value: float) -> int:
     return math.floor(value + 0.5)
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True, gc=False):
     """How the messages stood in a request: `first` and all after it, but for those `gone`; some `shaped` for it alone.
 
     Places in the session's reading. A system message in front of the first stands unless it is `gone`.
@@ -33,11 +33,10 @@ class Sent:
 
     first: int = 0
     gone: frozenset[int] = frozenset()
-    shaped: Mapping[int, Bodies] = field(default_factory=dict)
+    shaped: Mapping[int, Bodies] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True, gc=False):
     """Calibration: tokens of messages as sent and as the provider reported them, and the overhead that explained them best."""
 
     ratio: float = 1.0
@@ -48,8 +47,7 @@ class Scale:
     estimate: int = 0  # of the instructions, when the overhead was observed
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class State:
+class State(Struct, frozen=True, gc=False):
     """Everything that the next request starts from. `told`: counts that the host gave beforehand, None = all it has seen."""
 
     held: Held = field(default_factory=Held)
@@ -57,7 +55,7 @@ class State:
     start: int = 0  # messages before it were there at the request before
     cutoff: int = 0  # first message that was sent
     thought: int = -1
-    attached: Mapping[int, JSON] = field(default_factory=dict)
+    attached: Mapping[int, JSON] = {}
     sent: Sent = field(default_factory=Sent)
     told: Mapping[int, int] | None = None
     since: int = 0  # messages before it were summarised
@@ -79,8 +77,7 @@ def anew(history: History, state: State, since: int, summary: int) -> State:
     return State(scale=Scale(state.scale.ratio), start=history.there - since, sent=sent, since=since, summary=summary)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True, gc=False):
     """Tokens that the provider reported for the request before: its prompt and its answer."""
 
     prompt: int
@@ -94,10 +91,10 @@ def grown(history: History, state: State, seen: Seen | None) -> tuple[Held, Abst
     """
     fresh = set[int]()
     counts: list[int] = []
-    done, answered = len(state.held.counts), seen is None
-    if state.told is None and done < state.start:
-        counts, done = list(history.host[history.since + done : history.since + state.start]), state.start
-    for i in range(done, len(history)):
+    held, answered = state.held, seen is None
+    if state.told is None and not len(held.counts):
+        held = begun(history, state.start)
+    for i in range(len(held.counts), len(history)):
         new, known = i >= state.start, (state.told or {}).get(i)
         count = known
         if history.role(i) == "tool":
@@ -113,7 +110,7 @@ def grown(history: History, state: State, seen: Seen | None) -> tuple[Held, Abst
             if seen:
                 fresh.add(i)
         counts.append(count or 0)
-    return met(history, state.held, counts), fresh
+    return met(history, held, counts), fresh
 
 
 def calibrated(
@@ -131,12 +128,12 @@ def calibrated(
         return scale
     counted, reported = scale.counted + sent, scale.reported + messages
     ratio = max(LOWEST, min(HIGHEST, reported / counted))
-    scale = replace(scale, ratio=ratio, counted=counted, reported=reported)
+    scale = structs.replace(scale, ratio=ratio, counted=counted, reported=reported)
     expected = instructions + sent * ratio
     variance = abs((seen.prompt / expected if expected > 0 else 0) - 1)
     if variance < scale.variance:
         overhead = max(0, rounded(seen.prompt - sent * ratio))
-        scale = replace(scale, variance=variance, overhead=overhead, estimate=instructions)
+        scale = structs.replace(scale, variance=variance, overhead=overhead, estimate=instructions)
     return scale
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
+
+from msgspec import structs
 
 from engine.condensing import How, condense, summary_at
 from engine.envelope import Envelope
@@ -20,7 +22,7 @@ from engine.ports.rows import remembered, size, stretches
 from engine.rule import Ctx, Edits, Plan, Rule
 
 NAME = "prune_by_pressure"
-Known = tuple[Reading, tuple[int, ...], dict[Any, Any]]
+Known = tuple[Reading, tuple[int, ...], dict[Any, Any], dict[int, Any]]
 Applied = Generator[Edit | Ask, Any, Envelope]
 
 
@@ -41,14 +43,14 @@ class Params(Settings):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A request into which nothing fits is refused, as the original raises an error."""
-    reading, host, memo = _reading(ctx, params)
+    reading, host, memo, whole = _reading(ctx, params)
     there = upto(reading.starts, ctx.request.cut)
-    history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo)
+    history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo, whole=whole)
     old, seen = recall(ctx.previous), _seen(ctx)
     begun = old or State(scale=Scale(params.ratio if params.ratio > 0 else 1.0), start=_start(ctx, reading, len(history)))
     if old and ctx.previous and params.by_turn and ctx.previous.request.turn != ctx.request.turn:
         begun, seen = anew(history, old, old.since, old.summary), None
-    history = replace(history, since=begun.since, attached=begun.attached)
+    history = structs.replace(history, since=begun.since, attached=begun.attached)
     used, touched = _instructions(ctx, params), set(_shortened(history, old) if begun is not old else ())
     outcome = prepare(history, begun, seen, ctx.budget.limit, used + begun.summary, params)
     if params.summary and _summarise(history, outcome, params):
@@ -60,7 +62,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if piece and piece.stop <= span.stop and start > history.since:
             touched |= set(_shortened(history, outcome.state))
             begun = anew(history, begun, start, ctx.own.tokens_of(piece.body or ()))
-            history = replace(history, since=start, attached=None)
+            history = structs.replace(history, since=start, attached=None)
             outcome = prepare(history, begun, None, ctx.budget.limit, used + begun.summary, params)
     because = _told(outcome, len(history))
     facts = {**outcome.facts, "refine": outcome.refine, "state": outcome.state}
@@ -81,11 +83,11 @@ def _known(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[bool, i
 
 
 def _reading(ctx: Ctx, params: Params) -> Known:
-    """The session's messages, what the host counts of them, and what was cut of them last."""
+    """The session's messages, what the host counts of them, what was cut of them last and what is held of all."""
     known, key = _known(ctx), (params.instructions >= 0, params.frame)
     if key not in known:
         reading = read(ctx.session, key[0])
-        known[key] = reading, tuple(size(ctx.own, row, params.frame) for row in reading.rows), {}
+        known[key] = reading, tuple(size(ctx.own, row, params.frame) for row in reading.rows), {}, {}
     return known[key]
 
 

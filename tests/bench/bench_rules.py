@@ -1,9 +1,10 @@
 """What each rule costs over a long session: `python tests/bench/bench_rules.py [rule ...]`; exit 1 above a limit.
 
 Each rule alone, and the policy `balanced`, over 8,000 requests: CPU seconds (median of interleaved runs), growth when the
-requests double, and memory that the plans hold. Then reverse iteration over 10,000 messages, one request per turn, beside what
-`trim_messages` of langchain-core and of litellm (the `bench` extra; skipped with a word where absent) take for the same turns.
-langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and counts with a tokenizer.
+requests double, and memory that the plans hold. Then each ported policy: CPU seconds. Then reverse iteration over 10,000
+messages, one request per turn, beside what `trim_messages` of langchain-core and of litellm take for the same turns (the
+`bench` extra; skipped with a word where absent). langchain-core counts with its own cheap counter, "approximate" (characters
+/ 4); litellm has none and counts with a tokenizer.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ TURNS = 5_000
 SAMPLED = {"langchain-core": (500, 1_500, 2_500, 3_500, 4_500), "litellm": (800,)}  # turns that are timed
 WHOLE = "balanced"  # a whole policy, run beside the single rules
 GROWN = (REQUESTS, 2 * REQUESTS)  # that policy first condenses at request 5,000 of this session
+PORTS = ("cline-classic", "roo", "librechat-agents", "litellm-trim", "langchain-trim", "librechat-legacy", "chatbot-ui")
+PORT_SECONDS = 5.0
 LIMIT = 40_000  # tokens: a quarter of the turns below fit
 
 RULES = {
@@ -122,6 +125,15 @@ def rule_costs(names: list[str]) -> Iterator[tuple[str, bool]]:
         yield line + ("" if good else "  TOO MUCH"), good
 
 
+def ports() -> Iterator[tuple[str, bool]]:
+    """A line per ported policy, and whether it holds its limit."""
+    session = agent(REQUESTS)
+    ledger = build_ledger(session, CHARS)
+    for name in PORTS:
+        seconds = median(cpu(lambda n=name: planned(session, ledger, load(n))) for _ in range(ROUNDS))
+        yield f"{name:28} {seconds:6.2f} s" + ("" if seconds < PORT_SECONDS else "  TOO MUCH"), seconds < PORT_SECONDS
+
+
 def chat(turns: int) -> Session:
     """Questions and answers, one request per turn."""
     builder = Builder("bench", "bench")
@@ -194,6 +206,11 @@ def main(chosen: list[str]) -> int:
         return 2
     print(f"{REQUESTS:,} requests, each rule alone, and one whole policy (CPU, median of {ROUNDS}):")
     for line, good in rule_costs(chosen or [*RULES, WHOLE]):
+        print(f"  {line}", flush=True)
+        bad |= not good
+    if not chosen:
+        print(f"{REQUESTS:,} requests under each ported policy, counts by characters:")
+    for line, good in () if chosen else ports():
         print(f"  {line}", flush=True)
         bad |= not good
     for line, good in () if chosen else comparison():
