@@ -248,6 +248,7 @@ def _verdict(plan: Plan, policy: Policy) -> Verdict:
         return "refuse"
     if plan.limit is not None and plan.projected > plan.limit:
         return "overflow"
-    if policy.rules and plan.budget.limit < plan.projected and policy.rules[0].rule.name != "follow_the_record":
+    cuts = any(not part.rule.name.startswith("follow_") for part in policy.rules)  # it has a limit of its own to keep
+    if cuts and plan.budget.limit < plan.projected:
         return "overflow"
     return "warn" if "warn" in actions else "send"

@@ -17,6 +17,7 @@ from msgspec import structs
 from engine import assemble
 from engine.builder import block_of
 from engine.errors import TurnscopeError
+from engine.following import following
 from engine.front import family_of, ledger_of, replay
 from engine.growing import Growing
 from engine.live import Chat, Settings, Sink, Tools
@@ -95,7 +96,7 @@ def resumed(
     """The chat of a stored thread, and the plans of the requests it made so far. What was imported is taken as recorded."""
     growing = Growing(session, estimator(family_of(session) or facts(settings.model).family))
     since = int(session.about.get("live_from", 0))
-    plans = tuple(assemble.replay(session, settings.policy, growing.ledger, since=since))
+    plans = tuple(assemble.replay(session, following(settings.policy), growing.ledger, since=since))
     chat = Chat(growing, client, sink, settings, tools)
     chat.plan = assemble.settle(plans[-1]) if plans else None
     chat.spent = spent(session)

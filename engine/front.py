@@ -13,6 +13,7 @@ from pathlib import Path
 
 from engine import importers, views
 from engine import policy as policies
+from engine.following import following
 from engine.ledger import Ledger, build_ledger
 from engine.media import media_tokens
 from engine.model import Session
@@ -73,6 +74,8 @@ def replay(session: Session, policy: Policy | str = AS_RECORDED, ledger: Ledger 
     """What would be sent under `policy` (a name or a value), request by request."""
     _edge()
     chosen = named(policy) if isinstance(policy, str) else policy
+    if chosen.name != AS_RECORDED and any(key.startswith("by-hand:") for key in session.answers):
+        chosen = following(chosen)  # what a person condensed by hand stays so under every policy
     return trace(session, chosen, ledger or ledger_of(session))
 
 

@@ -60,7 +60,7 @@ class Growing:
         """Append one message; a prompt begins a turn. `role` system and tools are blocks of the request, not messages of it."""
         start = len(self._blocks)
         turn = self._blocks[-1].turn if self._blocks else 0
-        if origin == "prompt" and any(m.origin == "prompt" for m in self._messages):
+        if origin == "prompt" and any(m.role not in ("system", "tools") for m in self._messages):
             turn += 1
         parts: Sequence[JSON] = [content] if isinstance(content, str) else content
         for raw in parts or [None]:

@@ -18,16 +18,17 @@ from typing import Any, Literal, NamedTuple, Protocol
 import anthropic
 from msgspec import structs
 
+from engine import by_hand, following
 from engine.assemble import count_key, replay, settle, step
 from engine.builder import usage as read_usage
 from engine.errors import ContextWindowExceededError, TurnscopeError
 from engine.growing import Growing
 from engine.ledger import Ledger
-from engine.model import JSON, Answer, Ask, Message, Request, Session
+from engine.model import JSON, Answer, Ask, Decision, Edit, Message, Piece, Request, Session
 from engine.order import render
 from engine.policy import Policy
 from engine.prices import cost
-from engine.rule import Plan
+from engine.rule import Ctx, Plan
 
 TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens|context limit: (\d+) \+|request \((\d+) tokens\) exceeds")
 MAX_LOOPS = 50  # requests of one turn; an agent loop longer than this is a loop
@@ -36,7 +37,10 @@ Status = Literal["complete", "interrupted", "refused", "failed"]
 
 
 class Event(NamedTuple):
-    """What happens in a turn: plan | asked | text | thinking | call | result | done | refused | failed | hold | interrupted."""
+    """What happens in a turn: plan | asked | text | thinking | call | result | done | refused | failed | hold | interrupted.
+
+    When somebody condenses by hand: condensing, then asked and wished, or failed.
+    """
 
     kind: str
     data: Any = None
@@ -125,7 +129,63 @@ class Chat:
         if text:
             growing = Growing(growing.session, growing.ledger.counter)
             growing.message("user", text, origin="prompt")
-        return step(self.plan, growing.session, self._asked(growing), self.settings.policy, growing.basis)
+        return step(self.plan, growing.session, self._asked(growing), self.policy, growing.basis)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force, with what was wished by hand before it."""
+        return following.following(self.settings.policy)
+
+    def condense(self, keep_turns: int = 2) -> Iterator[Event]:
+        """Ask for a summary of all before the newest turns; it stands for them from the next request on."""
+        yield Event("condensing")
+        plan, basis = self._by_hand(), self.growing.basis
+        ctx = Ctx(self.growing.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
+                  plan.budget, plan.budget.limit, 0)  # fmt: skip
+        asking = by_hand.condensed(plan.after, ctx, keep_turns)
+        try:
+            ask = next(asking)
+            while True:
+                answer = self._answer(ask, wished=True)
+                yield Event("asked", (ask, answer))
+                ask = asking.send(answer)
+        except StopIteration as made:
+            self._wish(made.value)
+            yield Event("wished", made.value)
+        except TurnscopeError as error:
+            yield Event("failed", error)
+
+    def summaries(self) -> tuple[Piece, ...]:
+        """The summaries that the next request starts from, in order; `by` names each."""
+        return by_hand.summaries(self._by_hand().after)
+
+    def edit_summary(self, by: int, text: str) -> None:
+        """Give the summary that decision `by` put there another text from the next request on. TurnscopeError: it is gone."""
+        self._wish((by_hand.edited(by_hand.found(self._by_hand().after, by), text),))
+
+    def undo_summary(self, by: int, decisions: Sequence[Decision] = ()) -> None:
+        """Put back what stood before decision `by`, from the next request on; without that decision, the messages themselves.
+
+        `decisions`: those of earlier requests that are at hand, in order. TurnscopeError: the summary is gone.
+        """
+        plan = self._by_hand()
+        piece = by_hand.found(plan.after, by)
+        self._wish(by_hand.undone(plan.after, piece, (*decisions, *plan.decisions)))
+
+    def rate_summary(self, by: int, rating: str) -> None:
+        """Keep what somebody thinks of a summary: up, down, or "" for nothing. TurnscopeError: the summary is gone."""
+        text = by_hand.words(by_hand.found(self._by_hand().after, by))
+        self._record(by_hand.rating_key(text), Answer(rating, source="recorded"))
+
+    def _by_hand(self) -> Plan:
+        """What the next request starts from, with all that was wished, before the policy."""
+        growing = self.growing
+        return step(self.plan, growing.session, self._asked(growing), following.alone(self.settings.policy), growing.basis)
+
+    def _wish(self, edits: Sequence[Edit]) -> None:
+        session = self.growing.session
+        key = by_hand.key(len(session.requests))
+        self._record(key, by_hand.added(session.answers.get(key), edits, session))
 
     def _over(self, start: int) -> str:
         limit, growth = self.settings.spend, self.settings.growth
@@ -173,7 +233,7 @@ class Chat:
                 return
 
     def _plan(self, asked: Request) -> Plan:
-        plan = step(self.plan, self.growing.session, asked, self.settings.policy, self.growing.basis, self._answer)
+        plan = step(self.plan, self.growing.session, asked, self.policy, self.growing.basis, self._answer)
         share = self.settings.count_from
         if share and plan.projected > share * plan.budget.limit and count_key(plan) not in self.growing.answers:
             body = self._body(plan)
@@ -183,7 +243,7 @@ class Chat:
             except anthropic.APIError:  # a server without that endpoint: planning goes on with the estimate
                 return plan
             self._record(count_key(plan), Answer(str(tokens), model=plan.model, source="model"))
-            plan = step(self.plan, self.growing.session, asked, self.settings.policy, self.growing.basis, self._answer)
+            plan = step(self.plan, self.growing.session, asked, self.policy, self.growing.basis, self._answer)
         return plan
 
     def _body(self, plan: Plan) -> dict[str, JSON]:
@@ -276,22 +336,25 @@ class Chat:
         said = next((int(group) for group in found.groups() if group), 0) if found else 0
         tokens = max(said, plan.budget.limit + 1, plan.projected)
         self._record(count_key(plan), Answer(str(tokens), model=plan.model, source="model"))
-        again = step(self.plan, self.growing.session, plan.request, self.settings.policy, self.growing.basis, self._answer)
+        again = step(self.plan, self.growing.session, plan.request, self.policy, self.growing.basis, self._answer)
         return (
             again if again.after.tokens < plan.after.tokens or again.model != plan.model or again.verdict == "refuse" else None
         )
 
-    def _answer(self, ask: Ask) -> Answer:
+    def _answer(self, ask: Ask, wished: bool = False) -> Answer:
         known = self.growing.answers.get(ask.key)
         if known is not None and not known.failed:  # what failed once may work now
             return known
-        answer = self._summarise(ask) if ask.kind == "summary" else Answer(failed=f"a live chat has no {ask.kind}")
+        if ask.kind != "summary":
+            answer = Answer(failed=f"a live chat has no {ask.kind}")
+        elif self.settings.condense or wished:
+            answer = self._summarise(ask)
+        else:
+            answer = Answer(failed="condensing is switched off for this chat")
         self._record(ask.key, answer)
         return answer
 
     def _summarise(self, ask: Ask) -> Answer:
-        if not self.settings.condense:
-            return Answer(failed="condensing is switched off for this chat")
         text = f"{ask.prompt}\n\n<transcript>\n{ask.content}\n</transcript>"
         model = self.settings.summary_model or self.settings.model
         try:
@@ -329,7 +392,7 @@ class Chat:
 
 def resumed(session: Session, policy: Policy, ledger: Ledger) -> Plan | None:
     """The plan that a stored thread's next request follows. What an imported session did before is taken as recorded."""
-    plans = deque(replay(session, policy, ledger, since=int(session.about.get("live_from", 0))), maxlen=1)
+    plans = deque(replay(session, following.following(policy), ledger, since=int(session.about.get("live_from", 0))), maxlen=1)
     return settle(plans[0]) if plans else None
 
 

@@ -7,25 +7,26 @@ came before is shared, not copied. Every method opens its own connection, so any
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
+import tomllib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import orjson
 from msgspec import structs
 
-from engine.builder import Builder, Draft
+from engine.builder import block_of, paired_with
 from engine.content import dumps, text_of
-from engine.errors import TurnscopeError
-from engine.model import JSON, Answer, Edit, Message, Observed, Request, Session, Usage
-from engine.policy import Policy, write
+from engine.errors import PolicyError, TurnscopeError
+from engine.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session, Usage
+from engine.policy import Policy, load, parse, write
 from engine.portable import dumps as dump_session
 from engine.portable import loads as load_session
 from engine.rule import Plan
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 SOURCE = "turnscope-chat"
 STATIC = ("system", "tools")
+_BEHIND, _RELOAD = "this chat was continued in another window", "Reload to see it; nothing was lost."
+WAIT = 10  # seconds to wait for another writer
+T = TypeVar("T")
 
 
 class Conflict(TurnscopeError):
@@ -87,22 +91,23 @@ class Threads:
         row = {"id": id, "user_id": user_id, "title": title, "created": now, "updated": now, "parent": parent, "at": at}
         kept = dump_session(base) if base else None
         with self._write() as db:
-            db.table("threads").insert({**row, "about": dumps(about or {}), "base": kept})
+            _insert(db, "threads", {**row, "about": dumps(dict(about or {})), "base": kept})
         return id
 
     def list(self, user_id: str = "") -> tuple[Row, ...]:
-        """Threads of a user, the newest first."""
+        """Threads of a user, the newest first; `about["policy"]` is the policy that was chosen last."""
         if not self.path.exists():
             return ()
+        sql = f"""select id, user_id, title, created, updated, parent, at, about, ({_NEWEST}) as toml
+                  from threads t where user_id = ? order by updated desc"""  # noqa: S608 - no value is part of it
         with self._open() as db:
-            columns = "id, user_id, title, created, updated, parent, at, about"
-            found = db.query(f"select {columns} from threads where user_id = ? order by updated desc", [user_id])  # noqa: S608
-            return tuple(Row(**{**row, "about": orjson.loads(row["about"])}) for row in found)
+            found = [(row, row.pop("toml")) for row in db.query(sql, [user_id])]
+            return tuple(Row(**{**row, "about": _about(row["about"], toml)}) for row, toml in found)
 
     def rename(self, thread: str, title: str) -> None:
         """Give a thread another title."""
         with self._write() as db:
-            db.execute("update threads set title = ? where id = ?", [title, thread])
+            db.execute("update threads set title = ? where id = ?", [_storable(title), thread])
 
     def search(self, words: str, user_id: str = "", limit: int = 50) -> tuple[Hit, ...]:
         """Messages that hold all the words, the best first."""
@@ -112,7 +117,7 @@ class Threads:
         sql = """select m.thread, m.n, m.role, m.text from messages_fts f join messages m on m.id = f.rowid
                  join threads t on t.id = m.thread where messages_fts match ? and t.user_id = ? order by rank limit ?"""
         with self._open() as db:
-            return tuple(Hit(**row) for row in db.query(sql, [quoted, user_id, limit]))
+            return tuple(Hit(**row) for row in db.query(sql, [_storable(quoted), user_id, limit]))
 
     def sink(self, thread: str) -> Keeper:
         """Where a chat writes what happens."""
@@ -129,32 +134,68 @@ class Threads:
             row = next(db.query("select uid from messages where thread = ? order by n desc limit 1", [thread]), None)
         return row["uid"] if row else ""
 
+    def policy(self, thread: str, request: int) -> Policy | None:
+        """The policy that request number `request` was planned with, as it was then; None where that is not known.
+
+        TurnscopeError where there is no such thread.
+        """
+        with self._open() as db:
+            return self._policy(db, thread, request)
+
+    def statics(self, thread: str, request: int) -> tuple[Sequence[JSON], Sequence[JSON]]:
+        """The system prompt and the tool definitions that a stored request was sent with; empty where it had none.
+
+        A base that was imported brings its own, which its session holds. TurnscopeError where there is no such request.
+        """
+        with self._open() as db:
+            sql = "select system, tools from requests where thread = ? and n = ?"
+            row = next(db.query(sql, [thread, request]), None)
+            if row is not None:
+                digests = [json.loads(row[role] or "[]") for role in STATIC]
+                texts = self._texts(db, digests)
+                return tuple(_read(texts[d]) for d in digests[0]), tuple(_read(texts[d]) for d in digests[1])
+            parent = _row(db, thread)["parent"]
+        if not parent:
+            raise TurnscopeError(f"there is no request {request} in this chat", hint="Choose one that was sent from it.")
+        return self.statics(parent, request)
+
+    def _policy(self, db: Database, thread: str, request: int) -> Policy | None:
+        row = _row(db, thread)
+        sql = "select toml from policies where thread = ? and request <= ? order by request desc limit 1"
+        kept = next(db.query(sql, [thread, request]), None)
+        if kept is not None:
+            return parse(_name(kept["toml"]), kept["toml"])
+        if row["parent"]:
+            shared = "select count(*) as many from requests where thread = ? and stop <= ?"
+            many = next(db.query(shared, [row["parent"], row["at"]]))["many"]
+            if request < many:
+                return self._policy(db, row["parent"], request)
+        try:
+            return load(str(_read(row["about"]).get("policy") or ""))
+        except PolicyError:
+            return None
+
     def _load(self, db: Database, thread: str) -> Session:
-        row = next(db.query("select * from threads where id = ?", [thread]), None)
-        if row is None:
-            raise TurnscopeError(f"there is no chat {thread!r}", hint="Choose one from the list.")
+        row = _row(db, thread)
         start = Session(thread, source=SOURCE)
         if row["base"] is not None:
-            start = load_session(orjson.loads(row["base"]), "base")
+            start = load_session(_read(row["base"]), "base")
         elif row["parent"]:
             start = upto(self._load(db, row["parent"]), row["at"])
         rows = [*db.query("select * from messages where thread = ?", [thread])]
         rows += db.query("select * from statics where thread = ?", [thread])
         rows.sort(key=lambda r: r["n"])
-        texts = self._texts(db, rows)
+        texts = self._texts(db, [json.loads(r["blobs"]) for r in rows])
         built = _built(start, rows, texts)
         requests = [_request(r) for r in db.query("select * from requests where thread = ? order by n", [thread])]
         edits = [
-            Observed(r["request"], msgspec.json.decode(r["edit"], type=Edit))
+            Observed(r["request"], _unpack(r["edit"], Edit))
             for r in db.query(
                 "select request, edit from decisions where thread = ? and changed = 1 order by request, seq", [thread]
             )
         ]
-        answers = {
-            r["key"]: msgspec.json.decode(r["answer"], type=Answer)
-            for r in db.query("select * from answers where thread = ?", [thread])
-        }
-        about = orjson.loads(row["about"])
+        answers = {r["key"]: _unpack(r["answer"], Answer) for r in db.query("select * from answers where thread = ?", [thread])}
+        newest = next(db.query(f"select ({_NEWEST}) as toml from threads t where id = ?", [thread]))["toml"]  # noqa: S608
         return structs.replace(
             built,
             id=thread,
@@ -163,15 +204,15 @@ class Threads:
             requests=(*start.requests, *requests),
             observed=(*start.observed, *edits),
             answers={**start.answers, **answers},
-            about={**start.about, **about},
+            about={**start.about, **_about(row["about"], newest)},
             parent=row["parent"] or (start.id if row["base"] is not None else ""),
             at=row["at"],
             subagents=(),
             branches=(),
         )
 
-    def _texts(self, db: Database, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        digests = [digest for row in rows for digest in orjson.loads(row["blobs"])]
+    def _texts(self, db: Database, lists: Sequence[Sequence[str]]) -> dict[str, str]:
+        digests = list(dict.fromkeys(digest for some in lists for digest in some))
         found: dict[str, str] = {}
         for i in range(0, len(digests), 500):
             some = digests[i : i + 500]
@@ -181,17 +222,21 @@ class Threads:
 
     @contextmanager
     def _open(self) -> Iterator[Database]:
+        """A connection. TurnscopeError where the file cannot be made, read or written."""
         from sqlite_utils import Database
 
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        db = Database(self.path)
         try:
-            db.conn.execute("pragma busy_timeout = 10000")
-            if db.conn.execute("pragma user_version").fetchone()[0] == 0:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            db = Database(self.path)
+            try:
+                db.conn.execute(f"pragma busy_timeout = {WAIT * 1_000}")
                 _migrate(db)
-            yield db
-        finally:
-            db.close()
+                yield db
+            finally:
+                db.close()
+        except (OSError, sqlite3.Error) as error:
+            hint = "See that its folder can be written and its disk is not full, or choose another folder with TURNSCOPE_DATA."
+            raise TurnscopeError(f"chats cannot be kept in {self.path}: {error}", hint=hint) from error
 
     @contextmanager
     def _write(self) -> Iterator[Database]:
@@ -206,23 +251,24 @@ class Threads:
             db.conn.commit()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Keeper:
-    """The sink of one thread (`live.Sink`)."""
+    """The sink of one thread (`live.Sink`). After a Conflict it writes nothing more: its addresses are taken."""
 
     threads: Threads
     thread: str
+    behind: bool = False
 
     def message(self, message: Message, blocks: Sequence[JSON], status: str) -> None:
         """Keep one message, or a system prompt or tool definitions where its role says so."""
-        with self.threads._write() as db:  # noqa: SLF001 - the keeper is the other half of the store
+        with self._appending() as db:
             self._insert(db, message, blocks, status)
 
     def request(
         self, request: Request, plan: Plan, answer: tuple[Message, Sequence[JSON]] | None, status: str, seconds: float
     ) -> None:
         """Keep a request, its decisions and its answer in one transaction."""
-        with self.threads._write() as db:  # noqa: SLF001
+        with self._appending() as db:
             if answer:
                 self._insert(db, *answer, status)
             row = {
@@ -232,7 +278,7 @@ class Keeper:
                 "cut": request.cut,
                 "stop": request.stop,
                 "model": request.model,
-                "usage": msgspec.json.encode(request.usage).decode() if request.usage else None,
+                "usage": _pack(request.usage) if request.usage else None,
                 "sent": request.sent_at,
                 "answered": request.answered_at,
                 "stop_reason": request.stop_reason,
@@ -242,16 +288,16 @@ class Keeper:
                 "verdict": plan.verdict,
                 "seconds": seconds,
             }
-            _insert(db, "requests", row)
+            _insert(db, "requests", row | {role: _in_force(db, self.thread, role, request.cut) for role in STATIC})
             for seq, decision in enumerate(plan.decisions):
-                edit = msgspec.json.encode(decision.edit).decode()
+                edit = _pack(decision.edit)
                 values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": decision.rule, "edit": edit}
                 _insert(db, "decisions", {**values, "changed": int(decision.splice is not None)})
 
     def answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask."""
-        with self.threads._write() as db:  # noqa: SLF001
-            values = [self.thread, key, msgspec.json.encode(answer).decode()]
+        with self.threads._write() as db:  # noqa: SLF001 - the keeper is the other half of the store
+            values = [self.thread, key, _pack(answer)]
             db.execute("insert or replace into answers (thread, key, answer) values (?, ?, ?)", values)
 
     def policy(self, policy: Policy, request: int) -> None:
@@ -259,8 +305,23 @@ class Keeper:
         with self.threads._write() as db:  # noqa: SLF001
             db.execute(
                 "insert or replace into policies (thread, request, toml) values (?, ?, ?)",
-                [self.thread, request, write(policy)],
+                [self.thread, request, f"name = {json.dumps(policy.name)}\n{write(policy)}"],
             )
+
+    @contextmanager
+    def _appending(self) -> Iterator[Database]:
+        """A write at the thread's end. Rows have one place each: a place that is taken was taken by another window."""
+        if self.behind:
+            raise Conflict(_BEHIND, hint=_RELOAD)
+        try:
+            with self.threads._write() as db:  # noqa: SLF001
+                try:
+                    yield db
+                except sqlite3.IntegrityError as error:
+                    raise Conflict(_BEHIND, hint=_RELOAD) from error
+        except Conflict:
+            self.behind = True
+            raise
 
     def _insert(self, db: Database, message: Message, blocks: Sequence[JSON], status: str) -> None:
         digests = []
@@ -276,24 +337,30 @@ class Keeper:
             "sent": message.sent_at,
             "blobs": dumps(digests),
         }
-        try:
-            if message.role in STATIC:
-                _insert(db, "statics", row)
-            else:
-                text = text_of(list(blocks))
-                more = {"uid": message.id or uuid.uuid4().hex, "parent": self._previous(db), "origin": message.origin}
-                place = _insert(db, "messages", {**row, **more, "status": status, "text": text})
-                db.execute("insert into messages_fts (rowid, text) values (?, ?)", [place, text])
-        except sqlite3.IntegrityError as error:
-            raise Conflict("this chat was continued in another window", hint="Reload to see it; nothing was lost.") from error
+        previous = self._previous(db, message.start)
+        if message.role in STATIC:
+            _insert(db, "statics", row)
+        else:
+            text = _storable(text_of(list(blocks)))
+            more = {"uid": message.id or uuid.uuid4().hex, "parent": previous, "origin": message.origin}
+            place = _insert(db, "messages", {**row, **more, "status": status, "text": text})
+            db.execute("insert into messages_fts (rowid, text) values (?, ?)", [place, text])
         db.execute("update threads set updated = ? where id = ?", [self.threads.clock(), self.thread])
 
-    def _previous(self, db: Database) -> str:
-        row = next(db.query("select uid from messages where thread = ? order by n desc limit 1", [self.thread]), None)
-        return str(row["uid"]) if row else ""
+    def _previous(self, db: Database, start: int) -> str:
+        """Id of the newest message, "" where there is none. Conflict where the thread does not end at address `start`."""
+        newest = "select {} from {} where thread = ? order by n desc limit 1"
+        said = next(db.query(newest.format("n, blobs, uid", "messages"), [self.thread]), None)
+        static = next(db.query(newest.format("n, blobs", "statics"), [self.thread]), None)
+        last = max((row for row in (said, static) if row), key=lambda row: int(row["n"]), default=None)
+        if last and last["n"] + max(1, len(json.loads(last["blobs"]))) != start:
+            raise Conflict(_BEHIND, hint=_RELOAD)
+        return str(said["uid"]) if said else ""
 
 
-_SCHEMA = """
+_NEWEST = "select toml from policies p where p.thread = t.id order by request desc limit 1"
+_MIGRATIONS = (
+    """
 create table threads (id text primary key, user_id text not null, title text not null, created real not null,
     updated real not null, parent text not null, at integer not null, about text not null, base blob);
 create table blobs (digest text primary key, content text not null) without rowid;
@@ -312,54 +379,122 @@ create table answers (thread text not null, key text not null, answer text not n
 create table policies (thread text not null, request integer not null, toml text not null,
     primary key (thread, request)) without rowid;
 create virtual table messages_fts using fts5 (text, content='messages', content_rowid='id', tokenize='porter unicode61');
-pragma user_version = 1;
-"""
+""",
+)  # how many a file has is its `user_version`: add at the end, change none
 
 
 def _migrate(db: Database) -> None:
-    """Make the tables. A later version adds its statements behind `user_version`."""
-    db.enable_wal()
-    db.conn.execute("pragma synchronous = normal")
+    """Make the tables, or add what a later version needs."""
+    version = _version(db)
+    if version > len(_MIGRATIONS):
+        what = f"its format is {version}, and this version of Turnscope knows {len(_MIGRATIONS)}"
+        raise TurnscopeError(f"chats cannot be read: {what}", hint="Install the newer Turnscope that wrote them.")
+    if version == len(_MIGRATIONS):
+        return
+    _wal(db)
     db.conn.execute("begin immediate")
-    if db.conn.execute("pragma user_version").fetchone()[0] == 0:  # nobody else was quicker
-        for statement in _SCHEMA.split(";"):
-            if statement.strip():
-                db.conn.execute(statement)
+    for number, script in enumerate(_MIGRATIONS[_version(db) :], _version(db) + 1):  # read again: another may have been quicker
+        for statement in filter(str.strip, script.split(";")):
+            db.conn.execute(statement)
+        db.conn.execute(f"pragma user_version = {number}")
     db.conn.commit()
+
+
+def _version(db: Database) -> int:
+    return int(db.conn.execute("pragma user_version").fetchone()[0])
+
+
+def _wal(db: Database) -> None:
+    """Switch to the write-ahead log. While another connection does the same SQLite fails at once, whatever its timeout."""
+    end = time.monotonic() + WAIT
+    while True:
+        try:
+            return db.enable_wal()
+        except sqlite3.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 def _insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
     names, places = ", ".join(row), ", ".join("?" * len(row))
-    cursor = db.execute(f"insert into {table} ({names}) values ({places})", list(row.values()))  # noqa: S608 - names are ours
+    values = [_storable(value) for value in row.values()]
+    cursor = db.execute(f"insert into {table} ({names}) values ({places})", values)  # noqa: S608 - names are ours
     return int(cursor.lastrowid or 0)
 
 
+def _storable(value: Any) -> Any:
+    """SQLite cannot write lone surrogates. What has to come back as it was is kept as JSON, which escapes them."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _pack(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
+        return json.dumps(msgspec.to_builtins(value))
+
+
+def _unpack(text: str, kind: type[T]) -> T:
+    return msgspec.convert(json.loads(text), kind)
+
+
+def _read(text: str | bytes) -> Any:
+    """What `dumps` wrote: the standard reader keeps huge numbers and lone surrogates. What nested too deep was not written."""
+    return json.loads(text) if text else None
+
+
+def _row(db: Database, thread: str) -> Mapping[str, Any]:
+    row = next(db.query("select * from threads where id = ?", [thread]), None)
+    if row is None:
+        raise TurnscopeError(f"there is no chat {thread!r}", hint="Choose one from the list.")
+    return row
+
+
+def _name(toml: str) -> str:
+    return str(tomllib.loads(toml).get("name", ""))
+
+
+def _about(kept: str, newest: str | None) -> dict[str, JSON]:
+    """What a thread says of itself; the name of its policy is that of the newest one."""
+    about: dict[str, JSON] = _read(kept)
+    return about | {"policy": _name(newest)} if newest else about
+
+
+def _in_force(db: Database, thread: str, role: str, cut: int) -> str | None:
+    """Digests of the system prompt or tools that stand last before address `cut`, in the thread or those it came from."""
+    sql = "select blobs from statics where thread = ? and role = ? and n < ? order by n desc limit 1"
+    found = next(db.query(sql, [thread, role, cut]), None)
+    if found:
+        return str(found["blobs"])
+    come = next(db.query("select parent, at from threads where id = ?", [thread]), None)
+    return _in_force(db, come["parent"], role, min(cut, come["at"])) if come and come["parent"] else None
+
+
 def _built(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> Session:
-    """The session's blocks and messages: those of `start`, then the stored ones."""
-    builder = Builder(start.id, SOURCE)
-    drafts: list[Draft] = []
-    for message in start.messages:
-        raws = [block.raw for block in start.blocks[message.start : message.stop]]
-        drafts.append(
-            Draft(
-                message.role,
-                message.origin,
-                [(raw, "") for raw in raws],
-                message.id,
-                message.sent_at,
-                message.fence,
-                message.extra,
-            )
-        )
+    """The session's blocks and messages: those of `start`, then the stored ones, as `Growing` appended them."""
+    blocks, messages = list(start.blocks), list(start.messages)
+    calls = {str(b.raw.get("id")): b.at for b in blocks if b.kind == "tool_use" and isinstance(b.raw, dict)}
+    said = any(message.role not in STATIC for message in messages)
+    turn = blocks[-1].turn if blocks else 0
     for row in rows:
-        raws = [orjson.loads(texts[digest]) for digest in orjson.loads(row["blobs"])]
-        drafts.append(
-            Draft(row["role"], row.get("origin") or "system", [(raw, "") for raw in raws], row.get("uid") or "", row["sent"])
-        )
-    builder.drafts.extend(drafts)
-    built = builder.build()
-    shared = start.blocks  # what was shared keeps its kinds and turns: an importer may know more than a raw block says
-    return structs.replace(built, blocks=(*shared, *built.blocks[len(shared) :]), window=start.window)
+        first, role, origin = len(blocks), row["role"], row.get("origin") or row["role"]
+        turn += origin == "prompt" and said
+        said = said or role not in STATIC
+        for raw in [_read(texts[digest]) for digest in json.loads(row["blobs"])] or [None]:
+            _append(blocks, calls, block_of(len(blocks), len(messages), turn, role, "", raw))
+        messages.append(Message(first, len(blocks), role, origin, row.get("uid") or "", row["sent"]))
+    return structs.replace(start, blocks=tuple(blocks), messages=tuple(messages))
+
+
+def _append(blocks: list[Block], calls: dict[str, int], block: Block) -> None:
+    if isinstance(block.raw, dict) and block.kind == "tool_use":
+        calls[str(block.raw.get("id"))] = block.at
+    elif isinstance(block.raw, dict) and block.kind == "tool_result":
+        call = calls.get(str(block.raw.get("tool_use_id")))
+        if call is not None:
+            blocks[call], block = paired_with(blocks[call], block)
+    blocks.append(block)
 
 
 def _request(row: Mapping[str, Any]) -> Request:
@@ -369,12 +504,12 @@ def _request(row: Mapping[str, Any]) -> Request:
         cut=row["cut"],
         stop=row["stop"],
         model=row["model"],
-        usage=msgspec.json.decode(row["usage"], type=Usage) if row["usage"] else None,
+        usage=_unpack(row["usage"], Usage) if row["usage"] else None,
         sent_at=row["sent"],
         answered_at=row["answered"],
         stop_reason=row["stop_reason"],
         id=row["provider_id"] or "",
-        settings=orjson.loads(row["settings"]),
+        settings=_read(row["settings"]),
     )
 
 
@@ -383,7 +518,7 @@ def upto(session: Session, at: int) -> Session:
     requests = tuple(r for r in session.requests if r.stop <= at)
     return structs.replace(
         session,
-        blocks=session.blocks[:at],
+        blocks=tuple(structs.replace(b, pair=-1) if b.pair >= at else b for b in session.blocks[:at]),
         messages=tuple(m for m in session.messages if m.stop <= at),
         requests=requests,
         observed=tuple(o for o in session.observed if o.request < len(requests)),

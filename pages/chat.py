@@ -7,7 +7,7 @@ shell.ensure()
 import streamlit as st  # noqa: E402
 
 import engine  # noqa: E402
-from pages.parts import chat_cards, chat_forms, chatting, controls, theme, typing_box  # noqa: E402
+from pages.parts import chat_cards, chat_forms, chat_summaries, chatting, controls, theme, typing_box  # noqa: E402
 from pages.parts.formats import short  # noqa: E402
 
 POLL = 0.15  # seconds between looks at a turn under way
@@ -31,7 +31,8 @@ def submitted() -> None:
         room = held or chatting.create(short(text, TITLE), chatting.value("system"))
         chatting.start(room, lambda chat: chat.send(text))
     except engine.TurnscopeError as error:
-        st.session_state["chat.problem"] = (error.what, error.hint, text)
+        st.session_state["chat.problem"] = (error.what, error.hint)
+        st.session_state["chat.input"] = text  # back into the box: it need not be written again
         return
     st.session_state["chat.sent"] = text
     chatting.show(room.thread)
@@ -63,7 +64,8 @@ def beside() -> None:
     typed = "" if typed == st.session_state.get("chat.sent") else typed
     plan = chat_forms.attempt(lambda: chatting.planned(held, typed))
     st.html(chat_cards.envelope(plan, bool(typed), bool(held and held.busy)))
-    st.html(chat_cards.decisions(held.log if held else {}))
+    st.html(chat_cards.decisions(held.log if held else {}, held.session.answers if held else {}))
+    chat_summaries.controls(held)
     if held:
         session = held.session
         since = int(session.about.get("live_from", 0))
@@ -107,8 +109,7 @@ with left:
     if due and st.button("Answer this", icon=":material/play_arrow:", key="chat.answer"):
         chat_forms.attempt(lambda: go_on(False))
     if problem := st.session_state.pop("chat.problem", None):
-        controls.notice(*problem[:2])
-        st.code(problem[2], language=None, wrap_lines=True)  # so that it need not be written again
+        controls.notice(*problem)
     st.chat_input("Message the model", key="chat.input", disabled=busy, on_submit=submitted)
 with right:
     st.fragment(beside, run_every=4 * POLL if busy else None)()

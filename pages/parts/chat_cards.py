@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine import views
+from engine import by_hand, views
 from pages.parts import cards
 from pages.parts.formats import esc, k, percent, short, usd
 
@@ -19,6 +19,7 @@ FOLD = 3_000  # characters of a text that is folded
 NAMES = {"user": "You", "assistant": "Model", "tool": "Tool", "system": "System"}
 VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
             "refuse": ("would be refused", "bad")}  # fmt: skip
+RATINGS = {"up": "Good", "down": "Poor"}
 LOUD = ("warn", "fallback", "refuse")
 
 
@@ -71,7 +72,12 @@ def _block(session: Any, block: Any) -> str:
 
 def streaming(text: str, thinking: str, last: Any) -> str:
     """The answer as far as it has come."""
-    waits = {"call": "Calling a tool …", "asked": "Condensing …", "result": "Sending the tool's result …"}
+    waits = {
+        "call": "Calling a tool …",
+        "asked": "Condensing …",
+        "condensing": "Condensing …",
+        "result": "Sending the tool's result …",
+    }
     thought = f'<div class="said thought">{esc(thinking[-1_500:])}</div>' if thinking and not text else ""
     body = f'<div class="said">{esc(text)}<b class="caret">▌</b></div>' if text else ""
     wait = waits.get(last.kind if last else "", "Waiting for the first word …")
@@ -165,27 +171,45 @@ def _drawn(plan: Any) -> dict[str, int]:
     return {name: round(count * scale) for name, count in zip(views.CELLS[:5], counted, strict=True)}
 
 
-def decisions(log: dict[int, Any], most: int = 14) -> str:
-    """What the policy did to the newest requests and why, the newest first; a cut that merely still stands is left out."""
+def decisions(log: dict[int, Any], answers: Any, most: int = 14) -> str:
+    """What the policy did to the newest requests and why, the newest first; a cut that merely still stands is left out.
+
+    `answers`: the session's, among which the ratings of summaries are.
+    """
     lines: list[str] = []
     seen: set[tuple[Any, ...]] = set()
     for n in sorted(log):
         plan, predict = log[n], log[n].calibration.predict
         for decision in plan.decisions:
             edit = decision.edit
-            mark = (decision.rule, decision.action, edit.span, edit.slot)
+            mark = (decision.rule, decision.action, edit.span, edit.slot, n if edit.facts.get("by_hand") else -1)
             if (decision.splice is None and decision.action not in LOUD) or mark in seen:
                 continue
             seen.add(mark)
             size = f"{k(predict(decision.before))} → {k(predict(decision.after))}" if decision.splice else ""
             tone = "warn" if decision.action in LOUD else ""
             rule = esc(decision.rule.replace("_", " "))
+            rule += _rating(edit, answers)
             lines.append(
                 f'<div class="chat-log {tone}"><span><b>{decision.action}</b> at request {n} <em>{rule}</em></span>'
                 f"<b>{size}</b><p>{esc(edit.because)}</p></div>"
             )
     body = "".join(reversed(lines[-most:])) or '<div class="ts-empty">Nothing yet: every request was sent as it stood.</div>'
     return cards.panel("Decision log", body, f"the last {len(log)} requests" if log else "")
+
+
+def _rating(edit: Any, answers: Any) -> str:
+    """What somebody thought of the summary that an edit put there."""
+    said = next((part.text for part in edit.body or () if part.kind == "summary"), "")
+    rated = answers.get(by_hand.rating_key(by_hand.words_of(said))) if said else None
+    return f" · rated {RATINGS.get(rated.text, esc(rated.text))}" if rated and rated.text else ""
+
+
+def standing(piece: Any, text: str) -> str:
+    """A summary that stands in the next request."""
+    shown = esc(short(text, 220))
+    size = f"{sum(piece.counts):,} tokens for {piece.stop - piece.start:,} blocks"
+    return f'<div class="chat-log"><span><b>summary</b> <em>{size}</em></span><p>{shown}</p></div>'
 
 
 def spending(session: Any, spent: Any, limit: Any, since: int) -> str:

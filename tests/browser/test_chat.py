@@ -16,6 +16,7 @@ pytestmark = pytest.mark.browser
 
 GEOMETRY = Path(__file__).with_name("geometry.js")
 LONG = "Some words that fill the window. " * 330
+ANSWER = ".chat-msg.assistant:not(.now)"
 ASKED = "How long is the road, and where does it lead? " * 60  # with thinking on, the answer takes some seconds
 
 
@@ -29,19 +30,23 @@ def box(page: Page) -> Locator:
     return page.locator("[data-testid=stChatInputTextArea]")
 
 
-def send(page: Page, text: str) -> None:
-    """Send a message, and wait until it is on the page."""
-    before = page.locator(".chat-msg.user").count()
+def send(page: Page, text: str) -> int:
+    """Send a message, and wait until it is on the page; gives how many whole answers stood there."""
+    before, answers = page.locator(".chat-msg.user").count(), page.locator(ANSWER).count()
     box(page).fill(text)
     box(page).press("Enter")
     page.wait_for_function("n => document.querySelectorAll('.chat-msg.user').length > n", arg=before)
+    return answers
 
 
-def ended(page: Page) -> None:
-    page.wait_for_function("!document.querySelector('.chat-msg.now')")
+def ended(page: Page, answers: int = 0) -> None:
+    """Wait until there are more than `answers` whole answers, and the next message may be written.
+
+    The page comes in pieces: right after a send the box of the run before may still stand there, and no answer yet.
+    """
+    page.wait_for_function("([what, n]) => document.querySelectorAll(what).length > n", arg=[ANSWER, answers])
     page.locator("[data-testid=stChatInputTextArea]:not([disabled])").wait_for()
     idle(page)
-    page.wait_for_timeout(400)  # the run that draws the end of a turn may follow at once
 
 
 def tokens(page: Page) -> int:
@@ -58,23 +63,21 @@ def thinking(page: Page) -> None:
 def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugger(page: Page) -> None:
     visit(page)
     for n in range(6):
-        send(page, f"Point {n}. {LONG}")
-        ended(page)
+        ended(page, send(page, f"Point {n}. {LONG}"))
         assert tokens(page) < 16_000 - 1_024
     page.locator(".chat-log b", has_text="condense").first.wait_for()
     thinking(page)
     send(page, ASKED)
     page.locator(".chat-msg.now .thought").wait_for()
     page.get_by_role("button", name="Stop").click()
-    ended(page)
+    page.get_by_text("The answer was interrupted here").wait_for()
     page.reload()
     page.locator(".chat-msg.user", has_text="How long is the road").wait_for()
     assert page.locator(".chat-msg.user").count() == 7
     page.get_by_text("The answer was interrupted here").wait_for()
-    answers = page.locator(".chat-msg.assistant").count()
-    send(page, "And where does it end?")
-    ended(page)
-    assert page.locator(".chat-msg.assistant").count() == answers + 1
+    answers = send(page, "And where does it end?")
+    ended(page, answers)
+    assert page.locator(ANSWER).count() == answers + 1
     assert page.get_by_text("The answer was interrupted here").count() == 0
     page.locator(".st-key-chat-requests summary").click()
     page.locator("[data-testid=stPageLink] a", has_text="Request 7").click()
@@ -102,6 +105,29 @@ def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(pag
     other.close()
 
 
+def test_a_message_sent_while_another_tab_has_a_turn_under_way_stays_in_the_box(page: Page) -> None:
+    visit(page)
+    ended(page, send(page, "Please calculate 12*(3+4)"))
+    other = page.context.new_page()
+    visit(other, page.url)
+    thinking(page)
+    send(page, ASKED[: len(ASKED) // 3])
+    page.locator(".chat-msg.now").wait_for()
+    box(other).fill("Said in the other tab")
+    box(other).press("Enter")
+    other.get_by_text("a turn of this chat is under way").wait_for()
+    assert box(other).input_value() == "Said in the other tab"
+    other.locator(".chat-msg.user", has_text="How long is the road").wait_for()
+    answers = other.locator(ANSWER).count()
+    ended(other, answers)
+    assert box(other).input_value() == "Said in the other tab"
+    box(other).press("Enter")
+    other.locator(".chat-msg.user", has_text="Said in the other tab").wait_for()
+    ended(other, answers + 1)
+    assert other.locator(".chat-msg.user").count() == 3
+    other.close()
+
+
 def test_what_is_being_typed_is_weighed_before_it_is_sent(page: Page) -> None:
     visit(page)
     before = tokens(page)
@@ -114,8 +140,7 @@ def test_what_is_being_typed_is_weighed_before_it_is_sent(page: Page) -> None:
 def test_hostile_text_of_a_message_and_a_name_shows_as_text(page: Page) -> None:
     visit(page)
     hostile = "<img src=https://evil.example/x.png><script>window.pwned=1</script> ![x](https://evil.example/y.png) $a^2$"
-    send(page, hostile)
-    ended(page)
+    ended(page, send(page, hostile))
     assert page.get_by_text("<script>window.pwned=1</script>").first.is_visible()
     for name in ("chat-list", "chat-branch"):
         page.locator(f".st-key-{name} button").first.click()
@@ -131,8 +156,7 @@ def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page, width: int, s
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
     visit(page)
-    send(page, "Please calculate 12*(3+4)")
-    ended(page)
+    ended(page, send(page, "Please calculate 12*(3+4)"))
     idle(page)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
     assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == []

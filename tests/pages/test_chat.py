@@ -268,3 +268,47 @@ def test_a_turn_stopped_before_its_tool_ran_does_not_end_the_chat(app: AppTest, 
     assert 'role="alert"' not in bodies(app)
     session = store(data_folder).load(app.query_params["thread"])
     assert session.requests[-1].stop_reason == "end_turn"
+
+
+def pressed(app: AppTest, start: str) -> AppTest:
+    """Press the newest button whose key begins so."""
+    next(button for button in app.button if (button.key or "").startswith(start)).click().run()
+    return ended(app)
+
+
+def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    for n in range(4):
+        say(app, f"The bridge number {n} is closed. " + "It matters for the road. " * 20)
+    thread = app.query_params["thread"]
+    pressed(app, "chat.condense_now")
+    assert not app.exception
+    assert "<b>summary</b>" in bodies(app)
+    say(app, "and now?")
+    assert "follow wishes" in bodies(app)
+    area = next(a for a in app.text_area if a.key.startswith("chat.reword."))
+    area.set_value("Only <b>two</b> bridges are closed.").run()
+    pressed(app, "chat.save.")
+    assert not app.exception
+    assert "Only &lt;b&gt;two&lt;/b&gt; bridges are closed." in bodies(app)
+    say(app, "and further?")
+    pressed(app, "chat.rate.up.")
+    assert "· rated Good" in bodies(app)
+    pressed(app, "chat.undo.")
+    say(app, "and then?")
+    assert "<b>restore</b> at request 6" in bodies(app)
+    chatting._rooms().clear()  # as after a restart of the app
+    app.run()
+    assert "· rated Good" in bodies(app)
+    assert "<b>restore</b> at request 6" in bodies(app)
+    session = store(data_folder).load(thread)
+    assert [request.stop_reason for request in session.requests] == ["end_turn"] * 7
+    assert len(session.observed) == 4, "condensed, edited; restored, put back as it was"
+
+
+def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
+    say(say(say(opened(app), "one"), "two"), "three")
+    pressed(app, "chat.condense_now")
+    pressed(app, "chat.condense_now")
+    assert not app.exception
+    assert "could be condensed" in bodies(app)

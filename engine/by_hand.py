@@ -1,0 +1,184 @@
+"""What a person does to a chat's summaries by hand: condense now, edit a summary, undo one, rate one.
+
+A wish is an edit for one request, recorded among the session's answers under that request's number; the rule `follow_wishes`
+makes it there, live and in every replay, and it stands from then on. Asks nobody and stores nothing: see `live.Chat`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import msgspec
+from msgspec import structs
+
+from engine.condensing import SUMMARY, How, boundary, condense, standing, summary_at, summary_of, turn_start
+from engine.envelope import Envelope
+from engine.errors import TurnscopeError
+from engine.model import Action, Answer, Ask, Decision, Edit, Piece, Session, Span
+from engine.rule import Ctx
+
+RULE = "follow_wishes"
+CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less
+HEAD = re.compile(r"\[[^\n\]]*stands for ([\d,]+) messages\]$")  # the first line of the summaries of `condensing`
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """An edit for one request. It was made in chat `session` when `blocks` blocks stood there, whose digest is `told`."""
+
+    edit: Edit
+    session: str
+    blocks: int
+    told: str
+
+
+def key(request: int) -> str:
+    """Under which the wishes for a request are recorded."""
+    return f"by-hand:{request}"
+
+
+def rating_key(text: str) -> str:
+    """Under which the rating of a summary's text is recorded; an edited text is rated anew."""
+    return f"rating:{_digest(text)}"
+
+
+def added(known: Answer | None, edits: Iterable[Edit], session: Session) -> Answer:
+    """The answer that records these wishes after those known for the same request."""
+    told = _told(session, len(session.blocks))
+    wishes = (Wish(edit, session.id, len(session.blocks), told) for edit in edits)
+    items = tuple(msgspec.json.encode(wish).decode() for wish in wishes)
+    return Answer(items=(*(known.items if known else ()), *items), source="recorded")
+
+
+def wished(session: Session, request: int) -> Iterator[Edit]:
+    """The edits wished for a request. A branch follows those made on what it shares with its parent, no others."""
+    known = session.answers.get(key(request))
+    for item in known.items if known else ():
+        wish = msgspec.json.decode(item, type=Wish)
+        own = wish.session == session.id or wish.blocks <= session.at
+        if own and wish.told == _told(session, wish.blocks):
+            yield wish.edit
+
+
+def condensed(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, Answer, tuple[Edit, ...]]:
+    """Ask for a summary of all before the newest `keep_turns` turns; gives the edits that put it there.
+
+    TurnscopeError where nothing stands there to be condensed, or no summary came.
+    """
+    begin = next(iter(ctx.index.messages), 0)
+    want = turn_start(ctx, max(1, keep_turns))
+    old = summary_at(envelope, begin)
+    fresh = standing(envelope, ctx, old.stop if old else begin)
+    stop = boundary(envelope, ctx, want, fresh, later=False) if fresh < want else None
+    if stop is None:
+        what = f"nothing stands before the newest {max(1, keep_turns)} turns that could be condensed"
+        raise TurnscopeError(what, hint="Go on for a few turns first.")
+    how = How("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)))
+    facts = {"by_hand": True, "kept_turns": keep_turns, "recursive": bool(old)}
+    making = condense(envelope, ctx, Span(begin, stop), how, "by hand", facts)
+    made: list[Edit] = []
+    wish = next(making)
+    try:
+        while True:
+            if isinstance(wish, Ask):
+                answer = yield wish
+                wish = making.send(answer)
+                continue
+            if wish.span is None:
+                raise TurnscopeError(wish.because, hint="Nothing was changed. Try again, or with another model.")
+            made.append(wish)
+            envelope = envelope.replace(wish, 0, ctx.ledger)[0]
+            wish = making.send(envelope)
+    except StopIteration:
+        return tuple(made)
+
+
+def summaries(envelope: Envelope) -> tuple[Piece, ...]:
+    """The summaries that stand in an envelope, in order of address."""
+    return tuple(piece for piece in envelope.pieces if summary_of(piece))
+
+
+def found(envelope: Envelope, by: int) -> Piece:
+    """The summary that decision `by` put there. TurnscopeError where it no longer stands."""
+    piece = next((piece for piece in summaries(envelope) if piece.by == by), None)
+    if piece is None:
+        raise TurnscopeError("this summary no longer stands", hint="Look at the newest ones in the decision log.")
+    return piece
+
+
+def words(piece: Piece) -> str:
+    """A summary's text as a person edits it: without the line that says what it is."""
+    return words_of(summary_of(piece))
+
+
+def words_of(said: str) -> str:
+    """The text of a summary without the line that says what it is."""
+    first, _, rest = said.partition("\n")
+    return rest if HEAD.match(first) else said
+
+
+def edited(piece: Piece, text: str) -> Edit:
+    """The edit that gives a summary another text. TurnscopeError: an empty one."""
+    if not text.strip():
+        raise TurnscopeError("a summary without a word says nothing", hint="Write something, or undo the summary.")
+    head = HEAD.match(summary_of(piece).partition("\n")[0])
+    said = f"{SUMMARY.format(head[1])}\n{text.strip()}" if head else text.strip()
+    body = tuple(structs.replace(part, text=said) if part.kind == "summary" else part for part in piece.body or ())
+    return Edit("condense", "by hand: the summary was edited", Span(piece.start, piece.stop), body, slot=piece.slot,
+                facts={"by_hand": True, "edited": True})  # fmt: skip
+
+
+def undone(envelope: Envelope, piece: Piece, decisions: Sequence[Decision]) -> tuple[Edit, ...]:
+    """The edits after which there stands what stood before a summary was put there.
+
+    `decisions`: those known, in order. Where the summary's own is not among them, the messages themselves come back.
+    """
+    at = next((i for i, decision in enumerate(decisions) if decision.seq == piece.by and decision.splice), None)
+    if piece.start == piece.stop:
+        return (Edit("drop", "by hand: the summary was undone", Span(piece.start, piece.stop), (), slot=piece.slot),)
+    if at is None:
+        return (_back(Span(piece.start, piece.stop)),)
+    made: list[Edit] = []
+    for decision in (decisions[at], *_with_it(decisions, at)):
+        span = decision.edit.span
+        if span is None or decision.splice is None or not _stands(envelope, decision):
+            continue
+        made.append(_back(span))
+        for old in decision.splice.old:
+            start, stop = max(old.start, span.start), min(old.stop, span.stop)
+            if old.body is not None and start < stop:
+                action: Action = "condense" if summary_of(old) else "drop" if old.body == () else "truncate"
+                because = "by hand: as it was before the summary"
+                made.append(Edit(action, because, Span(start, stop), old.body, slot=old.slot, facts={"by_hand": True}))
+    return tuple(made) or (_back(Span(piece.start, piece.stop)),)
+
+
+def _with_it(decisions: Sequence[Decision], at: int) -> Iterator[Decision]:
+    """What the same rule dropped because the summary stands for it too: beyond a system prompt that came in between."""
+    first = decisions[at]
+    for other in decisions[at + 1 :]:
+        if (other.request, other.rule, other.action) != (first.request, first.rule, "drop"):
+            return
+        yield other
+
+
+def _stands(envelope: Envelope, decision: Decision) -> bool:
+    assert decision.edit.span is not None
+    piece = envelope.at(decision.edit.span.start)
+    return piece.by == decision.seq and Span(piece.start, piece.stop) == decision.edit.span
+
+
+def _back(span: Span) -> Edit:
+    because = "by hand: the summary was undone"
+    return Edit("restore", because, span, None, restore=True, facts={"by_hand": True})
+
+
+def _told(session: Session, blocks: int) -> str:
+    return _digest("\0".join(block.digest for block in session.blocks[:blocks]))
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

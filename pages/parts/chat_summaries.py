@@ -1,0 +1,77 @@
+"""Summaries of a chat by hand: condense now; edit, undo and rate each one that stands, with what that does to the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from engine import by_hand
+from pages.parts import chat_cards, chat_forms, chatting
+from pages.parts.formats import esc
+
+MOST = 3  # summaries shown, the newest first
+KEEP = 2  # newest turns that condensing by hand leaves alone
+CACHE = {
+    "now": f"Asks the model once for a summary of all but the newest {KEEP} turns. The cache is lost from the first message "
+    "on, once; then a shorter prefix is cached.",
+    "edit": "The cache is lost from the summary on, once. The old text stays in the store.",
+    "undo": "What the summary replaced comes back; the cache is lost from there on, once. A policy whose mark is reached "
+    "condenses again.",
+    "rate": "No effect on the cache.",
+}
+
+
+def controls(held: chatting.Room | None) -> None:
+    """What can be done by hand; nothing while a turn is under way."""
+    if held is None:
+        return
+    with st.container(key="chat-hand"):
+        pieces = () if held.busy else chat_forms.attempt(lambda: _standing(held)) or ()
+        for piece in reversed(pieces[-MOST:]):
+            _summary(held, piece)
+        due = held.busy or len(held.session.requests) <= KEEP
+        if st.button("Condense now", icon=":material/compress:", key="chat.condense_now", disabled=due, help=CACHE["now"]):
+            chat_forms.attempt(lambda: chatting.start(held, lambda chat: chat.condense(KEEP)))
+            st.rerun()
+
+
+def _standing(held: chatting.Room) -> tuple[Any, ...]:
+    with held.lock:
+        return tuple(held.chat.summaries())
+
+
+def _summary(held: chatting.Room, piece: Any) -> None:
+    text, by = by_hand.words(piece), piece.by
+    key = f"{held.thread}.{by}"
+    st.html(chat_cards.standing(piece, text))
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        with st.popover("Edit", icon=":material/edit:", key=f"chat-edit-{key}", help=CACHE["edit"]):
+            said = st.text_area("The summary says", text, key=f"chat.reword.{key}.{by_hand.rating_key(text)}", height=180)
+            st.html(f'<div class="chat-why">{esc(CACHE["edit"])}</div>')
+            if st.button("Save", key=f"chat.save.{key}", disabled=not said.strip() or said.strip() == text.strip()):
+                _do(held, lambda chat: chat.edit_summary(by, said))
+        if st.button("Undo", icon=":material/undo:", key=f"chat.undo.{key}", help=CACHE["undo"]):
+            decisions = [decision for n in sorted(held.log) for decision in held.log[n].decisions]
+            _do(held, lambda chat: chat.undo_summary(by, decisions))
+        rated = held.session.answers.get(by_hand.rating_key(text))
+        for name, label in chat_cards.RATINGS.items():
+            chosen = rated is not None and rated.text == name
+            kind: Any = "primary" if chosen else "secondary"
+            if st.button(label, icon=f":material/thumb_{name}:", key=f"chat.rate.{name}.{key}", type=kind, help=CACHE["rate"]):
+                _do(held, lambda chat, given="" if chosen else name: chat.rate_summary(by, given))
+
+
+def _do(held: chatting.Room, what: Callable[[Any], None]) -> None:
+    """Do something to the chat between two turns, and draw the page anew."""
+
+    def done() -> None:
+        with held.lock:
+            if held.busy:
+                raise chatting.engine.TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
+            what(held.chat)
+            held.session = held.chat.growing.session
+        st.rerun()
+
+    chat_forms.attempt(done)

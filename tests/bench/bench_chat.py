@@ -1,0 +1,143 @@
+"""How long a long chat makes one wait: `python tests/bench/bench_chat.py [--requests 2000]`; exit 1 above a limit.
+
+A stored chat of so many requests is reopened and goes on against the built-in server. Measured, as medians of 20 turns: from
+`Chat.send` to the request's arrival at the server (less what the server takes to count, where it is asked to), and from
+the server's first byte to the first text in the reader's hands. `--profile` prints where the time goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from msgspec import structs
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import anthropic  # noqa: E402
+
+from engine import chats  # noqa: E402
+from engine.assemble import step  # noqa: E402
+from engine.growing import Growing  # noqa: E402
+from engine.live import Settings  # noqa: E402
+from engine.model import Session, Usage  # noqa: E402
+from engine.offline import Offline  # noqa: E402
+from engine.policy import load  # noqa: E402
+from engine.prices import facts  # noqa: E402
+from engine.threads import SOURCE, Threads  # noqa: E402
+from engine.tokens import estimator  # noqa: E402
+
+SENDS = 20
+SENDING, FIRST = 50.0, 100.0  # ms, medians
+MODEL = "offline-200k"
+
+
+class Timed:
+    """The built-in server, with a note of when each request arrived, was answered, and had its first byte sent."""
+
+    def __init__(self, offline: Offline) -> None:
+        self.arrived: list[tuple[str, float]] = []
+        self.counting = self.first = 0.0
+        timed, handler = self, offline._http.RequestHandlerClass
+
+        class Handler(handler):  # type: ignore[misc, valid-type]
+            def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
+                begun = time.perf_counter()
+                timed.arrived.append((self.path, begun))
+                super().do_POST()
+                if "count_tokens" in self.path:
+                    timed.counting += time.perf_counter() - begun
+
+            def stream(self, message: Any, fault: str) -> None:
+                timed.first = time.perf_counter()
+                super().stream(message, fault)
+
+        offline._http.RequestHandlerClass = Handler
+
+    def sent(self) -> float:
+        """When the message itself arrived, as if the server had counted in no time."""
+        return next(at for path, at in reversed(self.arrived) if "count_tokens" not in path) - self.counting
+
+
+def stored(threads: Threads, requests: int, policy: str) -> str:
+    """A chat of so many requests, kept as a live one is: a prompt, a tool call, its result, an answer. All was sent whole."""
+    thread = threads.create(title="long", about={"policy": policy})
+    growing = Growing(Session(thread, source=SOURCE), estimator(facts(MODEL).family))
+    sink = threads.sink(thread)
+    sink.message(growing.message("system", "You are brief.", origin="system"), ["You are brief."], "complete")
+    plan = step(None, growing.session, growing.request(model=MODEL), load("keep-everything"), growing.basis)
+    for n in range(requests):
+        call = [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"path": f"file{n % 90}.py"}}]
+        result = [{"type": "tool_result", "tool_use_id": f"c{n - 1}", "content": f"line {n} of the file " * 20}]
+        said = [f"And what of point {n}? It matters."] if n % 2 == 0 else result
+        sink.message(growing.message("user", said, origin="prompt" if n % 2 == 0 else "tool"), said, "complete")
+        asked = growing.request(model=MODEL, sent_at=float(n), settings={"max_tokens": 1_024})
+        billed = Usage(input_tokens=growing.ledger.total[-1], output_tokens=60)
+        content = call if n % 2 == 0 else [{"type": "text", "text": f"Answer {n}: it is so, for a reason. " * 3}]
+        answer = growing.message("assistant", content, origin="answer")
+        done = growing.answered(structs.replace(asked, usage=billed, answered_at=n + 0.5, stop_reason="end_turn"))
+        sink.request(done, plan, (answer, content), "complete", 0.1)
+    return thread
+
+
+def measured(chat: Any, server: Timed) -> tuple[list[float], list[float], list[float]]:
+    """Milliseconds to the server, from its first byte to the first text, and CPU time until the plan stands, per turn."""
+    sending, first, planning = [], [], []
+    for n in range(SENDS + 1):
+        server.counting = 0.0
+        begun = time.perf_counter()
+        shown = planned = 0.0
+        busy = time.thread_time()  # of this thread: the server works in others
+        for event in chat.send(f"What do you say of point {n}, after all of this?"):
+            if event.kind == "text" and not shown:
+                shown = time.perf_counter()
+            if event.kind == "plan":
+                planned = time.thread_time()
+            assert event.kind in ("plan", "asked", "text", "done"), event
+        if n:  # the first one opens the connection and imports what the SDK imports late
+            sending.append(1e3 * (server.sent() - begun))
+            first.append(1e3 * (shown - server.first))
+            planning.append(1e3 * (planned - busy))
+    return sending, first, planning
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=2_000)
+    parser.add_argument("--policy", default="balanced")
+    parser.add_argument("--profile", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Offline() as offline:
+        threads, server = Threads(Path(folder, "chats.db")), Timed(offline)
+        begun = time.perf_counter()
+        thread = stored(threads, given.requests, given.policy)
+        print(f"{given.requests} requests stored in {time.perf_counter() - begun:.1f} s")
+        begun = time.perf_counter()
+        session = threads.load(thread)
+        loaded = time.perf_counter()
+        client = anthropic.Anthropic(api_key="none", base_url=offline.url, max_retries=0, timeout=60)
+        chat, _ = chats.resumed(session, client, threads.sink(thread), Settings(MODEL, load(given.policy)))
+        print(f"reopened: {loaded - begun:.2f} s to load, {time.perf_counter() - loaded:.2f} s to plan what was sent")
+        profile = cProfile.Profile()
+        if given.profile:
+            profile.enable()
+        sending, first, planning = measured(chat, server)
+        if given.profile:
+            profile.disable()
+            pstats.Stats(profile).sort_stats("cumtime").print_stats(45)
+    print(f"from send to the server: median {median(sending):.1f} ms, worst {max(sending):.1f} (median at most {SENDING:.0f})")
+    print(f"of that, CPU time until the request is planned and the prompt is stored: median {median(planning):.1f} ms")
+    print(f"from first byte to first text: median {median(first):.1f} ms, worst {max(first):.1f} (median at most {FIRST:.0f})")
+    return int(median(sending) > SENDING or median(first) > FIRST)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

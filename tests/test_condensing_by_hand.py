@@ -1,0 +1,222 @@
+"""Condensing a live chat by hand: what is wished holds from the next request on, is kept, and replays to the same plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import anthropic
+import pytest
+
+from engine import chats
+from engine.assemble import replay
+from engine.by_hand import rating_key, words
+from engine.errors import TurnscopeError
+from engine.following import following
+from engine.growing import Growing
+from engine.ledger import build_ledger
+from engine.live import Chat, Settings
+from engine.model import Session
+from engine.offline import Offline
+from engine.offline.model import COUNTER
+from engine.order import render
+from engine.policy import load
+from engine.rule import Plan
+from engine.threads import Threads
+
+
+@pytest.fixture
+def server() -> Iterator[Offline]:
+    with Offline() as offline:
+        yield offline
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> Threads:
+    return Threads(tmp_path / "turnscope.db")
+
+
+class Talk:
+    """A chat with the built-in server, and the newest plan of each request it sent."""
+
+    def __init__(self, server: Offline, threads: Threads, policy: str = "balanced", condense: bool = True) -> None:
+        self.threads = threads
+        self.thread = threads.create(title="test")
+        self.client = anthropic.Anthropic(api_key="none", base_url=server.url, max_retries=0, timeout=10)
+        settings = Settings("offline-16k", load(policy), condense=condense)
+        start = Session(self.thread, source="turnscope-chat")
+        self.chat = Chat(Growing(start, COUNTER), self.client, threads.sink(self.thread), settings)
+        self.chat.say("system", "You are brief.", "system")
+        self.plans: dict[int, Plan] = {}
+
+    def send(self, text: str) -> str:
+        """Say something; gives the request's body as text."""
+        for event in self.chat.send(text):
+            if event.kind == "plan":
+                self.plans[event.data.request.n] = event.data
+            assert event.kind not in ("refused", "failed", "hold", "interrupted"), event
+        plan = self.plans[max(self.plans)]
+        return str(render(plan.after, self.chat.growing.session))
+
+    def begin(self, turns: int = 5) -> None:
+        for n in range(turns):
+            self.send(f"Point {n}: the bridge number {n} is closed. " + "It matters for the road. " * 20)
+
+    def by(self) -> int:
+        return self.chat.summaries()[-1].by
+
+    def decisions(self) -> list:
+        return [decision for n in sorted(self.plans) for decision in self.plans[n].decisions]
+
+    def assert_replays(self) -> None:
+        """The stored thread, read again, gives the plans that were sent: under its policy, and as recorded."""
+        stored = self.threads.load(self.thread)
+        assert stored.blocks == self.chat.growing.session.blocks
+        ledger = build_ledger(stored, COUNTER)
+        again = list(replay(stored, following(self.chat.settings.policy), ledger))
+        sent = [self.plans[plan.request.n] for plan in again]
+        assert [plan.decisions for plan in again] == [plan.decisions for plan in sent]
+        assert [[*plan.after.pieces] for plan in again] == [[*plan.after.pieces] for plan in sent]
+        recorded = list(replay(stored, load("as-recorded"), ledger))
+        assert [render(plan.after, stored) for plan in recorded] == [render(plan.after, stored) for plan in sent]
+        resumed, _ = chats.resumed(stored, self.client, self.threads.sink(self.thread), self.chat.settings)
+        assert resumed.plan
+        assert self.chat.plan
+        assert [*resumed.plan.after.pieces] == [*self.chat.plan.after.pieces]
+
+
+@pytest.mark.parametrize("policy", ["balanced", "keep-everything"])
+@pytest.mark.parametrize("condense", [True, False])
+def test_what_was_condensed_by_hand_is_replaced_from_the_next_request_on(
+    server: Offline, threads: Threads, policy: str, condense: bool
+) -> None:
+    """Asking for it by hand is consent, whether or not the chat condenses by itself."""
+    talk = Talk(server, threads, policy, condense)
+    talk.begin()
+    before = talk.plans[4].after.tokens
+    assert [event.kind for event in talk.chat.condense()] == ["condensing", "asked", "wished"]
+    assert talk.chat.planned("and now?").after.tokens < before
+    body = talk.send("and now?")
+    assert "Summary of the earlier conversation" in body
+    assert "Point 2:" not in body.split("Summary of the earlier")[1].split("\\n\\n")[-1]
+    (decision,) = talk.plans[5].decisions
+    assert (decision.rule, decision.action) == ("follow_wishes", "condense")
+    assert decision.edit.facts["messages"] == 6
+    assert decision.edit.facts["source"] == "model"
+    span = decision.edit.span
+    assert span
+    session = talk.chat.growing.session
+    assert session.blocks[span.stop].text.startswith("Point 3:")
+    assert "Summary of the earlier conversation" in talk.send("and further?")
+    assert not talk.plans[6].decisions
+    talk.assert_replays()
+
+
+def test_a_summary_is_edited_undone_and_undone_again(server: Offline, threads: Threads) -> None:
+    talk = Talk(server, threads)
+    talk.begin()
+    list(talk.chat.condense())
+    talk.send("one")
+    first = words(talk.chat.summaries()[0])
+    line = first.strip().splitlines()[0][:60]
+    assert line in talk.send("two")
+    talk.chat.edit_summary(talk.by(), "All bridges but the third are closed.")
+    body = talk.send("three")
+    assert "All bridges but the third are closed." in body
+    assert "it stands for 6 messages" in body
+    assert line not in body
+    assert any(line in str(answer.items) for answer in threads.load(talk.thread).answers.values()), "the old text is kept"
+    talk.chat.undo_summary(talk.by(), talk.decisions())
+    talk.send("four")
+    assert words(talk.chat.summaries()[0]) == first
+    talk.chat.undo_summary(talk.by(), talk.decisions())
+    body = talk.send("five")
+    assert talk.chat.summaries() == ()
+    assert all(f"Point {n}:" in body for n in range(5))
+    talk.assert_replays()
+
+
+def test_condensing_again_reads_the_old_summary_and_undoing_brings_it_back(server: Offline, threads: Threads) -> None:
+    talk = Talk(server, threads)
+    talk.begin()
+    list(talk.chat.condense())
+    talk.chat.edit_summary(talk.by(), "The heron stands in the reeds.")
+    talk.begin(3)
+    asks = [event.data[0] for event in talk.chat.condense(keep_turns=1) if event.kind == "asked"]
+    assert "summary: The heron stands in the reeds." in asks[0].content
+    assert "Point 0: the bridge number 0 is closed" in asks[0].content
+    talk.send("one")
+    assert len(talk.chat.summaries()) == 1
+    talk.chat.undo_summary(talk.by(), talk.decisions())
+    assert "The heron stands in the reeds." in talk.send("two")
+    talk.assert_replays()
+
+
+def test_a_summary_that_the_policy_made_is_edited_and_undone(server: Offline, threads: Threads) -> None:
+    talk = Talk(server, threads, "condense-oldest")
+    n = 0
+    while not talk.chat.summaries():
+        talk.send(f"Point {n}. " + "Some words that fill the window. " * 200)
+        n += 1
+        assert n < 20
+    talk.chat.edit_summary(talk.by(), "A text of my own.")
+    assert "A text of my own." in talk.send("and now?")
+    talk.chat.undo_summary(talk.by())  # nothing is known of who put it there: the messages come back
+    assert all(piece.body is None for piece in talk.chat._by_hand().after.pieces)
+    talk.assert_replays()
+
+
+def test_nothing_is_condensed_where_nothing_is_old_and_a_failure_changes_nothing(server: Offline, threads: Threads) -> None:
+    talk = Talk(server, threads)
+    talk.begin(2)
+    assert [event.kind for event in talk.chat.condense()] == ["condensing", "failed"]
+    talk.begin(2)
+    server.faults.append("overloaded")
+    events = list(talk.chat.condense())
+    assert events[-1].kind == "failed"
+    assert "no summary was made" in events[-1].data.what
+    assert not talk.chat.summaries()
+    assert [event.kind for event in talk.chat.condense()][-1] == "wished", "what failed once is asked for again"
+    events = list(talk.chat.condense())
+    assert events[-1].kind == "failed", "it is condensed already"
+    talk.send("and now?")
+    talk.assert_replays()
+
+
+def test_an_unknown_summary_and_an_empty_text_are_refused(server: Offline, threads: Threads) -> None:
+    talk = Talk(server, threads)
+    talk.begin()
+    with pytest.raises(TurnscopeError, match="no longer stands"):
+        talk.chat.edit_summary(3, "text")
+    list(talk.chat.condense())
+    with pytest.raises(TurnscopeError, match="without a word"):
+        talk.chat.edit_summary(talk.by(), "  ")
+
+
+def test_a_rating_is_kept_with_the_text_that_was_rated(server: Offline, threads: Threads) -> None:
+    talk = Talk(server, threads)
+    talk.begin()
+    list(talk.chat.condense())
+    text = words(talk.chat.summaries()[0])
+    talk.chat.rate_summary(talk.by(), "down")
+    talk.chat.edit_summary(talk.by(), "Better.")
+    talk.chat.rate_summary(talk.by(), "up")
+    answers = threads.load(talk.thread).answers
+    assert (answers[rating_key(text)].text, answers[rating_key("Better.")].text) == ("down", "up")
+    talk.send("and now?")
+    talk.assert_replays()
+
+
+def test_a_branch_follows_what_was_wished_before_it_begins_and_nothing_after(server: Offline, threads: Threads) -> None:
+    talk = Talk(server, threads)
+    talk.begin()
+    shared = len(talk.chat.growing.session.blocks)
+    list(talk.chat.condense())
+    talk.send("one")
+    early = threads.create(parent=talk.thread, at=shared - 2)
+    late = threads.create(parent=talk.thread, at=shared)
+    for thread, condensed in ((early, False), (late, True)):
+        branch, _ = chats.resumed(threads.load(thread), talk.client, threads.sink(thread), talk.chat.settings)
+        assert [event.kind for event in branch.send("otherwise")][-1] == "done"
+        assert [event.kind for event in branch.send("and on")][-1] == "done"
+        assert bool(branch.summaries()) == condensed
