@@ -56,18 +56,21 @@ def render(envelope: Envelope, session: Session, settings: Mapping[str, JSON] | 
 
 
 def _verbatim(piece: Piece, session: Session, tools: list[JSON], system: list[JSON], messages: list[_Message]) -> None:
+    message = messages[-1] if messages else _Message("")
     for block in session.blocks[piece.start : piece.stop]:
-        if block.bucket == Bucket.TOOLS:
-            tools.append(block.raw)
-        elif block.bucket == Bucket.SYSTEM and block.role == "system" and not session.messages[block.message].fence:
-            system.append(block.raw)
+        bucket, raw = block.bucket, block.raw
+        if bucket == Bucket.TOOLS:
+            tools.append(raw)
+        elif bucket == Bucket.SYSTEM and block.role == "system" and not session.messages[block.message].fence:
+            system.append(raw)
         else:
-            source = session.messages[block.message]
-            if not messages or messages[-1].ordinal != block.message:
-                messages.append(_Message(block.role, [], block.message, source.fence, source.extra))
-            if block.raw is not None:
-                messages[-1].content.append(block.raw)
-                messages[-1].bare = isinstance(block.raw, str) and len(messages[-1].content) == 1
+            if message.ordinal != block.message:
+                source = session.messages[block.message]
+                message = _Message(block.role, [], block.message, source.fence, source.extra)
+                messages.append(message)
+            if raw is not None:
+                message.content.append(raw)
+                message.bare = isinstance(raw, str) and len(message.content) == 1
 
 
 def _part(part: Part, piece: Piece, session: Session, system: list[JSON], messages: list[_Message]) -> None:
@@ -104,9 +107,8 @@ def _merged(messages: list[_Message]) -> Iterator[_Message]:
 
 
 def _written(message: _Message) -> dict[str, JSON]:
-    content: JSON = (
-        message.content[0] if message.bare and len(message.content) == 1 else [_listed(raw) for raw in message.content]
-    )
+    held = message.content
+    content = held[0] if message.bare and len(held) == 1 else [_listed(raw) if isinstance(raw, str) else raw for raw in held]
     return {**message.extra, "role": message.role, "content": content}
 
 

@@ -64,6 +64,8 @@ def _outdated(session: Session, _index: Index) -> tuple[tuple[int, Reading], ...
     standing: dict[str, list[Reading]] = {}
     found: list[tuple[int, Reading]] = []
     for block in session.blocks:
+        if block.role != "user" or block.kind not in ("tool_result", "text"):
+            continue
         for new in _readings(block, session):
             known = standing.setdefault(new.path, [])
             old = [reading for reading in known if new.part in ("", reading.part)]
@@ -73,8 +75,8 @@ def _outdated(session: Session, _index: Index) -> tuple[tuple[int, Reading], ...
 
 
 def _readings(block: Block, session: Session) -> Iterator[Reading]:
-    text = result_text(block) if block.kind == "tool_result" else block.text if block.kind == "text" else None
-    if not text or block.role != "user" or (isinstance(block.raw, Mapping) and block.raw.get("is_error")):
+    text = result_text(block) if block.kind == "tool_result" else block.text
+    if not text or (isinstance(block.raw, Mapping) and block.raw.get("is_error")):
         return
     given = call_input(session, block) if block.name in READERS else {}
     if path := path_in(given):
