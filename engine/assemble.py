@@ -95,7 +95,7 @@ def _planned(
             model, run.model = run.model, ""
             room = budget(policy.budget, facts(model).window)
             ctx = _context(previous, session, request, basis, calibration, room, done)
-    changed = previous is None or run.split or any(d.splice for d in run.decisions)
+    changed = not lasting or any(d.splice for d in run.decisions)
     seen, server = _seen(previous, run.after, ctx, changed)
     latest: Mapping[str, Decision] = previous.latest if previous else {}
     if run.decisions:
@@ -116,10 +116,12 @@ def settle(plan: Plan) -> Plan:
     return structs.replace(plan, calibration=plan.calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model))
 
 
-def replay(session: Session, policy: Policy, ledger: Ledger, own: Ledger | None = None, since: int = 0) -> Iterator[Plan]:
+def replay(
+    session: Session, policy: Policy | Callable[[Request], Policy], ledger: Ledger, own: Ledger | None = None
+) -> Iterator[Plan]:
     """Plan every request of a session in order. Each plan carries the calibration it was made with.
 
-    Requests before number `since` are planned as they were recorded, whatever the policy.
+    `policy` may be a function that gives the one in force for a request: in a chat it changes on the way.
 
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
     calibration is the one that the policy plans with.
@@ -129,7 +131,7 @@ def replay(session: Session, policy: Policy, ledger: Ledger, own: Ledger | None 
     shadow: Plan | None = None
     previous: Plan | None = None
     for request in session.requests:
-        plan = step(previous, session, request, policy if request.n >= since else record, basis)
+        plan = step(previous, session, request, policy(request) if callable(policy) else policy, basis)
         yield plan
         if policy == record:
             previous = settle(plan)
@@ -147,7 +149,6 @@ class _Run:
         self.decisions: list[Decision] = []
         self.asks: list[tuple[Ask, Answer]] = []
         self.model = ""
-        self.split = kept is not base
 
     def rule(self, part: Step, ctx: Ctx) -> None:
         """Run one rule to its end."""

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from engine.envelope import Envelope
 from engine.index import Index, after, before, upto
-from engine.model import Bucket, Part, Piece, Session, Span
+from engine.model import Action, Bucket, Edit, Part, Piece, Session, Span
 from engine.rule import Ctx
 from engine.talk import once
 
@@ -56,6 +56,27 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
                 found.append(Span(at, stop))
             at = stop
     return found
+
+
+def lapsed(old: Envelope, new: Envelope) -> Iterator[Edit]:
+    """Edits that turn what stands in `old` into what stands in `new`, where some of what was decided did not last.
+
+    What is new at the end is none of it: `old` grows by itself.
+    """
+    shared = {id(chunk) for chunk in old.chunks} & {id(chunk) for chunk in new.chunks}
+    was, now = (
+        {(p.start, p.stop, p.slot): p.body for c in envelope.chunks if id(c) not in shared for p in c.pieces}
+        for envelope in (old, new)
+    )
+    because = "it was decided for earlier requests alone"
+    for place, body in was.items():
+        if body is not None and now.get(place, None) != body:
+            start, stop, slot = place
+            yield Edit("restore", because, Span(start, stop), (), restore=start < stop, slot="" if start < stop else slot)
+    for place, body in now.items():
+        if body is not None and was.get(place, None) != body:
+            action: Action = "drop" if body == () else "insert" if place[0] == place[1] else "truncate"
+            yield Edit(action, because, Span(*place[:2]), body, slot=place[2])
 
 
 def shown(piece: Piece) -> object:

@@ -21,9 +21,10 @@ from engine.following import following
 from engine.front import family_of, ledger_of, replay
 from engine.growing import Growing
 from engine.live import Chat, Settings, Sink, Tools
-from engine.model import JSON, Answer, Message, Request, Session
+from engine.model import JSON, Answer, Edit, Message, Request, Session
 from engine.offline import Offline
 from engine.offline.model import WINDOWS
+from engine.policy import Policy, load
 from engine.prices import cost, facts
 from engine.rule import Plan
 from engine.store import Opened
@@ -91,12 +92,26 @@ def begun(id: str, client: anthropic.Anthropic, sink: Sink, settings: Settings, 
 
 
 def resumed(
-    session: Session, client: anthropic.Anthropic, sink: Sink, settings: Settings, tools: Tools | None = None
+    session: Session,
+    client: anthropic.Anthropic,
+    sink: Sink,
+    settings: Settings,
+    tools: Tools | None = None,
+    policies: Sequence[tuple[int, Policy]] = (),
 ) -> tuple[Chat, tuple[Plan, ...]]:
-    """The chat of a stored thread, and the plans of the requests it made so far. What was imported is taken as recorded."""
+    """The chat of a stored thread, and the plans of the requests it made so far. What was imported is taken as recorded.
+
+    `policies`: from which request on which was in force (`Threads.policies`); without them the one of `settings`.
+    """
     growing = Growing(session, estimator(family_of(session) or facts(settings.model).family))
     since = int(session.about.get("live_from", 0))
-    plans = tuple(assemble.replay(session, following(settings.policy), growing.ledger, since=since))
+    record = load(assemble.AS_RECORDED)
+
+    def in_force(request: Request) -> Policy:
+        found = [policy for first, policy in policies if first <= request.n]
+        return following(found[-1] if found else settings.policy) if request.n >= since else record
+
+    plans = tuple(assemble.replay(session, in_force, growing.ledger))
     chat = Chat(growing, client, sink, settings, tools)
     chat.plan = assemble.settle(plans[-1]) if plans else None
     chat.spent = spent(session)
@@ -145,16 +160,6 @@ def summary(chat: Chat) -> str:
     return extract("\n".join(f"{block.role}: {block.text}" for block in blocks), SUMMARY)
 
 
-def close_calls(chat: Chat) -> None:
-    """Answer tool calls that were stopped before their tool ran: a provider refuses a call without a result for ever."""
-    session = chat.growing.session
-    last = next((message for message in reversed(session.messages) if message.role in ("user", "assistant")), None)
-    calls = [b for b in session.blocks[last.start : last.stop] if b.kind == "tool_use"] if last else []
-    if calls:
-        what = {"type": "tool_result", "content": "The person stopped the turn before this tool ran.", "is_error": True}
-        chat.say("user", [{**what, "tool_use_id": call.raw["id"]} for call in calls], "tool")
-
-
 class Unkept:
     """A sink that keeps nothing: for a chat that is only weighed, never sent."""
 
@@ -162,7 +167,13 @@ class Unkept:
         """Nothing is kept."""
 
     def request(
-        self, request: Request, plan: Plan, answer: tuple[Message, Sequence[JSON]] | None, status: str, seconds: float
+        self,
+        request: Request,
+        plan: Plan,
+        answer: tuple[Message, Sequence[JSON]] | None,
+        status: str,
+        seconds: float,
+        gone: Sequence[Edit] = (),
     ) -> None:
         """Nothing is kept."""
 

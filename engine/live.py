@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol
@@ -19,12 +19,12 @@ import anthropic
 from msgspec import structs
 
 from engine import by_hand, following
-from engine.assemble import count_key, replay, settle, step
+from engine.assemble import count_key, settle, step
 from engine.builder import usage as read_usage
-from engine.errors import ContextWindowExceededError, TurnscopeError
+from engine.changes import lapsed
+from engine.errors import ContextWindowExceededError, RuleError, TurnscopeError
 from engine.growing import Growing
-from engine.ledger import Ledger
-from engine.model import JSON, Answer, Ask, Decision, Edit, Message, Piece, Request, Session
+from engine.model import JSON, Answer, Ask, Decision, Edit, Message, Piece, Request
 from engine.order import render
 from engine.policy import Policy
 from engine.prices import cost
@@ -53,9 +53,18 @@ class Sink(Protocol):
         """A message was said (prompt, tool results, system, tools)."""
 
     def request(
-        self, request: Request, plan: Plan, answer: tuple[Message, Sequence[JSON]] | None, status: Status, seconds: float
+        self,
+        request: Request,
+        plan: Plan,
+        answer: tuple[Message, Sequence[JSON]] | None,
+        status: Status,
+        seconds: float,
+        gone: Sequence[Edit] = (),
     ) -> None:
-        """A request ended; with its answer's message, if there is one, in the same write."""
+        """A request ended; with its answer's message, if there is one, in the same write.
+
+        `gone`: edits that put back what earlier plans had changed and this one does not.
+        """
 
     def answer(self, key: str, answer: Answer) -> None:
         """An ask was answered."""
@@ -100,6 +109,7 @@ class Chat:
 
     def send(self, text: str) -> Iterator[Event]:
         """Say something, and stream what follows until the model ends its turn. Closing the iterator stops the answer."""
+        self._close_calls()
         self.say("user", text, "prompt")
         yield from self.go_on()
 
@@ -110,6 +120,7 @@ class Chat:
 
     def go_on(self, *, asked: bool = False) -> Iterator[Event]:
         """Send the next request, and those that tool results cause. `asked`: the person agreed to go over a limit."""
+        self._close_calls()
         start = self.plan.projected if self.plan else self.planned().projected
         for _ in range(MAX_LOOPS):
             if why := "" if asked else self._over(start):
@@ -122,6 +133,15 @@ class Chat:
             if done is None or done.stop_reason != "tool_use" or self.tools is None:
                 return
             yield from self._call_tools(done)
+
+    def _close_calls(self) -> None:
+        """Answer tool calls that were stopped before their tool ran: a provider refuses a call without a result for ever."""
+        session = self.growing.session
+        last = next((message for message in reversed(session.messages) if message.role in ("user", "assistant")), None)
+        calls = [b for b in session.blocks[last.start : last.stop] if b.kind == "tool_use"] if last else []
+        if calls:
+            what = {"type": "tool_result", "content": "The person stopped the turn before this tool ran.", "is_error": True}
+            self.say("user", [{**what, "tool_use_id": call.raw["id"]} for call in calls], "tool")
 
     def planned(self, text: str = "") -> Plan:
         """What would be sent now, were `text` said first. Changes nothing."""
@@ -320,13 +340,25 @@ class Chat:
             message = self.growing.message("assistant", content, origin="answer", id=id, sent_at=now)
             answer = (message, content)
         request = self.growing.answered(request)
-        for decision in plan.decisions:
-            if decision.splice:
-                self.growing.observe(request.n, decision.edit)
-        self.sink.request(request, plan, answer, status, seconds)
+        gone = self._gone(plan)
+        for edit in (*gone, *(decision.edit for decision in plan.decisions if decision.splice)):
+            self.growing.observe(request.n, edit)
+        self.sink.request(request, plan, answer, status, seconds, gone)
         if billed is None:
             self.plan = structs.replace(plan, request=request)
         return request
+
+    def _gone(self, plan: Plan) -> tuple[Edit, ...]:
+        """Edits that put back what the plan before had changed and this one does not, for those who follow the record."""
+        if self.plan is None:
+            return ()
+        ledger, stands = self.growing.ledger, self.plan.after.grow(plan.request.cut, self.growing.ledger)
+        with suppress(RuleError):  # an edit of this plan that cuts a stand-in of the one before: put that back first
+            for decision in plan.decisions:
+                stands = stands.replace(decision.edit, decision.seq, ledger)[0] if decision.splice else stands
+            if not any(lapsed(stands, plan.after)):
+                return ()
+        return tuple(lapsed(self.plan.after, plan.before))
 
     def _learned(self, plan: Plan, error: anthropic.APIStatusError) -> Plan | None:
         """A new plan after the provider called this one too long; None where that is not what it said, or nothing changes."""
@@ -388,12 +420,6 @@ class Chat:
                 )
                 yield Event("result", text)
         self.say("user", results, "tool")
-
-
-def resumed(session: Session, policy: Policy, ledger: Ledger) -> Plan | None:
-    """The plan that a stored thread's next request follows. What an imported session did before is taken as recorded."""
-    plans = deque(replay(session, following.following(policy), ledger, since=int(session.about.get("live_from", 0))), maxlen=1)
-    return settle(plans[0]) if plans else None
 
 
 def _snapshot(stream: Any) -> Any:

@@ -13,7 +13,7 @@ import time
 import tomllib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -134,13 +134,13 @@ class Threads:
             row = next(db.query("select uid from messages where thread = ? order by n desc limit 1", [thread]), None)
         return row["uid"] if row else ""
 
-    def policy(self, thread: str, request: int) -> Policy | None:
-        """The policy that request number `request` was planned with, as it was then; None where that is not known.
+    def policies(self, thread: str) -> tuple[tuple[int, Policy], ...]:
+        """From which request on which policy was in force, as it was then; what was shared comes from the parent.
 
         TurnscopeError where there is no such thread.
         """
         with self._open() as db:
-            return self._policy(db, thread, request)
+            return tuple(self._policies(db, thread))
 
     def statics(self, thread: str, request: int) -> tuple[Sequence[JSON], Sequence[JSON]]:
         """The system prompt and the tool definitions that a stored request was sent with; empty where it had none.
@@ -159,21 +159,18 @@ class Threads:
             raise TurnscopeError(f"there is no request {request} in this chat", hint="Choose one that was sent from it.")
         return self.statics(parent, request)
 
-    def _policy(self, db: Database, thread: str, request: int) -> Policy | None:
-        row = _row(db, thread)
-        sql = "select toml from policies where thread = ? and request <= ? order by request desc limit 1"
-        kept = next(db.query(sql, [thread, request]), None)
-        if kept is not None:
-            return parse(_name(kept["toml"]), kept["toml"])
+    def _policies(self, db: Database, thread: str) -> Sequence[tuple[int, Policy]]:
+        row, shared = _row(db, thread), 0
+        found: list[tuple[int, Policy]] = []
         if row["parent"]:
-            shared = "select count(*) as many from requests where thread = ? and stop <= ?"
-            many = next(db.query(shared, [row["parent"], row["at"]]))["many"]
-            if request < many:
-                return self._policy(db, row["parent"], request)
-        try:
-            return load(str(_read(row["about"]).get("policy") or ""))
-        except PolicyError:
-            return None
+            sql = "select count(*) as many from requests where thread = ? and stop <= ?"
+            shared = next(db.query(sql, [row["parent"], row["at"]]))["many"]
+            found = [(n, policy) for n, policy in self._policies(db, row["parent"]) if n < shared]
+        own = [*db.query("select request, toml from policies where thread = ? order by request", [thread])]
+        if not own or own[0]["request"] > shared:  # the first one is known by name alone
+            with suppress(PolicyError):
+                found.append((shared, load(str(_read(row["about"]).get("policy") or ""))))
+        return [*found, *((kept["request"], parse(_name(kept["toml"]), kept["toml"])) for kept in own)]
 
     def _load(self, db: Database, thread: str) -> Session:
         row = _row(db, thread)
@@ -265,7 +262,13 @@ class Keeper:
             self._insert(db, message, blocks, status)
 
     def request(
-        self, request: Request, plan: Plan, answer: tuple[Message, Sequence[JSON]] | None, status: str, seconds: float
+        self,
+        request: Request,
+        plan: Plan,
+        answer: tuple[Message, Sequence[JSON]] | None,
+        status: str,
+        seconds: float,
+        gone: Sequence[Edit] = (),
     ) -> None:
         """Keep a request, its decisions and its answer in one transaction."""
         with self._appending() as db:
@@ -289,10 +292,10 @@ class Keeper:
                 "seconds": seconds,
             }
             _insert(db, "requests", row | {role: _in_force(db, self.thread, role, request.cut) for role in STATIC})
-            for seq, decision in enumerate(plan.decisions):
-                edit = _pack(decision.edit)
-                values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": decision.rule, "edit": edit}
-                _insert(db, "decisions", {**values, "changed": int(decision.splice is not None)})
+            made = [(d.rule, d.edit, int(d.splice is not None)) for d in plan.decisions]
+            for seq, (rule, edit, changed) in enumerate([*(("", edit, 1) for edit in gone), *made], -len(gone)):
+                values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "edit": _pack(edit)}
+                _insert(db, "decisions", {**values, "changed": changed})
 
     def answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask."""

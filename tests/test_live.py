@@ -9,15 +9,17 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import anthropic
 import pytest
 
+from engine import chats
 from engine.assemble import replay
 from engine.growing import Growing
 from engine.ledger import build_ledger
-from engine.live import Chat, Event, Settings, resumed
+from engine.live import Chat, Event, Settings
 from engine.model import Session
 from engine.offline import FAULTS, Offline
 from engine.offline.model import COUNTER
@@ -218,9 +220,8 @@ def test_a_thread_continues_after_a_reload_and_a_fork_shares_its_past(server: Of
     list(talk.send("one"))
     list(talk.send("two"))
     session = threads.load(thread)
-    again = Chat(Growing(session, COUNTER), client(server), threads.sink(thread), talk.settings)
-    again.plan = resumed(session, talk.settings.policy, again.growing.ledger)
-    assert again.plan == talk.plan
+    again, _ = chats.resumed(session, client(server), threads.sink(thread), talk.settings)
+    assert [f for f in talk.plan.__struct_fields__ if getattr(again.plan, f) != getattr(talk.plan, f)] == []
     assert kinds(again.send("three"))[-1] == "done"
     at = session.requests[1].cut - 1
     fork = threads.create(parent=thread, at=at)
@@ -229,6 +230,40 @@ def test_a_thread_continues_after_a_reload_and_a_fork_shares_its_past(server: Of
     assert threads.load(fork).blocks[:at] == session.blocks[:at]
     assert [b.text for b in threads.load(fork).blocks if b.role == "user"] == ["one", "two, but differently"]
     assert {hit.thread for hit in threads.search("differently")} == {fork}
+
+
+def test_a_policy_chosen_on_the_way_is_in_force_from_its_request_on_after_a_reload_too(
+    server: Offline, threads: Threads
+) -> None:
+    talk, thread = chat(server, threads, "keep-everything")
+    sink, plans = threads.sink(thread), []
+    for n, name in enumerate(("keep-everything", "last-20-messages", "balanced")):
+        talk.settings = replace(talk.settings, policy=load(name))
+        sink.policy(load(name), len(talk.growing.session.requests))
+        for k in range(12):
+            plans += [event.data for event in talk.send(f"Question {n}.{k}: and then? " * 8) if event.kind == "plan"]
+    again, replayed = chats.resumed(
+        threads.load(thread), client(server), sink, talk.settings, policies=threads.policies(thread)
+    )
+    assert [(plan.after, plan.decisions) for plan in replayed] == [(plan.after, plan.decisions) for plan in plans]
+    assert [f for f in talk.plan.__struct_fields__ if getattr(again.plan, f) != getattr(talk.plan, f)] == []
+    assert {d.action for plan in plans[12:24] for d in plan.decisions} >= {"drop"}
+    _, under_one = chats.resumed(threads.load(thread), client(server), sink, talk.settings)
+    assert [plan.after for plan in under_one] != [plan.after for plan in plans]
+
+
+def test_a_call_that_was_stopped_before_its_tool_ran_is_answered_first(server: Offline, threads: Threads, box: Toolbox) -> None:
+    talk, thread = chat(server, threads, box=box)
+    turn = talk.send("read file file0.py")
+    assert next(event for event in turn if event.kind == "call")
+    turn.close()
+    stored = threads.load(thread)
+    assert (stored.blocks[-1].kind, stored.blocks[-1].pair) == ("tool_use", -1)
+    assert kinds(talk.send("What did it say?"))[-1] == "done"
+    stored = threads.load(thread)
+    call = next(block for block in stored.blocks if block.kind == "tool_use")
+    assert stored.blocks[call.pair].raw["is_error"]
+    assert [m.role for m in stored.messages][-4:] == ["assistant", "user", "user", "assistant"]
 
 
 def test_the_key_is_in_no_file_and_no_error(server: Offline, threads: Threads, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from engine.assemble import step
 from engine.errors import TurnscopeError
 from engine.growing import Growing
 from engine.model import Answer, Decision, Edit, Message, Part, Session, Span, Splice, Usage
-from engine.policy import load
+from engine.policy import Policy, load
 from engine.rule import Plan
 from engine.threads import Conflict, Threads
 from engine.tokens import CHARS
@@ -342,6 +342,11 @@ def test_a_request_refers_to_the_system_prompt_and_tools_it_was_sent_with(tmp_pa
         threads.statics(thread, 9)
 
 
+def in_force(threads: Threads, thread: str, requests: int) -> list[Policy]:
+    policies = threads.policies(thread)
+    return [[policy for first, policy in policies if first <= n][-1] for n in range(requests)]
+
+
 def test_each_request_has_the_policy_it_was_planned_with_and_a_chat_reopens_with_the_newest(tmp_path: Path) -> None:
     threads = Threads(tmp_path / "chats.db")
     thread = threads.create(about={"policy": "balanced", "model": "m"})
@@ -355,14 +360,14 @@ def test_each_request_has_the_policy_it_was_planned_with_and_a_chat_reopens_with
         ask(threads, thread, growing, f"answer {n}")
     mine = replace(load("last-20-messages"), name='mine "own"', title="Mine")
     expected = [load("balanced")] * 2 + [mine] * 2 + [KEPT] * 2
-    assert [threads.policy(thread, n) for n in range(6)] == expected
+    assert in_force(threads, thread, 6) == expected
     fork = threads.create(parent=thread, at=growing.session.requests[3].cut, about={"policy": "balanced"})
-    assert [threads.policy(fork, n) for n in range(4)] == [load("balanced"), load("balanced"), mine, load("balanced")]
-    assert threads.policy(threads.create(), 0) is None
+    assert in_force(threads, fork, 4) == [load("balanced"), load("balanced"), mine, load("balanced")]
+    assert threads.policies(threads.create()) == ()
     assert threads.load(thread).about == {"policy": "keep-everything", "model": "m"}
     assert {row.about.get("policy") for row in threads.list() if row.id == thread} == {"keep-everything"}
     with pytest.raises(TurnscopeError):
-        threads.policy("nowhere", 0)
+        threads.policies("nowhere")
 
 
 @pytest.mark.parametrize("how", ["a file for a folder", "a folder for a file", "another file", "nothing to read"])

@@ -191,13 +191,14 @@ def room(thread: str) -> Room:
             chosen = settings()
             session = threads().load(thread)
             spare = engine.chats.client(engine.chats.Provider(), offline())  # replaced before anything is sent
-            chat, plans = engine.chats.resumed(session, spare, threads().sink(thread), chosen)
+            known = threads().policies(thread)
+            chat, plans = engine.chats.resumed(session, spare, threads().sink(thread), chosen, policies=known)
             held = Room(
                 thread,
                 chat,
                 chat.growing.session,
                 log={plan.request.n: plan for plan in plans[-KEPT:]},
-                policy=chosen.policy.name,
+                policy=known[-1][1].name if known else "",
             )
             _rooms()[thread] = held
     with held.lock:
@@ -224,7 +225,7 @@ def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
     client = _client()
     id = threads().create(title=title, about={**about(), **(more or {})})
     chat = engine.chats.begun(id, client, threads().sink(id), settings(), system, _definitions())
-    _rooms()[id] = Room(id, chat, chat.growing.session, policy=settings().policy.name)
+    _rooms()[id] = Room(id, chat, chat.growing.session)
     return _rooms()[id]
 
 
@@ -251,7 +252,6 @@ def start(held: Room, turn: Callable[[Any], Generator[Any]]) -> None:
 def _watched(held: Room, turn: Generator[Any]) -> Iterator[Any]:
     """The turn's events; after each that changed the session, its new value is there to be read."""
     try:
-        engine.chats.close_calls(held.chat)
         for event in turn:
             if event.kind not in ("text", "thinking"):
                 held.session = held.chat.growing.session
