@@ -22,7 +22,7 @@ from engine.settings import claude_projects, context_pairs, data_file, data_fold
 from engine.store import Opened, Recent, Store
 
 if TYPE_CHECKING:
-    from engine import chats
+    from engine import asking, chats
     from engine.live import Chat, Event
     from engine.live import Settings as ChatSettings
     from engine.offline import FAULTS, Offline
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # What a live chat needs loads when it is first asked for: the provider's SDK takes longer than all the rest.
 _LATER = {
+    "asking": ("engine.asking", ""),
     "Chat": ("engine.live", "Chat"),
     "ChatSettings": ("engine.live", "Settings"),
     "Conflict": ("engine.threads", "Conflict"),
@@ -70,6 +71,7 @@ __all__ = [
     "Threads",
     "Toolbox",
     "TurnscopeError",
+    "asking",
     "chats",
     "claude_projects",
     "context_pairs",

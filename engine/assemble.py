@@ -117,11 +117,16 @@ def settle(plan: Plan) -> Plan:
 
 
 def replay(
-    session: Session, policy: Policy | Callable[[Request], Policy], ledger: Ledger, own: Ledger | None = None
+    session: Session,
+    policy: Policy | Callable[[Request], Policy],
+    ledger: Ledger,
+    own: Ledger | None = None,
+    answers: Answers | None = None,
 ) -> Iterator[Plan]:
     """Plan every request of a session in order. Each plan carries the calibration it was made with.
 
-    `policy` may be a function that gives the one in force for a request: in a chat it changes on the way.
+    `policy` may be a function that gives the one in force for a request: in a chat it changes on the way. `answers` is asked
+    what rules ask; see `step`.
 
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
     calibration is the one that the policy plans with.
@@ -131,7 +136,7 @@ def replay(
     shadow: Plan | None = None
     previous: Plan | None = None
     for request in session.requests:
-        plan = step(previous, session, request, policy(request) if callable(policy) else policy, basis)
+        plan = step(previous, session, request, policy(request) if callable(policy) else policy, basis, answers)
         yield plan
         if policy == record:
             previous = settle(plan)

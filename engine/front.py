@@ -11,12 +11,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from msgspec import structs
+
 from engine import importers, views
 from engine import policy as policies
 from engine.following import following
 from engine.ledger import Ledger, build_ledger
 from engine.media import media_tokens
-from engine.model import Session
+from engine.model import Answer, Session
 from engine.policy import Policy
 from engine.prices import facts, read_overlay, use
 from engine.settings import context_pairs, prices_file
@@ -70,9 +72,16 @@ def ledger_of(session: Session, memo: dict[str, int] | None = None, exact: Mappi
     return replace(ledger, exact=counted / max(1, ledger.total[-1]))
 
 
-def replay(session: Session, policy: Policy | str = AS_RECORDED, ledger: Ledger | None = None) -> Trace:
-    """What would be sent under `policy` (a name or a value), request by request."""
+def replay(
+    session: Session,
+    policy: Policy | str = AS_RECORDED,
+    ledger: Ledger | None = None,
+    answers: Mapping[str, Answer] | None = None,
+) -> Trace:
+    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own."""
     _edge()
+    if answers:
+        session = structs.replace(session, answers={**answers, **session.answers})
     chosen = named(policy) if isinstance(policy, str) else policy
     if chosen.name != AS_RECORDED and any(key.startswith("by-hand:") for key in session.answers):
         chosen = following(chosen)  # what a person condensed by hand stays so under every policy

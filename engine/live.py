@@ -380,28 +380,11 @@ class Chat:
         if ask.kind != "summary":
             answer = Answer(failed=f"a live chat has no {ask.kind}")
         elif self.settings.condense or wished:
-            answer = self._summarise(ask)
+            answer = summarised(self.client, self.settings.summary_model or self.settings.model, ask)
         else:
             answer = Answer(failed="condensing is switched off for this chat")
         self._record(ask.key, answer)
         return answer
-
-    def _summarise(self, ask: Ask) -> Answer:
-        text = f"{ask.prompt}\n\n<transcript>\n{ask.content}\n</transcript>"
-        model = self.settings.summary_model or self.settings.model
-        try:
-            said = self.client.messages.create(
-                model=model, max_tokens=ask.max_tokens or 1_000, messages=[{"role": "user", "content": text}]
-            )
-        except anthropic.APIError as error:
-            return Answer(failed=explained(error).what, model=model)
-        raw = said.model_dump(exclude_none=True, mode="json")
-        return Answer(
-            "\n".join(b.text for b in said.content if b.type == "text"),
-            model=model,
-            usage=read_usage(raw["usage"]),
-            source="model",
-        )
 
     def _record(self, key: str, answer: Answer) -> None:
         self.growing.answer(key, answer)
@@ -420,6 +403,20 @@ class Chat:
                 )
                 yield Event("result", text)
         self.say("user", results, "tool")
+
+
+def summarised(client: anthropic.Anthropic, model: str, ask: Ask) -> Answer:
+    """The summary that a model gives; a failed answer where it gives none."""
+    text = f"{ask.prompt}\n\n<transcript>\n{ask.content}\n</transcript>"
+    try:
+        said = client.messages.create(
+            model=model, max_tokens=ask.max_tokens or 1_000, messages=[{"role": "user", "content": text}]
+        )
+    except anthropic.APIError as error:
+        return Answer(failed=explained(error).what, model=model)
+    raw = said.model_dump(exclude_none=True, mode="json")
+    told = "\n".join(b.text for b in said.content if b.type == "text")
+    return Answer(told, model=model, usage=read_usage(raw["usage"]), source="model")
 
 
 def _snapshot(stream: Any) -> Any:

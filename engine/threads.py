@@ -119,6 +119,17 @@ class Threads:
         with self._open() as db:
             return tuple(Hit(**row) for row in db.query(sql, [_storable(quoted), user_id, limit]))
 
+    def kept_answers(self) -> dict[str, Answer]:
+        """What models answered for replays: asks that belong to no chat, by key."""
+        if not self.path.exists():
+            return {}
+        with self._open() as db:
+            return {r["key"]: _unpack(r["answer"], Answer) for r in db.query("select * from answers where thread = ''")}
+
+    def keep_answer(self, key: str, answer: Answer) -> None:
+        """Keep the answer to an ask of a replay."""
+        self.sink("").answer(key, answer)
+
     def sink(self, thread: str) -> Keeper:
         """Where a chat writes what happens."""
         return Keeper(self, thread)

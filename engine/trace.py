@@ -16,7 +16,7 @@ from engine import policy as policies
 from engine.assemble import replay
 from engine.envelope import Envelope
 from engine.ledger import Ledger, build_ledger
-from engine.model import Decision, Session, Splice
+from engine.model import Answer, Ask, Decision, Session, Splice
 from engine.policy import Policy
 from engine.rule import Plan
 from engine.tokens import CHARS, estimator
@@ -104,6 +104,11 @@ class Trace:
                     return (decision,)
         return ()
 
+    def standins(self) -> tuple[Ask, ...]:
+        """Asks for summaries that no model answered, each once, in order."""
+        asks = [pair for plan in self.plans for pair in plan.asks]
+        return tuple({ask.key: ask for ask, answer in asks if ask.kind == "summary" and _offline(answer)}.values())
+
     def fork(self, request: int) -> Session:
         """The session up to and without request `request`: what a new branch starts from."""
         cut = self.plans[request].request.cut
@@ -125,6 +130,10 @@ class Trace:
         )
 
 
+def _offline(answer: Answer) -> bool:
+    return answer.source == "offline" or bool(answer.failed)
+
+
 def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[Envelope, Splice], Envelope]) -> Envelope:
     for splice in splices:
         if splice is not None:
@@ -135,6 +144,10 @@ def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[
 def trace(session: Session, policy: Policy | str, ledger: Ledger) -> Trace:
     """Replay a session under a policy, given by value or by name."""
     chosen = policies.load(policy) if isinstance(policy, str) else policy
-    counter = CHARS if chosen.counter == "chars" else estimator(chosen.counter)
-    own = build_ledger(session, counter, per_message=chosen.per_message) if chosen.counter else None
-    return Trace(session, chosen, ledger, tuple(replay(session, chosen, ledger, own)))
+    return Trace(session, chosen, ledger, tuple(replay(session, chosen, ledger, own_counts(session, chosen))))
+
+
+def own_counts(session: Session, policy: Policy) -> Ledger | None:
+    """A session as the policy itself counts it; None where it names no counter."""
+    counter = CHARS if policy.counter == "chars" else estimator(policy.counter)
+    return build_ledger(session, counter, per_message=policy.per_message) if policy.counter else None

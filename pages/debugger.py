@@ -7,7 +7,7 @@ shell.ensure()
 import streamlit as st  # noqa: E402
 
 import engine  # noqa: E402
-from pages.parts import closeups, controls, debugging, policy_form, replays, stepper  # noqa: E402
+from pages.parts import closeups, controls, debugging, policy_form, real_summaries, replays, stepper  # noqa: E402
 
 shown = controls.header()
 debugging.style()
@@ -17,6 +17,8 @@ try:
 except engine.TurnscopeError as error:
     controls.notice(error.what, error.hint)
     st.stop()
+with bar:
+    real_summaries.offer(shown, replay)
 bar.html(debugging.verdict(replay), width="stretch")
 stepper.load(replay)
 replays.arrive(shown, replay)

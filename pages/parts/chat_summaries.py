@@ -27,7 +27,7 @@ def controls(held: chatting.Room | None) -> None:
     """What can be done by hand; nothing while a turn is under way."""
     if held is None:
         return
-    with st.container(key="chat-hand"):
+    with st.container(key="chat-hand", border=True, gap="small"):
         pieces = () if held.busy else chat_forms.attempt(lambda: _standing(held)) or ()
         for piece in reversed(pieces[-MOST:]):
             _summary(held, piece)
@@ -47,18 +47,18 @@ def _summary(held: chatting.Room, piece: Any) -> None:
     key = f"{held.thread}.{by}"
     st.html(chat_cards.standing(piece, text))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        with st.popover("Edit", icon=":material/edit:", key=f"chat-edit-{key}", help=CACHE["edit"]):
+        with st.popover("Edit", icon=":material/edit:", key=f"chat-edit-{key}", type="tertiary", help=CACHE["edit"]):
             said = st.text_area("The summary says", text, key=f"chat.reword.{key}.{by_hand.rating_key(text)}", height=180)
             st.html(f'<div class="chat-why">{esc(CACHE["edit"])}</div>')
             if st.button("Save", key=f"chat.save.{key}", disabled=not said.strip() or said.strip() == text.strip()):
                 _do(held, lambda chat: chat.edit_summary(by, said))
-        if st.button("Undo", icon=":material/undo:", key=f"chat.undo.{key}", help=CACHE["undo"]):
+        if st.button("Undo", icon=":material/undo:", key=f"chat.undo.{key}", type="tertiary", help=CACHE["undo"]):
             decisions = [decision for n in sorted(held.log) for decision in held.log[n].decisions]
             _do(held, lambda chat: chat.undo_summary(by, decisions))
         rated = held.session.answers.get(by_hand.rating_key(text))
         for name, label in chat_cards.RATINGS.items():
             chosen = rated is not None and rated.text == name
-            kind: Any = "primary" if chosen else "secondary"
+            kind: Any = "primary" if chosen else "tertiary"
             if st.button(label, icon=f":material/thumb_{name}:", key=f"chat.rate.{name}.{key}", type=kind, help=CACHE["rate"]):
                 _do(held, lambda chat, given="" if chosen else name: chat.rate_summary(by, given))
 

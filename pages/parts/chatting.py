@@ -169,7 +169,8 @@ def settings() -> Any:
     )
 
 
-def _client() -> Any:
+def client() -> Any:
+    """An SDK client for the provider that is chosen. TurnscopeError where a key or an address is missing."""
     kind = value("provider")
     provider = engine.chats.Provider(kind, value("url").strip(), (st.session_state.get("chat.key") or "").strip())
     return engine.chats.client(provider, offline())
@@ -222,22 +223,22 @@ def _definitions() -> list[Any]:
 
 def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
     """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
-    client = _client()
+    made = client()
     id = threads().create(title=title, about={**about(), **(more or {})})
-    chat = engine.chats.begun(id, client, threads().sink(id), settings(), system, _definitions())
+    chat = engine.chats.begun(id, made, threads().sink(id), settings(), system, _definitions())
     _rooms()[id] = Room(id, chat, chat.growing.session)
     return _rooms()[id]
 
 
 def start(held: Room, turn: Callable[[Any], Generator[Any]]) -> None:
     """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
-    client, chosen = _client(), settings()
+    made, chosen = client(), settings()
     with held.lock:
         if held.busy:
             raise engine.TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         held.absorb()
         chat = held.chat
-        chat.client, chat.settings, chat.sink = client, chosen, threads().sink(held.thread)
+        chat.client, chat.settings, chat.sink = made, chosen, threads().sink(held.thread)
         chat.tools = engine.chats.toolbox(value("folder"), value("tools"))
         if held.policy != chosen.policy.name:
             chat.sink.policy(chosen.policy, len(chat.growing.session.requests))

@@ -95,13 +95,15 @@ def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
 def replayed(shown: state.Shown, chosen_policy: policy.Policy) -> Replay:
     """The session under a policy; what was really sent is at hand already. Raises `TurnscopeError`s."""
     digest = hashlib.sha256(f"{chosen_policy.name}\n{policy.write(chosen_policy)}".encode()).hexdigest()[:16]
-    return _replayed(shown, f"{shown.key}:{shown.part}:{len(shown.view)}:{digest}", chosen_policy)
+    answers = engine.Threads(state.chats_file()).kept_answers() if chosen_policy.name != RECORDED else {}
+    key = f"{shown.key}:{shown.part}:{len(shown.view)}:{digest}:{len(answers)}"
+    return _replayed(shown, key, chosen_policy, answers)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Replaying the session under this policy")
-def _replayed(_shown: state.Shown, key: str, _policy: policy.Policy) -> Replay:
+def _replayed(_shown: state.Shown, key: str, _policy: policy.Policy, _answers: dict[str, Any]) -> Replay:
     recorded = _shown.trace
-    trace = recorded if recorded.policy == _policy else engine.replay(_shown.trace.session, _policy, recorded.ledger)
+    trace = recorded if recorded.policy == _policy else engine.replay(recorded.session, _policy, recorded.ledger, _answers)
     made = steps.steps(trace)
     return Replay(key, _policy, trace, made, key.encode() + b"\n" + made.data)
 

@@ -1,0 +1,53 @@
+"""Condense for real: a model writes the summaries of a replay that are stand-ins. Asked for, never done by itself."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+import engine
+from pages.parts import chatting, controls, replays, state
+from pages.parts.formats import esc, k
+
+CHEAP = {"offline": "offline-200k", "anthropic": "claude-haiku-5-5"}
+PROVIDERS = {"offline": "the built-in offline model", "anthropic": "the Anthropic API", "server": "the server of the live chat"}
+CHARACTERS = 4  # per token, roughly: what is said before anything is counted
+
+
+def offer(shown: state.Shown, replay: replays.Replay) -> None:
+    """A popover beside the policy where summaries are stand-ins; nothing elsewhere."""
+    asks = replay.trace.standins()
+    if not asks:
+        return
+    provider = chatting.value("provider")
+    with st.popover("Condense for real", icon=":material/compress:", key="policy-condense"):
+        many = f"{len(asks):,} {'summary' if len(asks) == 1 else 'summaries'}"
+        size = sum(len(ask.content) + len(ask.prompt) for ask in asks) // CHARACTERS
+        are = "is a stand-in" if len(asks) == 1 else "are stand-ins"
+        st.html(
+            f'<div class="policy-about"><p><b>{many} of this replay</b> {are}, '
+            f"made offline by picking sentences. A model can write them: one billed call each, about {esc(k(size))} tokens to "
+            f"read in all. They are kept, and every replay uses them.</p><p>Goes to {esc(PROVIDERS[provider])}; choose another "
+            "one, or type a key, in the settings of the live chat.</p></div>"
+        )
+        default = CHEAP.get(provider) or chatting.value("model")
+        model = st.text_input("Model", default, key=f"condense.model.{provider}")
+        if st.button(f"Ask for {many}", type="primary", key="condense.ask", disabled=not model.strip()):
+            _ask(shown, replay, model.strip(), len(asks))
+
+
+def _ask(shown: state.Shown, replay: replays.Replay, model: str, many: int) -> None:
+    bar = st.progress(0.0, f"Asking {model}")
+    store, done = chatting.threads(), 0
+    try:
+        trace = replay.trace
+        session = shown.trace.session
+        for ask, answer in engine.asking.asked(
+            session, replay.policy, trace.ledger, chatting.client(), model, store.kept_answers()
+        ):
+            store.keep_answer(ask.key, answer)
+            done += 1
+            bar.progress(min(1.0, done / max(many, done)), f"{done:,} of about {many:,} summaries")
+    except engine.TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
+    st.rerun()

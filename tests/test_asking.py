@@ -1,0 +1,92 @@
+"""Summaries of a replay by a model: each ask in turn against the built-in server, kept, and used by every later replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import anthropic
+import pytest
+
+import engine
+from engine.asking import asked
+from engine.builder import Builder
+from engine.model import Session, Usage
+from engine.offline import Offline
+from engine.policy import Policy, parse
+from engine.threads import Threads
+
+POLICY = """
+[budget]
+formula = "fixed"
+tokens = 1500
+
+[[rules]]
+rule = "condense"
+share = 0.7
+fraction = 0.6
+cap = 150
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[Offline]:
+    with Offline() as offline:
+        yield offline
+
+
+def client(server: Offline) -> anthropic.Anthropic:
+    return anthropic.Anthropic(api_key="none", base_url=server.url, max_retries=0, timeout=20)
+
+
+def policy() -> Policy:
+    return parse("small", POLICY)
+
+
+def session() -> Session:
+    builder = Builder("long", "test")
+    for n in range(24):
+        builder.message("user", f"Question {n}: what must never be lost at step {n}? " * 4, origin="prompt")
+        answer = builder.message("assistant", f"Answer {n}: we decided to keep file{n}.py, because {n} errors came of it. " * 4)
+        builder.request(answer, model="claude-opus-4-5", usage=Usage(input_tokens=100 + 90 * n, output_tokens=40))
+    return builder.build()
+
+
+def test_a_model_writes_every_summary_and_later_replays_use_them(server: Offline, tmp_path: Path) -> None:
+    threads, talk = Threads(tmp_path / "chats.db"), session()
+    before = engine.replay(talk, policy())
+    assert len(before.standins()) > 1
+    for ask, answer in asked(talk, policy(), before.ledger, client(server), "offline-200k", threads.kept_answers()):
+        assert (answer.source, answer.model, answer.failed) == ("model", "offline-200k", "")
+        threads.keep_answer(ask.key, answer)
+    kept = threads.kept_answers()
+    after = engine.replay(talk, policy(), before.ledger, kept)
+    assert after.standins() == ()
+    used = [answer for plan in after.plans for _, answer in plan.asks]
+    assert {answer.source for answer in used} == {"model"}
+    assert len(server.memory.billed) == len(kept) == len({ask.key for plan in after.plans for ask, _ in plan.asks})
+    assert [*asked(talk, policy(), before.ledger, client(server), "offline-200k", kept)] == []  # nothing is billed twice
+    assert threads.list() == ()
+
+
+def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: Offline, tmp_path: Path) -> None:
+    threads, talk = Threads(tmp_path / "chats.db"), session()
+    ledger = engine.ledger_of(talk)
+    asking = asked(talk, policy(), ledger, client(server), "offline-200k", {})
+    ask, answer = next(asking)
+    threads.keep_answer(ask.key, answer)
+    server.faults.append("overloaded")
+    with pytest.raises(engine.TurnscopeError, match="no summary was made") as refused:
+        next(asking)
+    assert refused.value.hint
+    rest = [*asked(talk, policy(), ledger, client(server), "offline-200k", threads.kept_answers())]
+    assert rest
+    assert ask.key not in {again.key for again, _ in rest}
+
+
+def test_a_session_without_a_summary_asks_nothing(server: Offline) -> None:
+    talk = session()
+    trace = engine.replay(talk, "keep-everything")
+    assert trace.standins() == ()
+    assert [*asked(talk, trace.policy, trace.ledger, client(server), "offline-200k", {})] == []
+    assert server.memory.billed == []
