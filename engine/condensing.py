@@ -14,8 +14,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import structs
-
 from engine.envelope import Envelope
 from engine.errors import PolicyError
 from engine.index import upto, whole
@@ -143,9 +141,11 @@ def _parts(answer: Answer, messages: int, shape: Shape) -> tuple[Part, ...]:
 
 
 def _account(answer: Answer) -> dict[str, Any]:
-    used = {k: v for k, v in structs.asdict(answer.usage).items() if isinstance(v, int)} if answer.usage else None
-    facts = {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model, "usage": used}
-    return {name: value for name, value in facts.items() if value not in ("", None)}
+    """Where a summary came from, and what it was billed, in tokens."""
+    usage = answer.usage
+    billed = {"prompt_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens} if usage else {}
+    named = {"model": answer.model} if answer.model else {}
+    return {"source": answer.source, "stand_in": answer.source == "offline", **named, **billed}
 
 
 def _lines(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Iterator[str]:

@@ -88,7 +88,7 @@ def test_a_models_answer_stands_as_it_is_and_its_usage_is_recorded() -> None:
     assert edit.body[0].text.startswith("[Summary")
     assert edit.body[0].text.endswith("They spoke of x.")
     assert edit.facts["stand_in"] is False
-    assert (edit.facts["model"], edit.facts["usage"]["input_tokens"], edit.facts["usage"]["output_tokens"]) == ("m", 900, 30)
+    assert (edit.facts["model"], edit.facts["prompt_tokens"], edit.facts["output_tokens"]) == ("m", 900, 30)
 
 
 def test_a_failed_ask_drops_nothing_and_is_a_look() -> None:

@@ -13,6 +13,7 @@ from conftest import ROOT
 from debugger_links import linked
 
 from engine import policy, tuning
+from engine.threads import Threads
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -55,6 +56,30 @@ def test_it_opens_on_what_was_really_sent_at_the_first_change(app: AppTest) -> N
     opened(app, session=FIRST)
     assert query(app) == {"session": FIRST, "request": "112", "step": "1", "policy": "as-recorded"}
     assert "2 changes in 2 requests" in bodies(app)
+
+
+def test_a_model_writes_the_summaries_that_are_stand_ins_when_it_is_asked_to(app: AppTest, data_folder: Path) -> None:
+    opened(app, session="chat-forgets-first-instruction", policy="condense-oldest")
+    assert "2 summaries of this replay</b> are stand-ins" in bodies(app)
+    assert app.text_input(key="condense.model.offline").value == "offline-200k"
+    app.button(key="condense.ask").click().run()
+    assert not app.exception
+    assert "of this replay</b>" not in bodies(app)
+    kept = Threads(data_folder / "chats.db").kept_answers()
+    assert [answer.model for answer in kept.values()] == ["offline-200k"] * 2
+    opened(app, session="chat-forgets-first-instruction", policy="condense-oldest")
+    assert [button for button in app.button if button.key == "condense.ask"] == []
+
+
+def test_a_model_that_cannot_be_asked_is_told_and_changes_nothing(app: AppTest, data_folder: Path) -> None:
+    app.session_state["chat.provider"] = "server"
+    app.session_state["chat.url"] = ""
+    opened(app, session="chat-forgets-first-instruction", policy="condense-oldest")
+    app.button(key="condense.ask").click().run()
+    assert not app.exception
+    assert "server&#x27;s address is missing" in bodies(app)
+    assert "2 summaries of this replay</b> are stand-ins" in bodies(app)
+    assert Threads(data_folder / "chats.db").kept_answers() == {}
 
 
 def test_a_deep_link_to_request_17_step_3_shows_that_decision(app: AppTest) -> None:
