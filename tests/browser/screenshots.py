@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from conftest import FLAGS, chromium, idle, serve  # noqa: E402
-from playwright.sync_api import sync_playwright  # noqa: E402
+from playwright.sync_api import Page, sync_playwright  # noqa: E402
 
 PAGES = {
     "envelope": "/envelope?session=tool-results-eat-the-window&request=112",
@@ -23,6 +23,15 @@ PAGES = {
     "library": "/library",
     "chat": "/chat",
 }
+ORDERS = "Orders come in twice when the payment service answers late, and each must be paid once. " * 90
+SAID = (
+    f"Here are the notes on the billing service. {ORDERS}",
+    f"And these are the notes on the queue. Errors must be retried three times. {ORDERS}",
+    f"What would you change first? These are last week's incidents. {ORDERS}",
+    f"And this is what the queue's authors say. {ORDERS}",
+    f"One more thing: the old tables have to stay readable. {ORDERS}",
+    "Please calculate 42000 * 0.03",
+)
 SETTLE = 1_500  # milliseconds for charts to draw after the script has run
 
 
@@ -32,6 +41,22 @@ def shots(everything: bool) -> Iterator[tuple[str, str, int]]:
         for scheme in ("dark", "light") if everything else ("dark",):
             for width in (1440, 800) if everything else (1440,):
                 yield name, scheme, width
+
+
+def talk(page: Page) -> None:
+    """Chat with the built-in model until its window was cut."""
+    box = page.locator("[data-testid=stChatInputTextArea]:not([disabled])")
+    for n, text in enumerate(SAID):
+        box.fill(text)
+        box.press("Enter")
+        page.wait_for_function(
+            "n => document.querySelectorAll('.chat-msg.assistant:not(.now)').length > n && "
+            "document.querySelectorAll('.chat-msg.now').length == 0",
+            arg=n,
+            timeout=60_000,
+        )
+        box.wait_for()
+        idle(page)
 
 
 def main() -> int:
@@ -45,6 +70,8 @@ def main() -> int:
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page.goto(url + PAGES[name])
             idle(page)
+            if name == "chat":
+                talk(page)
             page.wait_for_timeout(SETTLE)
             suffix = f"_{scheme}_{width}" if everything else ""
             page.screenshot(path=folder / f"{name}{suffix}.png", full_page=everything)
