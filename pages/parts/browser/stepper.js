@@ -66,7 +66,8 @@ function load(self) {
     self.seq = null;
     self.part.range.max = Math.max(0, self.model.length - 1);
   }
-  if (self.seq !== self.data.seq) {
+  const moved = self.seq !== self.data.seq; // else this is the answer to a report: the film stays where one has scrolled to
+  if (moved) {
     self.seq = self.data.seq;
     self.picked = self.data.block ?? -1;
     const [request, step] = self.data.at;
@@ -75,7 +76,7 @@ function load(self) {
   }
   measure(self);
   drawStrip(self);
-  draw(self, true);
+  draw(self, moved);
 }
 
 // --- moves ----------------------------------------------------------------------------------------------------------------
