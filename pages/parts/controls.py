@@ -164,6 +164,8 @@ def _live(shown: state.Shown) -> None:
     """Follow a file that is being written: look at its metadata, read it again when it grew, show the newest request."""
     if st.toggle("Live", key="header-live", persist_state="session"):
         _follow(shown)
+    else:  # what stood here when following begins: a file may have grown since
+        st.session_state["live.version"] = (shown.entry.id, state.version(shown.entry))
 
 
 @st.fragment(run_every=POLL_SECONDS)
