@@ -17,7 +17,7 @@ from engine.errors import TurnscopeError
 from engine.exact import ExactCounts
 from engine.exact import available as exact_available
 from engine.front import ledger_of, load, load_all, overview, replay
-from engine.portable import dumps
+from engine.session.portable import dumps
 from engine.settings import claude_projects, context_pairs, data_file, data_folder, to_open
 from engine.store import Opened, Recent, Store
 

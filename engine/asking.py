@@ -13,8 +13,8 @@ from engine.assemble import recorded, replay
 from engine.errors import TurnscopeError
 from engine.ledger import Ledger
 from engine.live import summarised
-from engine.model import Answer, Ask, Session
 from engine.policy import Policy
+from engine.session.model import Answer, Ask, Session
 from engine.trace import own_counts
 
 

@@ -15,13 +15,13 @@ from engine.budget import Budget, budget
 from engine.envelope import Envelope
 from engine.errors import RuleError
 from engine.fit import Calibration
-from engine.index import Index
 from engine.ledger import Ledger
-from engine.model import Answer, Ask, Decision, Edit, Request, Session
 from engine.policy import Policy, Step, load
 from engine.prices import facts
 from engine.rule import Ctx, Plan, Verdict
 from engine.server import compaction_replaces_what_precedes, provider_strips_old_thinking
+from engine.session.index import Index
+from engine.session.model import Answer, Ask, Decision, Edit, Request, Session
 from engine.summary import extract
 
 AS_RECORDED = "as-recorded"

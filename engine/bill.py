@@ -13,11 +13,11 @@ from decimal import Decimal
 import numpy as np
 
 from engine.ledger import Ledger
-from engine.model import Bucket, Counts, Request, Session
 from engine.order import first
 from engine.prices import cost, rates
 from engine.reconcile import Fit, Floats, Ints, Reconciled
 from engine.rule import Plan
+from engine.session.model import Bucket, Counts, Request, Session
 
 READ, WRITTEN, UNCACHED, ANSWER = range(4)  # how a token is billed
 

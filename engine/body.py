@@ -17,9 +17,8 @@ from typing import Any
 
 import orjson
 
-from engine.model import JSON
+from engine.session.model import JSON
 
-SHAPE = "_shape"  # key of Request.settings: how this request writes what is the same content in another form
 SMALL = 4096  # pairs up to which a stretch without landmarks is compared in full
 
 

@@ -17,8 +17,8 @@ from msgspec import structs
 from engine.condensing import SUMMARY, How, boundary, condense, standing, summary_at, summary_of, turn_start
 from engine.envelope import Envelope
 from engine.errors import TurnscopeError
-from engine.model import Action, Answer, Ask, Decision, Edit, Piece, Session, Span
 from engine.rule import Ctx
+from engine.session.model import Action, Answer, Ask, Decision, Edit, Piece, Session, Span
 
 RULE = "follow_wishes"
 CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less

@@ -14,10 +14,10 @@ from typing import Literal
 
 from engine.envelope import Envelope
 from engine.ledger import Ledger
-from engine.model import Action, Bucket, Piece, Session, Usage
 from engine.phrases import span
 from engine.prices import facts, rates
 from engine.rule import Plan
+from engine.session.model import Action, Bucket, Piece, Session, Usage
 from engine.trace import Trace
 
 Cause = Literal["compaction", "edit", "thinking", "model", "static", "settings", "idle", "off", "unknown"]

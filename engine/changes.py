@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import structs
 
 from engine.envelope import Envelope
-from engine.index import Index, after, before, upto
-from engine.model import Action, Bucket, Edit, Part, Piece, Session, Span
 from engine.rule import Ctx
+from engine.session.index import Index, after, before, upto
+from engine.session.model import Action, Bucket, Edit, Part, Piece, Session, Span
 from engine.talk import once
 
 

@@ -15,18 +15,18 @@ import anthropic
 from msgspec import structs
 
 from engine import assemble
-from engine.builder import block_of
 from engine.errors import TurnscopeError
 from engine.following import following
 from engine.front import family_of, ledger_of, replay
 from engine.growing import Growing
 from engine.live import Chat, Settings, Sink, Tools
-from engine.model import JSON, Answer, Edit, Message, Request, Session
 from engine.offline import Offline
 from engine.offline.model import WINDOWS
 from engine.policy import Policy, load
 from engine.prices import cost, facts
 from engine.rule import Plan
+from engine.session.builder import block_of
+from engine.session.model import JSON, Answer, Edit, Message, Request, Session
 from engine.store import Opened
 from engine.summary import extract
 from engine.threads import SOURCE, Threads

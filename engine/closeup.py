@@ -12,9 +12,9 @@ from hashlib import blake2b
 from typing import Literal
 
 from engine.body import common
-from engine.content import block_text
-from engine.model import JSON, Answer, Ask, Body, Decision, Part, Piece, Session
 from engine.order import render
+from engine.session.content import block_text
+from engine.session.model import JSON, Answer, Ask, Body, Decision, Part, Piece, Session
 from engine.trace import Cursor, Trace
 from engine.views import label
 

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 from engine.envelope import Envelope
 from engine.errors import PolicyError
-from engine.index import upto, whole
-from engine.model import Answer, Ask, Block, Edit, Part, Piece, Span
 from engine.rule import Ctx
+from engine.session.index import upto, whole
+from engine.session.model import Answer, Ask, Block, Edit, Part, Piece, Span
 
 PROMPTS = Path(__file__).parent / "prompts"
 SUMMARY = "[Summary of the earlier conversation, which is not shown; it stands for {} messages]"

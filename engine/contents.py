@@ -15,9 +15,9 @@ import numpy as np
 from engine.cache import breaks
 from engine.columns import WARN_AT, stacked
 from engine.findings import Finding, findings, headline, markers
-from engine.model import BUCKETS
 from engine.order import render
 from engine.reconcile import Ints
+from engine.session.model import BUCKETS
 from engine.trace import Trace
 from engine.views import CELLS, Item, Overview
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from engine.envelope import Chunk, Envelope
-from engine.model import Piece
+from engine.session.model import Piece
 
 V = TypeVar("V")
 

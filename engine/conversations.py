@@ -13,10 +13,10 @@ from msgspec import structs
 
 from engine.align import Alignment
 from engine.body import Msg, take_apart
-from engine.builder import Builder
-from engine.content import text_of
 from engine.exchange import Exchange, Records, exchanges, failure
-from engine.model import JSON, Note, Session
+from engine.session.builder import Builder
+from engine.session.content import text_of
+from engine.session.model import JSON, Note, Session
 
 TITLE = 80  # characters of the first prompt that make a title
 TELLING = 64  # characters from which on a message that two calls share is no coincidence

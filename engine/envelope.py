@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 
 from engine.errors import RuleError
 from engine.ledger import Ledger
-from engine.model import ZERO, Body, Counts, Edit, Piece, Span, Splice
+from engine.session.model import ZERO, Body, Counts, Edit, Piece, Span, Splice
 
 _START, _STOP = attrgetter("start"), attrgetter("stop")
 CHUNK = 128  # pieces; a splice copies one or two chunks, so this bounds what a change costs

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from engine.content import text_of
-from engine.model import JSON, Note
+from engine.session.content import text_of
+from engine.session.model import JSON, Note
 
 REQUEST = ("request", "request_body", "requestBody", "body", "params", "req")
 RESPONSE = ("response", "response_body", "responseBody", "res")

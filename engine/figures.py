@@ -17,9 +17,9 @@ from plotly.subplots import make_subplots
 
 from engine import columns, contents, front, views
 from engine.columns import Grid, Measure, Outline, Unit
-from engine.model import Session
 from engine.palette import PALETTES, ink, mix
 from engine.reconcile import Floats
+from engine.session.model import Session
 from engine.trace import Trace
 from engine.views import CELLS, LABELS, Overview
 

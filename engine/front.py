@@ -18,9 +18,9 @@ from engine import policy as policies
 from engine.following import following
 from engine.ledger import Ledger, build_ledger
 from engine.media import media_tokens
-from engine.model import Answer, Session
 from engine.policy import Policy
 from engine.prices import facts, read_overlay, use
+from engine.session.model import Answer, Session
 from engine.settings import context_pairs, prices_file
 from engine.tokens import estimator
 from engine.trace import Trace, trace

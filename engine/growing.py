@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import structs
 
 from engine.assemble import Basis
-from engine.builder import block_of, paired_with
-from engine.index import Index
 from engine.ledger import Ledger, build_ledger
-from engine.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session
+from engine.session.builder import block_of, paired_with
+from engine.session.index import Index
+from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session
 from engine.tokens import Counter
 
 

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from engine.envelope import Envelope
-from engine.model import BUCKETS, JSON, Bucket, Session
 from engine.prices import facts
 from engine.rule import Plan
+from engine.session.model import BUCKETS, JSON, Bucket, Session
 
 MESSAGES = 100_000  # Messages API, limit of one request
 BREAKPOINTS = 4  # prompt caching, explicit marks of one request

@@ -20,15 +20,15 @@ from msgspec import structs
 
 from engine import by_hand, following
 from engine.assemble import count_key, settle, step
-from engine.builder import usage as read_usage
 from engine.changes import lapsed
 from engine.errors import ContextWindowExceededError, RuleError, TurnscopeError
 from engine.growing import Growing
-from engine.model import JSON, Answer, Ask, Decision, Edit, Message, Piece, Request
 from engine.order import render
 from engine.policy import Policy
 from engine.prices import cost
 from engine.rule import Ctx, Plan
+from engine.session.builder import usage as read_usage
+from engine.session.model import JSON, Answer, Ask, Decision, Edit, Message, Piece, Request
 
 TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens|context limit: (\d+) \+|request \((\d+) tokens\) exceeds")
 MAX_LOOPS = 50  # requests of one turn; an agent loop longer than this is a loop

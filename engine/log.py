@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.model import JSON, Decision
 from engine.policy import write
 from engine.rule import Plan
+from engine.session.model import JSON, Decision
 from engine.trace import Trace
 
 COLUMNS = (

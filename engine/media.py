@@ -22,7 +22,7 @@ from bisect import bisect_right
 from math import ceil
 from typing import Literal
 
-from engine.model import JSON
+from engine.session.model import JSON
 
 PATCH = 28  # px
 STANDARD_TIER = (1568, 1568)  # longest edge in px, most tokens per image

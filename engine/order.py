@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.body import SHAPE
 from engine.envelope import Envelope
 from engine.ledger import Ledger
-from engine.model import JSON, Bucket, Counts, Part, Piece, Session
+from engine.session.model import JSON, SHAPE, Bucket, Counts, Part, Piece, Session
 
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from engine.model import Block
 from engine.reconcile import Floats
 from engine.rule import Plan
+from engine.session.model import Block
 from engine.trace import Trace
 
 SMALL = 200  # tokens; shorter results are not worth following

@@ -16,9 +16,9 @@ from msgspec import Struct
 from engine.budget import Budget
 from engine.envelope import Envelope
 from engine.fit import Calibration
-from engine.index import Index
 from engine.ledger import Ledger
-from engine.model import Answer, Ask, Decision, Edit, Request, Session
+from engine.session.index import Index
+from engine.session.model import Answer, Ask, Decision, Edit, Request, Session
 
 Edits = Generator[Edit | Ask, Any, None]
 """Yields an edit and is sent the envelope after it; yields an ask and is sent its answer."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.model import Block
 from engine.rule import Plan
+from engine.session.model import Block
 from engine.trace import Trace
 from engine.views import label
 

@@ -9,10 +9,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from engine.envelope import Envelope
-from engine.index import before, runs
-from engine.model import Edit
 from engine.prices import facts
 from engine.rule import Ctx, Plan
+from engine.session.index import before, runs
+from engine.session.model import Edit
 
 
 def compaction_replaces_what_precedes(_seen: Envelope, ctx: Ctx, carried: Plan | None) -> Iterator[Edit]:

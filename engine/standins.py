@@ -10,8 +10,8 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from engine.body import Msg
-from engine.builder import stand_in
-from engine.model import JSON, Action, Part
+from engine.session.builder import stand_in
+from engine.session.model import JSON, Action, Part
 
 LEADING = 32  # characters at the start of a text by which its altered form is known again
 

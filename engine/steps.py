@@ -17,8 +17,8 @@ from typing import Any
 
 from engine import contrast
 from engine.envelope import Envelope, total
-from engine.model import Body, Bucket, Decision, Piece, Span
 from engine.rule import Plan
+from engine.session.model import Body, Bucket, Decision, Piece, Span
 from engine.trace import Cursor, Trace
 from engine.views import label
 

@@ -24,7 +24,7 @@ from engine import importers
 from engine.exact import ExactCounts, available
 from engine.front import family_of, ledger_of, replay
 from engine.ledger import Ledger
-from engine.model import Session
+from engine.session.model import Session
 from engine.tokens import exact_counter
 from engine.trace import Trace
 from engine.views import Overview, overview

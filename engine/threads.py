@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import structs
 
-from engine.builder import block_of, paired_with
-from engine.content import dumps, text_of
 from engine.errors import PolicyError, TurnscopeError
-from engine.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session, Usage
 from engine.policy import Policy, load, parse, write
-from engine.portable import dumps as dump_session
-from engine.portable import loads as load_session
 from engine.rule import Plan
+from engine.session.builder import block_of, paired_with
+from engine.session.content import dumps, text_of
+from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session, Usage
+from engine.session.portable import dumps as dump_session
+from engine.session.portable import loads as load_session
 
 if TYPE_CHECKING:
     from sqlite_utils import Database

@@ -16,7 +16,7 @@ import toktok
 from engine.errors import TurnscopeError
 from engine.exact import VERSIONS, count_exactly
 from engine.media import media_tokens
-from engine.model import Block
+from engine.session.model import Block
 
 # Tokens of a Claude family per o200k token: the factors that fit recorded count_tokens responses of 1,741 Rosetta Code
 # documents (the recordings in ctok 1.3.0's source distribution) best. Mean error of a document 5.5, 9.1 and 8.6 %; 95 % of the

@@ -16,9 +16,9 @@ from engine import policy as policies
 from engine.assemble import replay
 from engine.envelope import Envelope
 from engine.ledger import Ledger, build_ledger
-from engine.model import Answer, Ask, Decision, Session, Splice
 from engine.policy import Policy
 from engine.rule import Plan
+from engine.session.model import Answer, Ask, Decision, Session, Splice
 from engine.tokens import CHARS, estimator
 
 

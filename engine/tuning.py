@@ -18,8 +18,8 @@ import msgspec
 from engine import policy as policies
 from engine.budget import FORMULAS
 from engine.errors import PolicyError
-from engine.model import JSON
 from engine.policy import Policy, Step
+from engine.session.model import JSON
 
 Kind = Literal["flag", "whole", "real", "text", "choice", "list", "table"]
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")

@@ -15,9 +15,9 @@ import numpy as np
 from engine.bill import Bill, bill
 from engine.envelope import Envelope
 from engine.ledger import Ledger
-from engine.model import Block, Piece, Request, Session
 from engine.reconcile import Fit, Floats, Ints, reconcile
 from engine.rule import Plan
+from engine.session.model import Block, Piece, Request, Session
 from engine.trace import Trace
 
 CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "unattributed")

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.builder import Builder
 from engine.front import replay
-from engine.model import Edit, Observed, Part, Session, Span, Usage
+from engine.session.builder import Builder
+from engine.session.model import Edit, Observed, Part, Session, Span, Usage
 from engine.trace import Trace
 
 OPUS = "claude-opus-4-5-20251101"  # USD 5 in, 0.50 cache read, 6.25 and 10 cache writes, 25 out; keeps thinking

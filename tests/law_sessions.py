@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from engine.builder import Builder
 from engine.ledger import Ledger, build_ledger
-from engine.model import Session, Usage
+from engine.session.builder import Builder
+from engine.session.model import Session, Usage
 from engine.tokens import CHARS
 
 

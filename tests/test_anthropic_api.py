@@ -18,7 +18,7 @@ from engine.body import common
 from engine.importers import Source
 from engine.importers.anthropic_api import IMPORTER, assembled
 from engine.ledger import build_ledger
-from engine.model import Session
+from engine.session.model import Session
 from engine.tokens import estimator
 
 Shared = Callable[..., Path]

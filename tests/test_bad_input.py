@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import engine
 from engine import importers
 from engine.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
-from engine.model import Session
+from engine.session.model import Session
 
 NO_VALUES: list[Any] = [None, True, -1, 10**30, float("nan"), "\ud800", [None], {"a": []}]
 DEEP = 100_000

@@ -12,9 +12,9 @@ from engine.assemble import replay
 from engine.budget import BudgetParams, budget
 from engine.envelope import Envelope
 from engine.errors import PolicyError
-from engine.model import Edit, Part, Span
 from engine.policy import Step, load, parse, write
 from engine.rule import Ctx, NoParams, Rule
+from engine.session.model import Edit, Part, Span
 
 
 @pytest.mark.parametrize(

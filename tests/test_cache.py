@@ -16,7 +16,7 @@ from engine.cache import CacheBreak, breaks, first_difference
 from engine.envelope import Chunk, Envelope
 from engine.front import ledger_of, load, replay
 from engine.ledger import Ledger
-from engine.model import ZERO, Edit, Part, Piece, Span
+from engine.session.model import ZERO, Edit, Part, Piece, Span
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
 

@@ -18,8 +18,8 @@ from msgspec import structs
 
 import engine
 from engine.importers.claude_code import paths
-from engine.model import Request, Session
 from engine.policy import load as load_policy
+from engine.session.model import Request, Session
 
 FOLDER = SHARED / "data" / "open" / "claude-code"
 FILES = sorted(FOLDER.rglob("*.jsonl"))

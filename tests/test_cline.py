@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from engine.assemble import Basis, replay, settle, step
-from engine.builder import Builder
 from engine.envelope import Envelope
-from engine.index import Index
 from engine.ledger import build_ledger
-from engine.model import Session, Usage
 from engine.order import render
 from engine.policy import load
 from engine.ports import cline
@@ -29,6 +26,9 @@ from engine.ports.cline_reads import js_replace
 from engine.ports.cline_sending import Place, places, sent
 from engine.rule import Plan
 from engine.rules.hide_oldest_pairs import recall
+from engine.session.builder import Builder
+from engine.session.index import Index
+from engine.session.model import Session, Usage
 from engine.tokens import CHARS
 from tests.goldens import DEFAULT, judge
 from tests.goldens import cline_classic as goldens

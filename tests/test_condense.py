@@ -9,14 +9,14 @@ import pytest
 from msgspec import structs
 
 from engine.assemble import Basis, replay, step
-from engine.builder import Builder
 from engine.condensing import PROMPTS, prompt
 from engine.errors import PolicyError
 from engine.ledger import Ledger, build_ledger
-from engine.model import Answer, Ask, Session, Usage
 from engine.order import render
 from engine.policy import Policy, parse
 from engine.rule import Plan
+from engine.session.builder import Builder
+from engine.session.model import Answer, Ask, Session, Usage
 from engine.tokens import CHARS
 
 RULE = """

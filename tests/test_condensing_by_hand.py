@@ -16,12 +16,12 @@ from engine.following import following
 from engine.growing import Growing
 from engine.ledger import build_ledger
 from engine.live import Chat, Settings
-from engine.model import Session
 from engine.offline import Offline
 from engine.offline.model import COUNTER
 from engine.order import render
 from engine.policy import load
 from engine.rule import Plan
+from engine.session.model import Session
 from engine.threads import Threads
 
 

@@ -12,7 +12,7 @@ from hand_made import OPUS, SONNET, Row, call, cleared, compacted, result, trace
 from engine.cache import breaks
 from engine.findings import Finding, findings, headline, markers
 from engine.front import load, replay
-from engine.model import Edit
+from engine.session.model import Edit
 from engine.views import overview
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens

@@ -20,12 +20,12 @@ from engine.assemble import replay
 from engine.growing import Growing
 from engine.ledger import build_ledger
 from engine.live import Chat, Event, Settings
-from engine.model import Session
 from engine.offline import FAULTS, Offline
 from engine.offline.model import COUNTER
 from engine.order import render
 from engine.policy import load
 from engine.running import Running
+from engine.session.model import Session
 from engine.threads import Conflict, Threads
 from engine.toolbox import Toolbox
 
@@ -281,7 +281,7 @@ KILLED = textwrap.dedent("""
     from pathlib import Path
     sys.path.insert(0, {root!r})
     from engine.growing import Growing
-    from engine.model import Session
+    from engine.session.model import Session
     from engine.offline.model import COUNTER
     from engine.threads import Threads
     threads = Threads(Path(sys.argv[1]))

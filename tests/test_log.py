@@ -13,9 +13,9 @@ from law_sessions import ledger_of, make, sessions
 from engine.assemble import replay
 from engine.envelope import Envelope
 from engine.log import COLUMNS, csv_text, json_lines, markdown, rows
-from engine.model import Edit, Part, Session, Span
 from engine.policy import Policy, Step, parse
 from engine.rule import Ctx, NoParams, Rule
+from engine.session.model import Edit, Part, Session, Span
 from engine.trace import Trace
 
 SECRET = "r1"  # how the first result of every made session begins

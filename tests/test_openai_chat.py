@@ -15,7 +15,7 @@ from engine.assemble import replay
 from engine.importers import Source
 from engine.importers.openai_chat import IMPORTER, converted
 from engine.ledger import build_ledger
-from engine.model import Session, Usage
+from engine.session.model import Session, Usage
 from engine.tokens import estimator
 
 SYSTEM = {"role": "system", "content": "Be brief."}

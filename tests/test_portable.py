@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine import importers, portable
-from engine.builder import Builder, drop
+from engine import importers
 from engine.errors import BrokenFile
 from engine.importers import Source, parse
-from engine.model import Edit, Observed, Part, Session, Span, Usage
+from engine.session import portable
+from engine.session.builder import Builder, drop
+from engine.session.model import Edit, Observed, Part, Session, Span, Usage
 
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import BrokenFile, TurnscopeError, UnreadableFile
-from engine.model import Usage
 from engine.prices import BUILT_IN, cost, facts, rates, read_overlay
+from engine.session.model import Usage
 
 ROOT = Path(__file__).resolve().parent.parent
 ANTHROPIC = next(p for p in get_snapshot().providers if p.id == "anthropic")
@@ -362,7 +362,7 @@ def test_ten_thousand_lookups_and_costs_are_cheap() -> None:
 def test_pricing_opens_no_connection() -> None:
     script = (
         "import sys; events = []; sys.addaudithook(lambda e, a: e.startswith('socket.') and events.append(e))\n"
-        "from engine.model import Usage; from engine.prices import cost, facts\n"
+        "from engine.session.model import Usage; from engine.prices import cost, facts\n"
         "assert cost(Usage(1, 2, 3, 4), 'claude-opus-5-5') and facts('gpt-5').window and not facts('nobody').window\n"
         "out = {'socket.connect', 'socket.getaddrinfo', 'socket.gethostbyname', 'socket.sendto'}\n"
         "reached = out.intersection(events)\n"

@@ -11,14 +11,14 @@ from law_sessions import ledger_of, make, sessions
 
 from engine.assemble import replay
 from engine.budget import BudgetParams
-from engine.builder import Builder
 from engine.changes import changed, changes
 from engine.envelope import Envelope
 from engine.lint import lint
-from engine.model import Edit, Session, Span
 from engine.order import render
 from engine.policy import Policy, Step, rules
 from engine.rule import Ctx, Edits, Memory, NoParams, Rule
+from engine.session.builder import Builder
+from engine.session.model import Edit, Session, Span
 
 MODEL = "claude-opus-4-5"
 

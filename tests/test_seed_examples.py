@@ -9,10 +9,10 @@ import pytest
 
 from engine.assemble import replay
 from engine.budget import Budget, BudgetParams, budget
-from engine.builder import Builder
 from engine.ledger import Ledger, build_ledger
-from engine.model import Session
 from engine.policy import Policy, load, parse
+from engine.session.builder import Builder
+from engine.session.model import Session
 from engine.tokens import CHARS
 
 CLINE = BudgetParams(formula="cline")

@@ -17,9 +17,9 @@ import engine
 from engine import contrast
 from engine.assemble import replay
 from engine.envelope import Envelope
-from engine.model import Answer, Ask, Edit, Part, Session, Span
 from engine.policy import Policy, Step, load
 from engine.rule import Ctx, NoParams, Rule
+from engine.session.model import Answer, Ask, Edit, Part, Session, Span
 from engine.steps import CHANGE, EVENT, KINDS, LOOK, STATES, STILL, Steps, steps
 from engine.trace import Cursor, Trace
 

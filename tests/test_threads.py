@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 import engine
-from engine import portable
 from engine.assemble import step
 from engine.errors import TurnscopeError
 from engine.growing import Growing
-from engine.model import Answer, Decision, Edit, Message, Part, Session, Span, Splice, Usage
 from engine.policy import Policy, load
 from engine.rule import Plan
+from engine.session import portable
+from engine.session.model import Answer, Decision, Edit, Message, Part, Session, Span, Splice, Usage
 from engine.threads import Conflict, Threads
 from engine.tokens import CHARS
 

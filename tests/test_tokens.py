@@ -26,7 +26,7 @@ from engine.media import (
     openai_image_tokens,
     pdf_pages,
 )
-from engine.model import JSON, Block, Bucket
+from engine.session.model import JSON, Block, Bucket
 from engine.tokens import CHARS, Counter, count_blocks, count_texts, estimator, exact_counter, tiktoken_counts
 
 O200K = estimator("o200k_base")

@@ -13,14 +13,14 @@ from msgspec import structs
 
 from engine import policy, trace
 from engine.budget import BudgetParams
-from engine.builder import Builder
 from engine.ledger import build_ledger
-from engine.model import Session
 from engine.order import render
 from engine.ports.chatbot_ui import CLOSE, LEAD_IN, OPEN, retrieval_text
 from engine.ports.langchain_trim import sums_of
 from engine.ports.litellm_trim import shorten
 from engine.rule import Plan
+from engine.session.builder import Builder
+from engine.session.model import Session
 from engine.tokens import CHARS
 from tests.bench.compare_live import SYSTEMS, Missing, differences
 from tests.goldens import DEFAULT, adapters, judge

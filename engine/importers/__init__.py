@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from engine.errors import BrokenFile, UnknownFormat, UnreadableFile
-from engine.model import JSON, Note, Session
+from engine.session.model import JSON, Note, Session
 
 SNIFF_LINES = 60  # records looked at to recognise a file of JSON lines
 DEEP = "nested deeper than JSON readers go"

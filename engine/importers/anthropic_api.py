@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine.builder import usage
 from engine.conversations import Call, read_calls
 from engine.dialect import dialect
 from engine.exchange import Exchange, events, parsed
 from engine.importers import Importer, Source
-from engine.model import Session
+from engine.session.builder import usage
+from engine.session.model import Session
 
 NAME = "anthropic-api"
 # What a delta of a stream adds to its block: type of delta -> (key of the delta, key of the block).

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.builder import Builder, usage
-from engine.content import dumps, text_of
 from engine.conversations import TITLE, Call, read_calls
 from engine.dialect import dialect
 from engine.exchange import Exchange, bare_list, events, parsed
 from engine.importers import Importer, Source
-from engine.model import JSON, Session
+from engine.session.builder import Builder, usage
+from engine.session.content import dumps, text_of
+from engine.session.model import JSON, Session
 
 NAME = "openai-chat"
 SYSTEM = ("system", "developer")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine import portable
 from engine.importers import Importer, Source
-from engine.model import Session
+from engine.session import portable
+from engine.session.model import Session
 
 
 def sniff(source: Source) -> bool:

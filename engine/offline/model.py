@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from engine.content import block_text, dumps, text_of
 from engine.media import media_tokens
+from engine.session.content import block_text, dumps, text_of
 from engine.summary import extract
 from engine.tokens import Counter, count_texts
 

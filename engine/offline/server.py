@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from engine.content import block_text, dumps
 from engine.offline import model as offline
+from engine.session.content import block_text, dumps
 from engine.tokens import count_texts
 
 JSON = Any

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from engine.index import Index
 from engine.ledger import Ledger
-from engine.model import Block, Part, Session
 from engine.ports.rows import remembered
+from engine.session.index import Index
+from engine.session.model import Block, Part, Session
 
 # The original's sentence is not repeated here; its length (126 UTF-16 units with the blank line) is kept, since it is counted.
 LEAD_IN = (

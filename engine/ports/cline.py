@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from engine.budget import FORMULAS, BudgetParams
-from engine.index import Index
-from engine.model import JSON, Bucket, Session
+from engine.session.index import Index
+from engine.session.model import JSON, Bucket, Session
 
 Range = tuple[int, int]
 Keep = Literal["none", "lastTwo", "half", "quarter"]

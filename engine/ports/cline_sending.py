@@ -10,10 +10,10 @@ from collections.abc import Generator, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from engine.builder import stand_in
 from engine.envelope import Envelope
-from engine.model import JSON, Body, Edit, Part, Span
 from engine.ports.cline import MISSING, Entry, History, State, with_text
+from engine.session.builder import stand_in
+from engine.session.model import JSON, Body, Edit, Part, Span
 
 Wanted = Generator[Edit, Envelope, Envelope]
 

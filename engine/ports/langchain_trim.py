@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.content import text_of
-from engine.index import Index
 from engine.ledger import Ledger
-from engine.model import JSON, Part, Session
 from engine.ports.rows import Row, content, remembered, rows, rows_of, texts
 from engine.rule import Ctx
+from engine.session.content import text_of
+from engine.session.index import Index
+from engine.session.model import JSON, Part, Session
 
 TYPES = {"user": "human", "assistant": "ai", "system": "system", "tool": "tool"}
 EXTRA = 3  # count_tokens_approximately: tokens of each message besides its text

@@ -13,10 +13,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from engine.content import block_text
-from engine.model import JSON, Part
 from engine.ports.librechat_counts import Column, fitting, total
 from engine.ports.librechat_history import Bodies, History, call_id
+from engine.session.content import block_text
+from engine.session.model import JSON, Part
 
 PRIMER = 3  # tokens of the label that every reply begins with
 AFTER_RESULTS = ("ai", "human")  # what may stand first where a result would

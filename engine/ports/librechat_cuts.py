@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.model import JSON
+from engine.session.model import JSON
 
 MAX_RESULT, MAX_ARGS = 400_000, 200_000  # characters that no result and no call's arguments may exceed
 MASKED = 300  # characters that a result keeps at least once it was answered

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field, structs
 
-from engine.model import JSON
 from engine.ports.librechat_counts import CHUNK, Column, above
 from engine.ports.librechat_cuts import (
     ByPosition,
@@ -27,6 +26,7 @@ from engine.ports.librechat_cuts import (
     wide,
 )
 from engine.ports.librechat_history import Bodies, History, longest_input
+from engine.session.model import JSON
 
 
 def _changed(values: Iterable[object]) -> int:

@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from engine.content import block_text
 from engine.ledger import Ledger
-from engine.model import JSON, Block, Part, Session
 from engine.ports.librechat_cuts import compact, wide
 from engine.ports.rows import Row, rows_of
+from engine.session.content import block_text
+from engine.session.model import JSON, Block, Part, Session
 
 ROLES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 Bodies = Mapping[int, tuple[Part, ...]]

@@ -10,8 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine.index import upto
 from engine.rule import Ctx
+from engine.session.index import upto
 
 PRIMER = 3  # tokens that prime the reply
 NO_PARENT = "00000000-0000-0000-0000-000000000000"  # Constants.NO_PARENT

@@ -13,7 +13,6 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Struct, structs
 
-from engine.model import JSON
 from engine.ports.librechat_agents import (
     PRIMER,
     Fit,
@@ -39,6 +38,7 @@ from engine.ports.librechat_fading import (
 )  # fmt: skip
 from engine.ports.librechat_history import Bodies, History
 from engine.ports.librechat_state import Seen, Sent, State, calibrated, grown, overhead, reserve, rounded
+from engine.session.model import JSON
 
 PRESSED = 0.8  # share of the budget from which results are shortened
 BANDS = ((0.99, 0.05), (0.9, 0.2), (0.85, 0.5), (0.8, 1.0))  # share of the budget, part of the room that caps are taken from

@@ -11,10 +11,10 @@ from collections.abc import Set as AbstractSet
 
 from msgspec import Struct, field, structs
 
-from engine.model import JSON
 from engine.ports.librechat_counts import total
 from engine.ports.librechat_fading import Held, begun, met
 from engine.ports.librechat_history import Bodies, History
+from engine.session.model import JSON
 
 LOWEST, HIGHEST = 0.5, 5.0  # what the provider's count may be of ours
 STABLE = 0.1  # change of the estimated instructions up to which an observed overhead is believed

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from engine.content import text_of
-from engine.index import Index
 from engine.ledger import Ledger
-from engine.model import Part, Session
 from engine.ports.rows import Row, content, remembered, rows, size, texts
 from engine.rule import Ctx
+from engine.session.content import text_of
+from engine.session.index import Index
+from engine.session.model import Part, Session
 
 PRIMER = 3  # every count of a list starts with it, also that of an empty list (litellm's token_counter)
 LEAST = 3  # process_messages: with no more than this left, the walk ends

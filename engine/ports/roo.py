@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from engine.content import block_text, text_of
-from engine.model import JSON
+from engine.session.content import block_text, text_of
+from engine.session.model import JSON
 
 Stored = Mapping[str, Any]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import JSON, Bucket
 from engine.ports import roo
 from engine.rule import Ctx, Plan
+from engine.session.index import upto
+from engine.session.model import JSON, Bucket
 
 Place = tuple[int, int]
 SLOT = "truncation marker"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.content import dumps
-from engine.model import JSON
+from engine.session.content import dumps
+from engine.session.model import JSON
 
 INTERRUPTED = "This call was broken off, so it has no result yet"  # ours, at the length of Roo's (49)
 Fitted = list[tuple[int, JSON]]  # (place in the message's content, block); -1 = a result that was put in

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from engine.envelope import Envelope
-from engine.index import Index
 from engine.ledger import Ledger
-from engine.model import JSON, Action, Block, Bucket, Edit, Part, Session, Span
 from engine.rule import Ctx
+from engine.session.index import Index
+from engine.session.model import JSON, Action, Block, Bucket, Edit, Part, Session, Span
 
 T = TypeVar("T")
 _REMEMBERED = 4  # sessions and ledgers whose readings are kept

@@ -1,10 +1,10 @@
 """LibreChat's legacy path: it begins at the newest message that carries a stored summary, and that summary takes its place."""
 
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Edit, Part, Span
 from engine.ports.librechat_legacy import path_to, summary_of
 from engine.rule import Ctx, Edits, NoParams, Rule
+from engine.session.index import upto
+from engine.session.model import Edit, Part, Span
 from engine.talk import droppable, since
 
 

@@ -8,9 +8,9 @@ from heapq import merge
 from typing import Annotated
 
 from engine.envelope import Envelope
-from engine.index import Index, upto
-from engine.model import Edit, Session, Span
 from engine.rule import Ctx, Edits, Rule
+from engine.session.index import Index, upto
+from engine.session.model import Edit, Session, Span
 from engine.talk import alone, call, once, result
 
 

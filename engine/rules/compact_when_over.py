@@ -5,9 +5,9 @@ from typing import Annotated
 
 from engine.condensing import How, Shape, boundary, condense, fill, standing, summary_at, turn_start
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Edit, Span
 from engine.rule import Ctx, Edits, Rule
+from engine.session.index import upto
+from engine.session.model import Edit, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.content import dumps
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Block, Edit, Part, Span
 from engine.rule import Ctx, Edits, Rule
+from engine.session.content import dumps
+from engine.session.index import upto
+from engine.session.model import Block, Edit, Part, Span
 from engine.talk import alone, since
 
 

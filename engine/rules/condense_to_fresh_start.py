@@ -9,10 +9,7 @@ from hashlib import blake2b
 from typing import Annotated, Any
 
 from engine.condensing import prompt
-from engine.content import text_of
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Answer, Ask, Bucket, Edit, Part, Span
 from engine.ports import roo
 from engine.ports.roo_history import (
     SLOT,
@@ -27,6 +24,9 @@ from engine.ports.roo_history import (
     static_tokens,
 )
 from engine.rule import Ctx, Edits, Rule
+from engine.session.content import text_of
+from engine.session.index import upto
+from engine.session.model import Answer, Ask, Bucket, Edit, Part, Span
 
 NEWEST = "newest"
 _ENVIRONMENT = "<environment_details>"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Block, Edit, Session, Span
 from engine.rule import Ctx, Edits, Rule
+from engine.session.index import upto
+from engine.session.model import Block, Edit, Session, Span
 from engine.talk import call_input, path_in, result, result_text, since
 
 

@@ -1,10 +1,10 @@
 """LibreChat's legacy discard strategy: the newest messages that fit beside the instructions and the reply's primer."""
 
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Edit
 from engine.ports.librechat_legacy import PRIMER, begin, instructions, talk
 from engine.rule import Ctx, Edits, NoParams, Rule
+from engine.session.index import upto
+from engine.session.model import Edit
 from engine.talk import droppable
 
 

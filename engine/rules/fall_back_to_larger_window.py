@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from engine.envelope import Envelope
-from engine.model import Edit
 from engine.prices import facts
 from engine.rule import Ctx, Edits, Rule
+from engine.session.model import Edit
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from engine.envelope import Envelope
-from engine.model import Bucket, Edit, Part, Span
 from engine.ports import roo
 from engine.ports.roo_history import SLOT, Entry, Store, condensed_now, measured, recall, static_tokens, tokens, visible
 from engine.rule import Ctx, Edits, Rule
+from engine.session.model import Bucket, Edit, Part, Span
 
 
 @dataclass(frozen=True, slots=True)

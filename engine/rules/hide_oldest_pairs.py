@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from engine.envelope import Envelope
-from engine.model import Edit, Span
 from engine.ports import cline
 from engine.ports.cline import NOTICE, Entry, History, State, Text
 from engine.ports.cline_reads import rewritten, saved
 from engine.ports.cline_sending import inserted, lost, places, sent, wanted
 from engine.rule import Ctx, Edits, Plan, Rule
+from engine.session.model import Edit, Span
 from engine.talk import once
 
 NAME = "hide_oldest_pairs"

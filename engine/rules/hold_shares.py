@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engine.envelope import Envelope
-from engine.model import BUCKETS, Bucket, Edit, Part, Piece, Span
 from engine.rule import Ctx, Edits, Rule
+from engine.session.model import BUCKETS, Bucket, Edit, Part, Piece, Span
 from engine.talk import newest
 
 

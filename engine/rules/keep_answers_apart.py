@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Edit, Part, Span
 from engine.ports import roo
 from engine.ports.roo_history import message
 from engine.rule import Ctx, Edits, NoParams, Rule
+from engine.session.index import upto
+from engine.session.model import Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Block, Edit, Part, Span
 from engine.ports.chatbot_ui import OBJECT, passages, retrieval_text, text_block, weights
 from engine.rule import Ctx, Edits, NoParams, Rule
+from engine.session.index import upto
+from engine.session.model import Block, Edit, Part, Span
 from engine.talk import alone, droppable
 
 

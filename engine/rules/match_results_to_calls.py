@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Block, Edit, Part, Span
 from engine.ports.roo_history import message
 from engine.ports.roo_results import as_text, validate
 from engine.rule import Ctx, Edits, NoParams, Rule
+from engine.session.index import upto
+from engine.session.model import Block, Edit, Part, Span
 
 SLOT = "results put in"
 

@@ -25,8 +25,8 @@ from engine.changes import (
 )
 from engine.condensing import standing
 from engine.envelope import Envelope
-from engine.model import Edit, Part, Span
 from engine.rule import Ctx, Edits, Rule
+from engine.session.model import Edit, Part, Span
 from engine.talk import newest, since
 
 Mended = Generator[Edit, Any, Envelope]

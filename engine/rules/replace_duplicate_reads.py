@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from engine.envelope import Envelope
-from engine.index import Index
-from engine.model import Block, Edit, Part, Session, Span
 from engine.rule import Ctx, Edits, Rule
+from engine.session.index import Index
+from engine.session.model import Block, Edit, Part, Session, Span
 from engine.talk import alone, call_input, once, path_in, result, result_text, since
 
 READERS = ("Read", "read_file", "read", "view", "view_file", "open_file", "cat", "read_text_file", "get_file_contents")

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Edit, Part, Span
 from engine.ports.litellm_trim import (
     MARK,
     PRIMER,
@@ -26,6 +24,8 @@ from engine.ports.litellm_trim import (
 )
 from engine.ports.rows import Rows, intact, rows, stretches, texts, with_text
 from engine.rule import Ctx, Edits, Rule
+from engine.session.index import upto
+from engine.session.model import Edit, Part, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engine.envelope import Envelope
-from engine.index import before, runs, upto
-from engine.model import Edit
 from engine.rule import Ctx, Edits, Rule
+from engine.session.index import before, runs, upto
+from engine.session.model import Edit
 from engine.talk import since
 
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from engine.condensing import STAND_IN, SUMMARY, prompt, standing
 from engine.envelope import Envelope
-from engine.index import upto
-from engine.model import Answer, Ask, Edit, Part, Span
 from engine.ports.librechat_legacy import PRIMER, begin, instructions, summary_of, talk
 from engine.rule import Ctx, Edits, Rule
+from engine.session.index import upto
+from engine.session.model import Answer, Ask, Edit, Part, Span
 from engine.talk import droppable
 
 SLOT = "summary"

@@ -3,8 +3,8 @@
 from bisect import bisect_left
 
 from engine.envelope import Envelope
-from engine.model import Edit, Span
 from engine.rule import Ctx, Edits, NoParams, Rule
+from engine.session.model import Edit, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engine.envelope import Envelope
-from engine.model import Edit
 from engine.rule import Ctx, Edits, Rule
+from engine.session.model import Edit
 
 
 @dataclass(frozen=True, slots=True)

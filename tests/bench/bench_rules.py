@@ -22,10 +22,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from engine.assemble import replay
-from engine.builder import Builder
 from engine.ledger import Ledger, build_ledger
-from engine.model import Session
 from engine.policy import Policy, load, parse, rules
+from engine.session.builder import Builder
+from engine.session.model import Session
 from engine.tokens import CHARS
 
 REQUESTS = 8_000

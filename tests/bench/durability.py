@@ -24,8 +24,8 @@ sys.path.insert(0, str(ROOT))
 
 from engine.assemble import step  # noqa: E402
 from engine.growing import Growing  # noqa: E402
-from engine.model import Usage  # noqa: E402
 from engine.policy import load  # noqa: E402
+from engine.session.model import Usage  # noqa: E402
 from engine.threads import Threads  # noqa: E402
 from engine.tokens import CHARS  # noqa: E402
 

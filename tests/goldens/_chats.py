@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.builder import Builder
-from engine.content import text_of
 from engine.envelope import Envelope
 from engine.ledger import Ledger
-from engine.model import BUCKETS, Block, Body, Counts, Part, Session
 from engine.ports.rows import rows_of
+from engine.session.builder import Builder
+from engine.session.content import text_of
+from engine.session.model import BUCKETS, Block, Body, Counts, Part, Session
 from engine.tokens import CHARS
 
 ROLES = {"human": "user", "ai": "assistant"}

@@ -7,10 +7,10 @@ from typing import Any
 
 from engine import policy, trace
 from engine.budget import BudgetParams
-from engine.builder import Builder
-from engine.model import Block, Part, Session
 from engine.ports.chatbot_ui import LEAD_IN, OBJECT, OPEN
 from engine.rule import Plan
+from engine.session.builder import Builder
+from engine.session.model import Block, Part, Session
 from tests.goldens._chats import fake
 
 SYSTEM = "chatbot-ui"

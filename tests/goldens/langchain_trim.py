@@ -8,10 +8,10 @@ from typing import Any
 
 from engine import policy, trace
 from engine.budget import BudgetParams
-from engine.builder import Builder
 from engine.ledger import Ledger
-from engine.model import Block, Part, Session
 from engine.ports.langchain_trim import sums_of
+from engine.session.builder import Builder
+from engine.session.model import Block, Part, Session
 from tests.goldens._chats import add, fake, sent, texts
 
 SYSTEM = "langchain-trim"

@@ -14,9 +14,7 @@ from msgspec import structs
 
 from engine import assemble, policy
 from engine.budget import BudgetParams
-from engine.builder import Builder
 from engine.ledger import Ledger
-from engine.model import BUCKETS, Block, Body, Counts, Decision, Edit, Part, Session, Usage
 from engine.ports import librechat_agents as port
 from engine.ports import librechat_cuts as cuts
 from engine.ports import librechat_fading as fading
@@ -25,6 +23,8 @@ from engine.ports.librechat_history import Bodies, History, read
 from engine.ports.librechat_state import Scale, State
 from engine.rule import Plan
 from engine.rules.prune_by_pressure import NAME, recall
+from engine.session.builder import Builder
+from engine.session.model import BUCKETS, Block, Body, Counts, Decision, Edit, Part, Session, Usage
 from engine.tokens import CHARS
 
 SYSTEM = "librechat-agents"

@@ -7,11 +7,11 @@ from typing import Any
 
 from engine import policy, trace
 from engine.budget import BudgetParams
-from engine.builder import Builder
 from engine.ledger import build_ledger
-from engine.model import Session
 from engine.ports.librechat_legacy import PRIMER, path_to
 from engine.rule import Plan
+from engine.session.builder import Builder
+from engine.session.model import Session
 from engine.tokens import CHARS
 
 SYSTEM = "librechat-legacy"

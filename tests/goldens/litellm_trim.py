@@ -10,10 +10,10 @@ from msgspec import structs
 
 from engine import policy, trace
 from engine.budget import BudgetParams
-from engine.builder import Builder
-from engine.model import Block, Part, Session
 from engine.ports.litellm_trim import PRIMER, shorten
 from engine.rule import Plan
+from engine.session.builder import Builder
+from engine.session.model import Block, Part, Session
 from tests.goldens._chats import Fake, add, fake, sent, texts
 
 SYSTEM = "litellm-trim"

@@ -10,7 +10,7 @@ from law_sessions import ledger_of, sessions
 from engine.envelope import CHUNK, Envelope
 from engine.errors import RuleError
 from engine.ledger import Ledger
-from engine.model import Edit, Part, Session, Span
+from engine.session.model import Edit, Part, Session, Span
 
 
 def recount(envelope: Envelope, ledger: Ledger) -> tuple[int, ...]:

@@ -11,10 +11,10 @@ from msgspec import structs
 
 from engine.assemble import replay
 from engine.envelope import Envelope
-from engine.model import Answer, Ask, Edit, Part, Session, Span
 from engine.order import render
 from engine.policy import Policy, Step, load, parse, write
 from engine.rule import Ctx, NoParams, Plan, Rule
+from engine.session.model import Answer, Ask, Edit, Part, Session, Span
 from engine.trace import Cursor, Trace
 
 

@@ -7,9 +7,9 @@ from law_sessions import ledger_of, sessions
 
 from engine.assemble import replay, settle, step
 from engine.growing import Growing
-from engine.index import Index
-from engine.model import Session
 from engine.policy import load
+from engine.session.index import Index
+from engine.session.model import Session
 from engine.tokens import CHARS
 
 

@@ -14,10 +14,10 @@ from engine.assemble import replay
 from engine.budget import BudgetParams
 from engine.changes import lapsed
 from engine.envelope import Envelope
-from engine.model import Edit, Part, Session, Span
 from engine.order import render
 from engine.policy import Policy, Step
 from engine.rule import Ctx, Edits, Memory, Plan, Rule
+from engine.session.model import Edit, Part, Session, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from msgspec import structs
 from engine import policy as policies
 from engine.assemble import Basis, replay, step
 from engine.lint import lint
-from engine.model import Answer, Ask, Bucket, Session
 from engine.order import render
 from engine.policy import Policy
 from engine.rule import Plan
+from engine.session.model import Answer, Ask, Bucket, Session
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAMES = policies.names()

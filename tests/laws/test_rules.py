@@ -12,13 +12,13 @@ from msgspec import structs
 
 from engine.assemble import replay
 from engine.budget import BudgetParams
-from engine.builder import Builder
-from engine.index import Index, upto
 from engine.ledger import Ledger, build_ledger
-from engine.model import Bucket, Session
 from engine.order import render
 from engine.policy import Policy, Step, rules
 from engine.rule import Plan, Rule
+from engine.session.builder import Builder
+from engine.session.index import Index, upto
+from engine.session.model import Bucket, Session
 from engine.tokens import CHARS, Counter
 
 STATIC = (Bucket.SYSTEM, Bucket.TOOLS)

@@ -17,7 +17,7 @@ from engine.importers import Importer, Source
 from engine.importers.claude_code.agents import agents_of, placed
 from engine.importers.claude_code.lines import scan
 from engine.importers.claude_code.paths import NAME, paths_of
-from engine.model import Session
+from engine.session.model import Session
 
 ASIDE = {"summary": "leafUuid", "file-history-snapshot": "messageId", "queue-operation": "sessionId"}  # lines without a message
 

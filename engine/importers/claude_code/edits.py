@@ -9,9 +9,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from engine.builder import Builder, Draft, drop
 from engine.importers.claude_code.lines import Entry, strings
-from engine.model import Edit, Observed, Part, Session, Span
+from engine.session.builder import Builder, Draft, drop
+from engine.session.model import Edit, Observed, Part, Session, Span
 
 CLEARED = "[Old tool result content cleared]"  # what microcompaction leaves of a tool result
 Look = Callable[[Session], Iterable[Observed]]

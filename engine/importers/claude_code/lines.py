@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from engine.importers import Source
-from engine.model import Note
+from engine.session.model import Note
 
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
 NOTED = 5  # notes of one kind with a line number of their own; the rest is counted

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator
 
 from msgspec import structs
 
-from engine.builder import Builder, Draft, usage
-from engine.content import text_of
 from engine.importers.claude_code.edits import Look, compacted, microcompacted, never_sent
 from engine.importers.claude_code.lines import TITLES, Entry, File, string
-from engine.model import Note, Session
+from engine.session.builder import Builder, Draft, usage
+from engine.session.content import text_of
+from engine.session.model import Note, Session
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent

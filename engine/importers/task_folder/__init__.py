@@ -12,7 +12,7 @@ from __future__ import annotations
 from engine.importers import Importer, Source
 from engine.importers.task_folder.folder import is_history, is_screen, open_folder
 from engine.importers.task_folder.timeline import NAME, session_of
-from engine.model import Session
+from engine.session.model import Session
 
 
 def sniff(source: Source) -> bool:

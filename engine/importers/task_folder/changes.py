@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.builder import Draft, drop, stand_in
 from engine.importers.task_folder.folder import Call, Folder, number, string
 from engine.importers.task_folder.markup import joined
-from engine.model import JSON, Block, Edit, Observed, Part, Session, Span
+from engine.session.builder import Draft, drop, stand_in
+from engine.session.model import JSON, Block, Edit, Observed, Part, Session, Span
 
 _ANSWERING = frozenset({"text", "reasoning", "completion_result", "tool", "command"})  # events that an answer causes
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from engine.importers import Source
-from engine.model import JSON, Note, Usage
+from engine.session.model import JSON, Note, Usage
 
 HISTORY, SCREEN, OLD_SCREEN = "api_conversation_history.json", "ui_messages.json", "claude_messages.json"
 TAGS = frozenset({"isSummary", "condenseId", "condenseParent", "truncationParent", "truncationId", "isTruncationMarker"})

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from engine.model import JSON
+from engine.session.model import JSON
 
 # Tools of Cline (to 3.89) and Roo Code (to 3.52) that models call in XML.
 TOOLS = (

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.builder import Builder, Draft
-from engine.content import text_of
 from engine.importers import parse
 from engine.importers.task_folder.changes import Said, observed
 from engine.importers.task_folder.folder import Call, Folder, number, string, windows
 from engine.importers.task_folder.markup import Piece, result_of, unfold
-from engine.model import JSON, Session
+from engine.session.builder import Builder, Draft
+from engine.session.content import text_of
+from engine.session.model import JSON, Session
 
 NAME = "task-folder"
 TITLE = 80  # characters of the first prompt that make a title

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.content import dumps
-from engine.model import JSON, Block, Bucket, Edit, Message, Note, Observed, Part, Request, Session, Span, Usage
+from engine.session.content import dumps
+from engine.session.model import JSON, Block, Bucket, Edit, Message, Note, Observed, Part, Request, Session, Span, Usage
 
 _KINDS: dict[str, tuple[str, Bucket]] = {
     "text": ("text", Bucket.MESSAGES),

@@ -12,7 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from engine.content import block_text
+from engine.session.content import block_text
+
+SHAPE = "_shape"  # key of Request.settings: how this request writes what is the same content in another form
 
 JSON = Any  # a value as `json` reads it; provider data keeps whatever shape the provider gave it
 

@@ -16,7 +16,7 @@ import msgspec
 import orjson
 
 from engine.errors import BrokenFile
-from engine.model import JSON, Session
+from engine.session.model import JSON, Session
 
 FORMAT = "turnscope-session"
 VERSION = 1

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.model import Bucket, Session, Span
+from engine.session.model import Bucket, Session, Span
 
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 
