@@ -13,9 +13,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from engine.counting.exact import ExactCounts
+from engine.counting.exact import available as exact_available
 from engine.errors import TurnscopeError
-from engine.exact import ExactCounts
-from engine.exact import available as exact_available
 from engine.front import ledger_of, load, load_all, overview, replay
 from engine.session.portable import dumps
 from engine.settings import claude_projects, context_pairs, data_file, data_folder, to_open

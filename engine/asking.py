@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 import anthropic
 
 from engine.assemble import recorded, replay
+from engine.counting.ledger import Ledger
 from engine.errors import TurnscopeError
-from engine.ledger import Ledger
 from engine.live import summarised
 from engine.policy import Policy
 from engine.session.model import Answer, Ask, Session

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from engine.budget import Budget, budget
+from engine.counting.calibration import Calibration
+from engine.counting.ledger import Ledger
 from engine.envelope import Envelope
 from engine.errors import RuleError
-from engine.fit import Calibration
-from engine.ledger import Ledger
 from engine.policy import Policy, Step, load
 from engine.prices import facts
 from engine.rule import Ctx, Plan, Verdict

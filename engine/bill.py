@@ -12,10 +12,10 @@ from decimal import Decimal
 
 import numpy as np
 
-from engine.ledger import Ledger
+from engine.counting.ledger import Ledger
+from engine.counting.reconcile import Fit, Floats, Ints, Reconciled
 from engine.order import first
 from engine.prices import cost, rates
-from engine.reconcile import Fit, Floats, Ints, Reconciled
 from engine.rule import Plan
 from engine.session.model import Bucket, Counts, Request, Session
 

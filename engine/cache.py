@@ -12,8 +12,8 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Literal
 
+from engine.counting.ledger import Ledger
 from engine.envelope import Envelope
-from engine.ledger import Ledger
 from engine.phrases import span
 from engine.prices import facts, rates
 from engine.rule import Plan

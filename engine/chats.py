@@ -15,6 +15,7 @@ import anthropic
 from msgspec import structs
 
 from engine import assemble
+from engine.counting.tokens import estimator
 from engine.errors import TurnscopeError
 from engine.following import following
 from engine.front import family_of, ledger_of, replay
@@ -30,7 +31,6 @@ from engine.session.model import JSON, Answer, Edit, Message, Request, Session
 from engine.store import Opened
 from engine.summary import extract
 from engine.threads import SOURCE, Threads
-from engine.tokens import estimator
 from engine.toolbox import Toolbox
 from engine.trace import Trace
 from engine.views import overview

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from engine.bill import ANSWER, READ, UNCACHED, WRITTEN
-from engine.reconcile import Floats, Ints
+from engine.counting.reconcile import Floats, Ints
 from engine.views import Overview, turns
 
 Unit = Literal["requests", "turns"]

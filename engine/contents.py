@@ -14,9 +14,9 @@ import numpy as np
 
 from engine.cache import breaks
 from engine.columns import WARN_AT, stacked
+from engine.counting.reconcile import Ints
 from engine.findings import Finding, findings, headline, markers
 from engine.order import render
-from engine.reconcile import Ints
 from engine.session.model import BUCKETS
 from engine.trace import Trace
 from engine.views import CELLS, Item, Overview

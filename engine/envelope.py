@@ -15,8 +15,8 @@ from operator import attrgetter
 
 from msgspec import Struct, structs
 
+from engine.counting.ledger import Ledger
 from engine.errors import RuleError
-from engine.ledger import Ledger
 from engine.session.model import ZERO, Body, Counts, Edit, Piece, Span, Splice
 
 _START, _STOP = attrgetter("start"), attrgetter("stop")

@@ -17,8 +17,8 @@ from plotly.subplots import make_subplots
 
 from engine import columns, contents, front, views
 from engine.columns import Grid, Measure, Outline, Unit
+from engine.counting.reconcile import Floats
 from engine.palette import PALETTES, ink, mix
-from engine.reconcile import Floats
 from engine.session.model import Session
 from engine.trace import Trace
 from engine.views import CELLS, LABELS, Overview

@@ -14,9 +14,9 @@ from decimal import Decimal
 import numpy as np
 
 from engine.cache import MINUTES, CacheBreak, Cause, breaks
+from engine.counting.reconcile import Floats, Ints
 from engine.phrases import clock, short, span, times, word
 from engine.prices import rates
-from engine.reconcile import Floats, Ints
 from engine.repeats import repeats
 from engine.session.model import JSON, Action
 from engine.trace import Trace

@@ -15,14 +15,14 @@ from msgspec import structs
 
 from engine import importers, views
 from engine import policy as policies
+from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.media import media_tokens
+from engine.counting.tokens import estimator
 from engine.following import following
-from engine.ledger import Ledger, build_ledger
-from engine.media import media_tokens
 from engine.policy import Policy
 from engine.prices import facts, read_overlay, use
 from engine.session.model import Answer, Session
 from engine.settings import context_pairs, prices_file
-from engine.tokens import estimator
 from engine.trace import Trace, trace
 
 AS_RECORDED = "as-recorded"

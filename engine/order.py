@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.counting.ledger import Ledger
 from engine.envelope import Envelope
-from engine.ledger import Ledger
 from engine.session.model import JSON, SHAPE, Bucket, Counts, Part, Piece, Session
 
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)

@@ -19,8 +19,8 @@ import msgspec
 
 from engine import rules as rules_package
 from engine.budget import BudgetParams
+from engine.counting.ledger import PER_MESSAGE
 from engine.errors import PolicyError
-from engine.ledger import PER_MESSAGE
 from engine.rule import Rule
 
 HERE = Path(__file__).parent / "policies"

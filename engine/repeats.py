@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from engine.reconcile import Floats
+from engine.counting.reconcile import Floats
 from engine.rule import Plan
 from engine.session.model import Block
 from engine.trace import Trace

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from engine.budget import Budget
+from engine.counting.calibration import Calibration
+from engine.counting.ledger import Ledger
 from engine.envelope import Envelope
-from engine.fit import Calibration
-from engine.ledger import Ledger
 from engine.session.index import Index
 from engine.session.model import Answer, Ask, Decision, Edit, Request, Session
 

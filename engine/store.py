@@ -21,11 +21,11 @@ import msgspec
 import numpy as np
 
 from engine import importers
-from engine.exact import ExactCounts, available
+from engine.counting.exact import ExactCounts, available
+from engine.counting.ledger import Ledger
+from engine.counting.tokens import exact_counter
 from engine.front import family_of, ledger_of, replay
-from engine.ledger import Ledger
 from engine.session.model import Session
-from engine.tokens import exact_counter
 from engine.trace import Trace
 from engine.views import Overview, overview
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
-from engine.tokens import Counter as TokenCounter
-from engine.tokens import count_texts
+from engine.counting.tokens import Counter as TokenCounter
+from engine.counting.tokens import count_texts
 
 HEAD = "Summary made offline by picking sentences (no model was asked):"
 CAP = 1_000  # tokens, where the caller names no limit

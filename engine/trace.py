@@ -14,12 +14,12 @@ from msgspec import structs
 
 from engine import policy as policies
 from engine.assemble import replay
+from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.tokens import CHARS, estimator
 from engine.envelope import Envelope
-from engine.ledger import Ledger, build_ledger
 from engine.policy import Policy
 from engine.rule import Plan
 from engine.session.model import Answer, Ask, Decision, Session, Splice
-from engine.tokens import CHARS, estimator
 
 
 class Cursor(NamedTuple):

@@ -13,9 +13,9 @@ from itertools import pairwise
 import numpy as np
 
 from engine.bill import Bill, bill
+from engine.counting.ledger import Ledger
+from engine.counting.reconcile import Fit, Floats, Ints, reconcile
 from engine.envelope import Envelope
-from engine.ledger import Ledger
-from engine.reconcile import Fit, Floats, Ints, reconcile
 from engine.rule import Plan
 from engine.session.model import Block, Piece, Request, Session
 from engine.trace import Trace

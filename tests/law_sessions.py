@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from engine.ledger import Ledger, build_ledger
+from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.tokens import CHARS
 from engine.session.builder import Builder
 from engine.session.model import Session, Usage
-from engine.tokens import CHARS
 
 
 def make(turns: list[list[tuple[str, int]]], system: bool = False, usage: bool = True) -> Session:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from engine import importers, order, policy
 from engine.assemble import replay
 from engine.body import common
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import estimator
 from engine.importers import Source
 from engine.importers.anthropic_api import IMPORTER, assembled
-from engine.ledger import build_ledger
 from engine.session.model import Session
-from engine.tokens import estimator
 
 Shared = Callable[..., Path]
 USAGE = {"input_tokens": 11, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 5, "output_tokens": 3}

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache import CacheBreak, breaks, first_difference
+from engine.counting.ledger import Ledger
 from engine.envelope import Chunk, Envelope
 from engine.front import ledger_of, load, replay
-from engine.ledger import Ledger
 from engine.session.model import ZERO, Edit, Part, Piece, Span
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from engine.assemble import Basis, replay, settle, step
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
 from engine.envelope import Envelope
-from engine.ledger import build_ledger
 from engine.order import render
 from engine.policy import load
 from engine.ports import cline
@@ -29,7 +30,6 @@ from engine.rules.hide_oldest_pairs import recall
 from engine.session.builder import Builder
 from engine.session.index import Index
 from engine.session.model import Session, Usage
-from engine.tokens import CHARS
 from tests.goldens import DEFAULT, judge
 from tests.goldens import cline_classic as goldens
 

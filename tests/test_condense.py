@@ -10,14 +10,14 @@ from msgspec import structs
 
 from engine.assemble import Basis, replay, step
 from engine.condensing import PROMPTS, prompt
+from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.tokens import CHARS
 from engine.errors import PolicyError
-from engine.ledger import Ledger, build_ledger
 from engine.order import render
 from engine.policy import Policy, parse
 from engine.rule import Plan
 from engine.session.builder import Builder
 from engine.session.model import Answer, Ask, Session, Usage
-from engine.tokens import CHARS
 
 RULE = """
 [budget]

@@ -11,10 +11,10 @@ import pytest
 from engine import chats
 from engine.assemble import replay
 from engine.by_hand import rating_key, words
+from engine.counting.ledger import build_ledger
 from engine.errors import TurnscopeError
 from engine.following import following
 from engine.growing import Growing
-from engine.ledger import build_ledger
 from engine.live import Chat, Settings
 from engine.offline import Offline
 from engine.offline.model import COUNTER

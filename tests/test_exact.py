@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.exact import (
+from engine.counting.exact import (
     ABSENT,
     ABSENT_CODE,
     COMMAND,
@@ -29,7 +29,7 @@ from engine.exact import (
     count_exactly,
     work,
 )
-from engine.tokens import count_texts, exact_counter
+from engine.counting.tokens import count_texts, exact_counter
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = sorted(VERSIONS)

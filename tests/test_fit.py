@@ -8,8 +8,8 @@ from fit_table import files, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.fit import Calibration
-from engine.reconcile import reconcile
+from engine.counting.calibration import Calibration
+from engine.counting.reconcile import reconcile
 
 
 @pytest.fixture(scope="module")

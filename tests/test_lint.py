@@ -11,13 +11,13 @@ from anthropic.types.beta.message_create_params import MessageCreateParamsNonStr
 from pydantic import TypeAdapter, ValidationError
 
 from engine.assemble import replay
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
 from engine.front import load, load_all
-from engine.ledger import build_ledger
 from engine.lint import Problem, binds_thinking, lint, stale_thinking, takes_prefill
 from engine.order import render
 from engine.policy import parse
 from engine.session.builder import Builder
-from engine.tokens import CHARS
 
 OLD, NEW = "claude-sonnet-4-5", "claude-opus-5-5"
 TYPES = TypeAdapter(MessageCreateParamsNonStreaming)

@@ -17,8 +17,8 @@ import pytest
 
 from engine import chats
 from engine.assemble import replay
+from engine.counting.ledger import build_ledger
 from engine.growing import Growing
-from engine.ledger import build_ledger
 from engine.live import Chat, Event, Settings
 from engine.offline import FAULTS, Offline
 from engine.offline.model import COUNTER

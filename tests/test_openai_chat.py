@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from engine import importers, order, policy
 from engine.assemble import replay
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import estimator
 from engine.importers import Source
 from engine.importers.openai_chat import IMPORTER, converted
-from engine.ledger import build_ledger
 from engine.session.model import Session, Usage
-from engine.tokens import estimator
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}

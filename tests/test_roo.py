@@ -17,7 +17,8 @@ from msgspec import structs
 
 import engine
 from engine.assemble import replay
-from engine.ledger import build_ledger
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS, estimator
 from engine.order import render
 from engine.policy import Policy, Step, load
 from engine.ports import roo, roo_results
@@ -25,7 +26,6 @@ from engine.ports.roo_history import recall
 from engine.rule import Plan
 from engine.session.builder import Builder
 from engine.session.model import Answer, Session, Usage
-from engine.tokens import CHARS, estimator
 from tests.goldens import DEFAULT, ROOT, judge
 from tests.goldens import roo as goldens
 

@@ -9,11 +9,11 @@ import pytest
 
 from engine.assemble import replay
 from engine.budget import Budget, BudgetParams, budget
-from engine.ledger import Ledger, build_ledger
+from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.tokens import CHARS
 from engine.policy import Policy, load, parse
 from engine.session.builder import Builder
 from engine.session.model import Session
-from engine.tokens import CHARS
 
 CLINE = BudgetParams(formula="cline")
 SPLIT = BudgetParams(formula="split", share=0.6, reserve=150, fallback_window=8_000)

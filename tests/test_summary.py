@@ -8,8 +8,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.counting.tokens import count_texts, estimator
 from engine.summary import HEAD, extract
-from engine.tokens import count_texts, estimator
 
 WORK = """user: Please fix the login bug in src/auth/login.py. Never touch the database schema!
 assistant: I will look at the file first.

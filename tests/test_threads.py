@@ -20,6 +20,7 @@ from msgspec import structs
 
 import engine
 from engine.assemble import step
+from engine.counting.tokens import CHARS
 from engine.errors import TurnscopeError
 from engine.growing import Growing
 from engine.policy import Policy, load
@@ -27,7 +28,6 @@ from engine.rule import Plan
 from engine.session import portable
 from engine.session.model import Answer, Decision, Edit, Message, Part, Session, Span, Splice, Usage
 from engine.threads import Conflict, Threads
-from engine.tokens import CHARS
 
 ROOT = Path(__file__).resolve().parent.parent
 OPEN = SHARED / "data" / "open"

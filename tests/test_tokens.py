@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from engine.errors import TurnscopeError
-from engine.media import (
+from engine.counting.media import (
     CLAUDE_IMAGE_DEFAULT,
     OPENAI_IMAGE_DEFAULT,
     PDF_PAGE,
@@ -26,8 +25,9 @@ from engine.media import (
     openai_image_tokens,
     pdf_pages,
 )
+from engine.counting.tokens import CHARS, Counter, count_blocks, count_texts, estimator, exact_counter, tiktoken_counts
+from engine.errors import TurnscopeError
 from engine.session.model import JSON, Block, Bucket
-from engine.tokens import CHARS, Counter, count_blocks, count_texts, estimator, exact_counter, tiktoken_counts
 
 O200K = estimator("o200k_base")
 HARD = {

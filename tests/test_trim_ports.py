@@ -13,7 +13,8 @@ from msgspec import structs
 
 from engine import policy, trace
 from engine.budget import BudgetParams
-from engine.ledger import build_ledger
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
 from engine.order import render
 from engine.ports.chatbot_ui import CLOSE, LEAD_IN, OPEN, retrieval_text
 from engine.ports.langchain_trim import sums_of
@@ -21,7 +22,6 @@ from engine.ports.litellm_trim import shorten
 from engine.rule import Plan
 from engine.session.builder import Builder
 from engine.session.model import Session
-from engine.tokens import CHARS
 from tests.bench.compare_live import SYSTEMS, Missing, differences
 from tests.goldens import DEFAULT, adapters, judge
 

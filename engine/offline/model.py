@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from engine.media import media_tokens
+from engine.counting.media import media_tokens
+from engine.counting.tokens import Counter, count_texts
 from engine.session.content import block_text, dumps, text_of
 from engine.summary import extract
-from engine.tokens import Counter, count_texts
 
 JSON = Any
 WINDOWS = {"offline-16k": 16_000, "offline-64k": 64_000, "offline-200k": 200_000}  # tokens

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from engine.counting.tokens import count_texts
 from engine.offline import model as offline
 from engine.session.content import block_text, dumps
-from engine.tokens import count_texts
 
 JSON = Any
 FAULTS = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from engine.ledger import Ledger
+from engine.counting.ledger import Ledger
 from engine.ports.rows import remembered
 from engine.session.index import Index
 from engine.session.model import Block, Part, Session

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.ledger import Ledger
+from engine.counting.ledger import Ledger
 from engine.ports.rows import Row, content, remembered, rows, rows_of, texts
 from engine.rule import Ctx
 from engine.session.content import text_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from engine.ledger import Ledger
+from engine.counting.ledger import Ledger
 from engine.ports.librechat_cuts import compact, wide
 from engine.ports.rows import Row, rows_of
 from engine.session.content import block_text

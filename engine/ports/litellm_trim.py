@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from engine.ledger import Ledger
+from engine.counting.ledger import Ledger
 from engine.ports.rows import Row, content, remembered, rows, size, texts
 from engine.rule import Ctx
 from engine.session.content import text_of

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from msgspec import structs
 
 from engine.condensing import How, condense, summary_at
+from engine.counting.ledger import Ledger
 from engine.envelope import Envelope
-from engine.ledger import Ledger
 from engine.ports.librechat_agents import Trigger, recent, triggered
 from engine.ports.librechat_fading import shortened_for_good
 from engine.ports.librechat_history import Bodies, History, Reading, read

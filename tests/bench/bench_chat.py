@@ -27,6 +27,7 @@ import anthropic  # noqa: E402
 
 from engine import chats  # noqa: E402
 from engine.assemble import step  # noqa: E402
+from engine.counting.tokens import estimator  # noqa: E402
 from engine.growing import Growing  # noqa: E402
 from engine.live import Settings  # noqa: E402
 from engine.offline import Offline  # noqa: E402
@@ -34,7 +35,6 @@ from engine.policy import load  # noqa: E402
 from engine.prices import facts  # noqa: E402
 from engine.session.model import Session, Usage  # noqa: E402
 from engine.threads import SOURCE, Threads  # noqa: E402
-from engine.tokens import estimator  # noqa: E402
 
 SENDS = 20
 OWN, FIRST = 50.0, 100.0  # ms, medians

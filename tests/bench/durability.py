@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from engine.assemble import step  # noqa: E402
+from engine.counting.tokens import CHARS  # noqa: E402
 from engine.growing import Growing  # noqa: E402
 from engine.policy import load  # noqa: E402
 from engine.session.model import Usage  # noqa: E402
 from engine.threads import Threads  # noqa: E402
-from engine.tokens import CHARS  # noqa: E402
 
 CHATS = 10  # a new chat after so many rounds, so that reading it back does not take longer and longer
 LONGEST = 0.12  # seconds from the first acknowledged write to the kill

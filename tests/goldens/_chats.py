@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.counting.ledger import Ledger
+from engine.counting.tokens import CHARS
 from engine.envelope import Envelope
-from engine.ledger import Ledger
 from engine.ports.rows import rows_of
 from engine.session.builder import Builder
 from engine.session.content import text_of
 from engine.session.model import BUCKETS, Block, Body, Counts, Part, Session
-from engine.tokens import CHARS
 
 ROLES = {"human": "user", "ai": "assistant"}
 Message = Mapping[str, Any]

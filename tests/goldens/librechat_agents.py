@@ -14,7 +14,8 @@ from msgspec import structs
 
 from engine import assemble, policy
 from engine.budget import BudgetParams
-from engine.ledger import Ledger
+from engine.counting.ledger import Ledger
+from engine.counting.tokens import CHARS
 from engine.ports import librechat_agents as port
 from engine.ports import librechat_cuts as cuts
 from engine.ports import librechat_fading as fading
@@ -25,7 +26,6 @@ from engine.rule import Plan
 from engine.rules.prune_by_pressure import NAME, recall
 from engine.session.builder import Builder
 from engine.session.model import BUCKETS, Block, Body, Counts, Decision, Edit, Part, Session, Usage
-from engine.tokens import CHARS
 
 SYSTEM = "librechat-agents"
 MARKS = {

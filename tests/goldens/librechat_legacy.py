@@ -7,12 +7,12 @@ from typing import Any
 
 from engine import policy, trace
 from engine.budget import BudgetParams
-from engine.ledger import build_ledger
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
 from engine.ports.librechat_legacy import PRIMER, path_to
 from engine.rule import Plan
 from engine.session.builder import Builder
 from engine.session.model import Session
-from engine.tokens import CHARS
 
 SYSTEM = "librechat-legacy"
 STORED, INSTRUCTIONS = "what was said before", "instructions"

@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import structs
 
 from engine.assemble import Basis, settle, step
-from engine.ledger import Ledger, build_ledger
+from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.tokens import CHARS
 from engine.order import render
 from engine.policy import Policy, Step, load, rules
 from engine.ports import roo, roo_results
@@ -18,7 +19,6 @@ from engine.ports.roo_history import SLOT, Store, Summary
 from engine.rule import NoParams, Plan, Rule
 from engine.session.builder import Builder
 from engine.session.model import Answer, Ask, Bucket, Edit, Part, Request, Session, Span, Usage
-from engine.tokens import CHARS
 
 SYSTEM = "roo"
 BLOCKS = {"tool_use": 10, "tool_result": 10, "image": 100}

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
 
+from engine.counting.ledger import Ledger
 from engine.envelope import CHUNK, Envelope
 from engine.errors import RuleError
-from engine.ledger import Ledger
 from engine.session.model import Edit, Part, Session, Span
 
 

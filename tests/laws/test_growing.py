@@ -6,11 +6,11 @@ from hypothesis import given
 from law_sessions import ledger_of, sessions
 
 from engine.assemble import replay, settle, step
+from engine.counting.tokens import CHARS
 from engine.growing import Growing
 from engine.policy import load
 from engine.session.index import Index
 from engine.session.model import Session
-from engine.tokens import CHARS
 
 
 def grown(session: Session) -> tuple[Growing, list]:

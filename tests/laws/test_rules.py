@@ -12,14 +12,14 @@ from msgspec import structs
 
 from engine.assemble import replay
 from engine.budget import BudgetParams
-from engine.ledger import Ledger, build_ledger
+from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.tokens import CHARS, Counter
 from engine.order import render
 from engine.policy import Policy, Step, rules
 from engine.rule import Plan, Rule
 from engine.session.builder import Builder
 from engine.session.index import Index, upto
 from engine.session.model import Bucket, Session
-from engine.tokens import CHARS, Counter
 
 STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 OWN = Counter("chars", "", 0.31, "")  # another opinion than the session's, as a ported policy has

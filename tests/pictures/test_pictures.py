@@ -37,12 +37,12 @@ import pytest
 
 from engine.assemble import replay
 from engine.budget import BudgetParams
-from engine.ledger import Ledger, build_ledger
+from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.tokens import CHARS
 from engine.policy import Policy, Step, load, names, parse, rules
 from engine.rule import Plan
 from engine.session.builder import Builder, Draft
 from engine.session.model import Piece, Session
-from engine.tokens import CHARS
 
 HERE = Path(__file__).parent
 WORD = re.compile(

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from engine.counting.tokens import Counter, count_blocks, count_texts
 from engine.session.model import BUCKETS, ZERO, Block, Body, Bucket, Counts, Message, Part, Session
-from engine.tokens import Counter, count_blocks, count_texts
 
 PER_MESSAGE = 4  # tokens that frame one message (role markers); a session's fit absorbs what this misses
 _UNFRAMED = ("system", "tools")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import toktok
 
+from engine.counting.exact import VERSIONS, count_exactly
+from engine.counting.media import media_tokens
 from engine.errors import TurnscopeError
-from engine.exact import VERSIONS, count_exactly
-from engine.media import media_tokens
 from engine.session.model import Block
 
 # Tokens of a Claude family per o200k token: the factors that fit recorded count_tokens responses of 1,741 Rosetta Code
