@@ -17,7 +17,7 @@ from engine.counting.ledger import Ledger
 from engine.envelope import Envelope
 from engine.errors import RuleError
 from engine.policy import Policy, Step, load
-from engine.prices import facts
+from engine.pricing.prices import facts
 from engine.rule import Ctx, Plan, Verdict
 from engine.server import compaction_replaces_what_precedes, provider_strips_old_thinking
 from engine.session.index import Index

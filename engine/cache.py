@@ -15,7 +15,7 @@ from typing import Literal
 from engine.counting.ledger import Ledger
 from engine.envelope import Envelope
 from engine.phrases import span
-from engine.prices import facts, rates
+from engine.pricing.prices import facts, rates
 from engine.rule import Plan
 from engine.session.model import Action, Bucket, Piece, Session, Usage
 from engine.trace import Trace

@@ -24,7 +24,7 @@ from engine.live import Chat, Settings, Sink, Tools
 from engine.offline import Offline
 from engine.offline.model import WINDOWS
 from engine.policy import Policy, load
-from engine.prices import cost, facts
+from engine.pricing.prices import cost, facts
 from engine.rule import Plan
 from engine.session.builder import block_of
 from engine.session.model import JSON, Answer, Edit, Message, Request, Session

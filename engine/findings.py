@@ -16,7 +16,7 @@ import numpy as np
 from engine.cache import MINUTES, CacheBreak, Cause, breaks
 from engine.counting.reconcile import Floats, Ints
 from engine.phrases import clock, short, span, times, word
-from engine.prices import rates
+from engine.pricing.prices import rates
 from engine.repeats import repeats
 from engine.session.model import JSON, Action
 from engine.trace import Trace

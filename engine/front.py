@@ -20,7 +20,7 @@ from engine.counting.media import media_tokens
 from engine.counting.tokens import estimator
 from engine.following import following
 from engine.policy import Policy
-from engine.prices import facts, read_overlay, use
+from engine.pricing.prices import facts, read_overlay, use
 from engine.session.model import Answer, Session
 from engine.settings import context_pairs, prices_file
 from engine.trace import Trace, trace

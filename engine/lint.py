@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from engine.envelope import Envelope
-from engine.prices import facts
+from engine.pricing.prices import facts
 from engine.rule import Plan
 from engine.session.model import BUCKETS, JSON, Bucket, Session
 

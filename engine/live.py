@@ -25,7 +25,7 @@ from engine.errors import ContextWindowExceededError, RuleError, TurnscopeError
 from engine.growing import Growing
 from engine.order import render
 from engine.policy import Policy
-from engine.prices import cost
+from engine.pricing.prices import cost
 from engine.rule import Ctx, Plan
 from engine.session.builder import usage as read_usage
 from engine.session.model import JSON, Answer, Ask, Decision, Edit, Message, Piece, Request

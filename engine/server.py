@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from engine.envelope import Envelope
-from engine.prices import facts
+from engine.pricing.prices import facts
 from engine.rule import Ctx, Plan
 from engine.session.index import before, runs
 from engine.session.model import Edit

@@ -115,7 +115,7 @@ def test_the_worker_answers_every_line() -> None:
         '{"digest": "e", "text": "", "family": ""}',
     ]
     process = subprocess.run(
-        [sys.executable, "-m", "engine.exact"],
+        [sys.executable, "-m", "engine.counting.exact"],
         input="\n".join(lines),
         capture_output=True,
         encoding="utf-8",
@@ -133,7 +133,7 @@ def test_the_worker_answers_every_line() -> None:
 @needs_ctok
 @pytest.mark.skipif(not hasattr(os, "nice"), reason="this system has no priorities of that kind")
 def test_the_worker_gives_way_to_other_processes() -> None:
-    code = "import os, engine.exact; before = os.nice(0); engine.exact.main(); print(before, os.nice(0))"
+    code = "import os, engine.counting.exact; before = os.nice(0); engine.counting.exact.main(); print(before, os.nice(0))"
     run = subprocess.run(
         [sys.executable, "-c", code], input="", capture_output=True, text=True, cwd=ROOT, check=True, timeout=60
     )

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import engine
-from engine import front, prices
-from engine.overlay import BUILT_IN
+from engine import front
+from engine.pricing import prices
+from engine.pricing.overlay import BUILT_IN
 
 SAMPLE = Path(__file__).resolve().parent.parent / "sample_sessions" / "cache-goes-cold.jsonl"
 

@@ -1,6 +1,6 @@
 """Token counts of a session as prefix sums: any span, in all or per bucket, in O(1).
 
-Holds one counter's opinion of one session. It fits no scale and knows no price (see `fit` and `prices`).
+Holds one counter's opinion of one session. It fits no scale and knows no price (see `calibration` and `pricing`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A whole session reconciled with what was billed: `recorded = prefix + scale x counted + unattributed`, to the token.
 
-For display only: the fit looks at all requests. Planning uses `fit.Calibration`, which never sees the future.
+For display only: the fit looks at all requests. Planning uses `calibration.Calibration`, which never sees the future.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from engine.envelope import Envelope
-from engine.prices import facts
+from engine.pricing.prices import facts
 from engine.rule import Ctx, Edits, Rule
 from engine.session.model import Edit
 

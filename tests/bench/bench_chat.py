@@ -32,7 +32,7 @@ from engine.growing import Growing  # noqa: E402
 from engine.live import Settings  # noqa: E402
 from engine.offline import Offline  # noqa: E402
 from engine.policy import load  # noqa: E402
-from engine.prices import facts  # noqa: E402
+from engine.pricing.prices import facts  # noqa: E402
 from engine.session.model import Session, Usage  # noqa: E402
 from engine.threads import SOURCE, Threads  # noqa: E402
 

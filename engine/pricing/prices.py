@@ -22,7 +22,7 @@ import genai_prices
 from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, StartDateConstraint, TieredPrices, TimeOfDateConstraint
 
-from engine.overlay import BUILT_IN, RATE_KEYS, TABLES, Overlay, read_overlay
+from engine.pricing.overlay import BUILT_IN, RATE_KEYS, TABLES, Overlay, read_overlay
 from engine.session.model import Usage
 
 __all__ = ["BUILT_IN", "Cost", "ModelFacts", "Overlay", "Rates", "cost", "facts", "rates", "read_overlay"]
