@@ -25,6 +25,7 @@ from engine.counting.exact import ExactCounts, available
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import exact_counter
 from engine.front import family_of, ledger_of, replay
+from engine.reading.source import Source, open_source
 from engine.session.model import Session
 from engine.trace import Trace
 from engine.views import Overview, overview
@@ -97,7 +98,7 @@ class Store:
         """Open a session file, from memory where its content is known. Raises `TurnscopeError`s."""
         tell = progress or _silent
         tell("Reading the file", 0.05)
-        source = importers.open_source(file)
+        source = open_source(file)
         key = _key(source)
         found = None
         with suppress(*TROUBLE):
@@ -257,7 +258,7 @@ def _silent(_what: str, _share: float) -> None:
     """Progress that nobody watches."""
 
 
-def _key(source: importers.Source) -> str:
+def _key(source: Source) -> str:
     """Digest of the content, and of the files beside it that belong to the session."""
     digest = sha256(source.data)
     for file in source.beside():

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from engine import importers, order, policy
 from engine.assemble import replay
-from engine.body import common
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import estimator
-from engine.importers import Source
 from engine.importers.anthropic_api import IMPORTER, assembled
+from engine.reading.body import common
+from engine.reading.source import Source
 from engine.session.model import Session
 
 Shared = Callable[..., Path]
@@ -348,7 +348,7 @@ def test_what_is_no_log_of_this_api_is_refused(record: Any) -> None:
 def test_every_shared_file_is_claimed_by_one_importer_at_most(shared: Shared) -> None:
     ours = {"anthropic-api", "openai-chat", "turnscope-json"}
     for path in sorted(p for p in shared("data", "open").rglob("*") if p.is_file() and p.suffix != ".tsv"):
-        log = importers.open_source(path)
+        log = open_source(path)
         claims = [importer.name for importer in importers.importers() if importer.sniff(log)]
         assert len(claims) <= 1, path.name
         assert not ours & set(claims) or path.parent.name == "anthropic-api", path.name

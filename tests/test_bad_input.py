@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import engine
 from engine import importers
 from engine.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
+from engine.reading.source import Source
 from engine.session.model import Session
 
 NO_VALUES: list[Any] = [None, True, -1, 10**30, float("nan"), "\ud800", [None], {"a": []}]
@@ -30,7 +31,7 @@ DEEP = 100_000
 
 def looked_at(data: bytes, name: str = "s1.jsonl") -> Session | None:
     """What a person would open: the session with everything on its page; None where it is refused as it should be."""
-    source = importers.Source(Path("/nowhere") / name, data)
+    source = Source(Path("/nowhere") / name, data)
     try:
         sessions = importers.read_source(source)
     except TurnscopeError as error:
@@ -146,7 +147,7 @@ def test_an_empty_file_is_refused(data: bytes, tmp_path: Path) -> None:
 )
 def test_what_is_no_session_is_refused_with_a_hint(data: bytes) -> None:
     with pytest.raises((UnknownFormat, BrokenFile)) as caught:
-        importers.read_source(importers.Source(Path("/nowhere/thing.bin"), data))
+        importers.read_source(Source(Path("/nowhere/thing.bin"), data))
     assert "thing.bin" in caught.value.what
     assert caught.value.hint
 
@@ -189,7 +190,7 @@ def test_a_session_in_which_nothing_was_said_is_refused() -> None:
     log.bare(type="file-history-snapshot", messageId="x", snapshot={})
     log.line("system", subtype="stop_hook_summary")
     with pytest.raises(BrokenFile, match="holds no message"):
-        importers.read_source(importers.Source(Path("/nowhere/s1.jsonl"), log.text().encode()))
+        importers.read_source(Source(Path("/nowhere/s1.jsonl"), log.text().encode()))
 
 
 # What is broken in part -------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from engine import importers, order, policy
 from engine.assemble import replay
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import estimator
-from engine.importers import Source
 from engine.importers.openai_chat import IMPORTER, converted
+from engine.reading.source import Source
 from engine.session.model import Session, Usage
 
 SYSTEM = {"role": "system", "content": "Be brief."}

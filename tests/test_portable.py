@@ -14,7 +14,7 @@ from msgspec import structs
 
 from engine import importers
 from engine.errors import BrokenFile
-from engine.importers import Source, parse
+from engine.reading.source import Source, parse
 from engine.session import portable
 from engine.session.builder import Builder, drop
 from engine.session.model import Edit, Observed, Part, Session, Span, Usage

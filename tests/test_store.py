@@ -15,6 +15,7 @@ from claude_log import Log, call
 
 import engine
 from engine import Opened, Store, importers, store
+from engine.reading.source import Source
 from engine.views import Overview
 
 
@@ -59,7 +60,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
     really = importers.read_source
 
-    def counted(source: importers.Source) -> Any:
+    def counted(source: Source) -> Any:
         read.append(source.path.name)
         return really(source)
 

@@ -15,9 +15,9 @@ from msgspec import structs
 import engine
 from engine import importers, order
 from engine.errors import TurnscopeError
-from engine.importers import Source
 from engine.importers.task_folder import IMPORTER
 from engine.importers.task_folder.markup import Piece, unfold
+from engine.reading.source import Source
 from engine.rules.hide_oldest_pairs import recall
 from engine.session.model import Session, Usage
 from tests.goldens import DEFAULT, ROOT

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.conversations import TITLE, Call, read_calls
-from engine.dialect import dialect
-from engine.exchange import Exchange, bare_list, events, parsed
-from engine.importers import Importer, Source
+from engine.importers import Importer
+from engine.reading.calls import Exchange, bare_list, events, parsed
+from engine.reading.conversations import TITLE, Call, read_calls
+from engine.reading.dialect import dialect
+from engine.reading.source import Source
 from engine.session.builder import Builder, usage
 from engine.session.content import dumps, text_of
 from engine.session.model import JSON, Session

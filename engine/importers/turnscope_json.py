@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.importers import Importer, Source
+from engine.importers import Importer
+from engine.reading.source import Source
 from engine.session import portable
 from engine.session.model import Session
 

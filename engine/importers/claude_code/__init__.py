@@ -13,10 +13,11 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.importers import Importer, Source
+from engine.importers import Importer
 from engine.importers.claude_code.agents import agents_of, placed
 from engine.importers.claude_code.lines import scan
 from engine.importers.claude_code.paths import NAME, paths_of
+from engine.reading.source import Source
 from engine.session.model import Session
 
 ASIDE = {"summary": "leafUuid", "file-history-snapshot": "messageId", "queue-operation": "sessionId"}  # lines without a message

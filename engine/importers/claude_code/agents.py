@@ -12,9 +12,9 @@ from pathlib import Path
 import orjson
 from msgspec import structs
 
-from engine.importers import Source
 from engine.importers.claude_code.lines import Entry, File, scan, string
 from engine.importers.claude_code.paths import paths_of, session_of
+from engine.reading.source import Source
 from engine.session.model import Session
 
 Place = tuple[int, int]  # number of a session, block

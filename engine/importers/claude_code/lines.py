@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from engine.importers import Source
+from engine.reading.source import Source
 from engine.session.model import Note
 
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins

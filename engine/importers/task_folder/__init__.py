@@ -9,9 +9,10 @@ what the UI still shows of it is put back. Tools that are written as XML inside 
 
 from __future__ import annotations
 
-from engine.importers import Importer, Source
+from engine.importers import Importer
 from engine.importers.task_folder.folder import is_history, is_screen, open_folder
 from engine.importers.task_folder.timeline import NAME, session_of
+from engine.reading.source import Source
 from engine.session.model import Session
 
 

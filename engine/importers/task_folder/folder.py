@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from engine.importers import Source
+from engine.reading.source import Source
 from engine.session.model import JSON, Note, Usage
 
 HISTORY, SCREEN, OLD_SCREEN = "api_conversation_history.json", "ui_messages.json", "claude_messages.json"

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.importers import parse
 from engine.importers.task_folder.changes import Said, observed
 from engine.importers.task_folder.folder import Call, Folder, number, string, windows
 from engine.importers.task_folder.markup import Piece, result_of, unfold
+from engine.reading.source import parse
 from engine.session.builder import Builder, Draft
 from engine.session.content import text_of
 from engine.session.model import JSON, Session

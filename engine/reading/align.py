@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import structs
 
-from engine.body import Msg, RecordedBody, common
+from engine.reading.body import Msg, RecordedBody, common
+from engine.reading.standins import Bodies, altered, change, marks_of, whole
 from engine.session.builder import Builder, Draft
 from engine.session.model import JSON, SHAPE, Action, Edit, Observed, Session, Span
-from engine.standins import Bodies, altered, change, marks_of, whole
 
 SLOT = "recorded"  # slot of messages that a body holds between messages that were there before
 

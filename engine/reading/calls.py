@@ -39,7 +39,7 @@ EARLIEST, LATEST = 946_684_800.0, 32_503_680_000.0  # years 2000 and 3000: a num
 
 
 class Records(Protocol):
-    """A file as `importers.Source` gives it."""
+    """A file as `Source` gives it."""
 
     data: bytes
 

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from engine.body import Msg
+from engine.reading.body import Msg
 from engine.session.builder import stand_in
 from engine.session.model import JSON, Action, Part
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Literal
 
-from engine.exchange import OPENAI_PARTS, Exchange, Records, bare_list, exchange, is_cassette, records_of
+from engine.reading.calls import OPENAI_PARTS, Exchange, Records, bare_list, exchange, is_cassette, records_of
 
 Dialect = Literal["anthropic", "openai", ""]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.align import Alignment
-from engine.body import Msg, take_apart
-from engine.exchange import Exchange, Records, exchanges, failure
+from engine.reading.align import Alignment
+from engine.reading.body import Msg, take_apart
+from engine.reading.calls import Exchange, Records, exchanges, failure
 from engine.session.builder import Builder
 from engine.session.content import text_of
 from engine.session.model import JSON, Note, Session
