@@ -11,17 +11,19 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from engine.budget import Budget, budget
 from engine.counting.calibration import Calibration
 from engine.counting.ledger import Ledger
-from engine.envelope import Envelope
+from engine.envelope.budget import Budget, budget
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Decision
+from engine.envelope.plan import Plan, Verdict
+from engine.envelope.rule import Ctx
 from engine.errors import RuleError
 from engine.policy import Policy, Step, load
 from engine.pricing.prices import facts
-from engine.rule import Ctx, Plan, Verdict
 from engine.server import compaction_replaces_what_precedes, provider_strips_old_thinking
 from engine.session.index import Index
-from engine.session.model import Answer, Ask, Decision, Edit, Request, Session
+from engine.session.model import Answer, Ask, Edit, Request, Session
 from engine.summary import extract
 
 AS_RECORDED = "as-recorded"

@@ -14,9 +14,9 @@ import numpy as np
 
 from engine.counting.ledger import Ledger
 from engine.counting.reconcile import Fit, Floats, Ints, Reconciled
+from engine.envelope.plan import Plan
 from engine.order import first
 from engine.pricing.prices import cost, rates
-from engine.rule import Plan
 from engine.session.model import Bucket, Counts, Request, Session
 
 READ, WRITTEN, UNCACHED, ANSWER = range(4)  # how a token is billed

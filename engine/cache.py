@@ -13,11 +13,12 @@ from itertools import pairwise
 from typing import Literal
 
 from engine.counting.ledger import Ledger
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Piece
+from engine.envelope.plan import Plan
 from engine.phrases import span
 from engine.pricing.prices import facts, rates
-from engine.rule import Plan
-from engine.session.model import Action, Bucket, Piece, Session, Usage
+from engine.session.model import Action, Bucket, Session, Usage
 from engine.trace import Trace
 
 Cause = Literal["compaction", "edit", "thinking", "model", "static", "settings", "idle", "off", "unknown"]

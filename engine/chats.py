@@ -16,6 +16,7 @@ from msgspec import structs
 
 from engine import assemble
 from engine.counting.tokens import estimator
+from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
 from engine.following import following
 from engine.front import family_of, ledger_of, replay
@@ -25,7 +26,6 @@ from engine.offline import Offline
 from engine.offline.model import WINDOWS
 from engine.policy import Policy, load
 from engine.pricing.prices import cost, facts
-from engine.rule import Plan
 from engine.session.builder import block_of
 from engine.session.model import JSON, Answer, Edit, Message, Request, Session
 from engine.store import Opened

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
+from engine.envelope.pieces import Decision, Piece
 from engine.order import render
 from engine.reading.body import common
 from engine.session.content import block_text
-from engine.session.model import JSON, Answer, Ask, Body, Decision, Part, Piece, Session
+from engine.session.model import JSON, Answer, Ask, Body, Part, Session
 from engine.trace import Cursor, Trace
 from engine.views import label
 

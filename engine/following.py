@@ -1,11 +1,11 @@
-"""A policy that follows a person's wishes first: what was condensed, edited or undone by hand (`by_hand`)."""
+"""A policy that follows a person's wishes first: what was condensed, edited or undone by hand (`envelope.wishes`)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.envelope.rule import NoParams
 from engine.policy import Policy, Step, find
-from engine.rule import NoParams
 
 RULE = "follow_wishes"
 

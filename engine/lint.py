@@ -12,9 +12,9 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.plan import Plan
 from engine.pricing.prices import facts
-from engine.rule import Plan
 from engine.session.model import BUCKETS, JSON, Bucket, Session
 
 MESSAGES = 100_000  # Messages API, limit of one request

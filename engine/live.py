@@ -18,17 +18,20 @@ from typing import Any, Literal, NamedTuple, Protocol
 import anthropic
 from msgspec import structs
 
-from engine import by_hand, following
+from engine import following
 from engine.assemble import count_key, settle, step
-from engine.changes import lapsed
+from engine.envelope import wishes
+from engine.envelope.difference import lapsed
+from engine.envelope.pieces import Decision, Piece
+from engine.envelope.plan import Plan
+from engine.envelope.rule import Ctx
 from engine.errors import ContextWindowExceededError, RuleError, TurnscopeError
 from engine.growing import Growing
 from engine.order import render
 from engine.policy import Policy
 from engine.pricing.prices import cost
-from engine.rule import Ctx, Plan
 from engine.session.builder import usage as read_usage
-from engine.session.model import JSON, Answer, Ask, Decision, Edit, Message, Piece, Request
+from engine.session.model import JSON, Answer, Ask, Edit, Message, Request
 
 TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens|context limit: (\d+) \+|request \((\d+) tokens\) exceeds")
 MAX_LOOPS = 50  # requests of one turn; an agent loop longer than this is a loop
@@ -162,7 +165,7 @@ class Chat:
         plan, basis = self._by_hand(), self.growing.basis
         ctx = Ctx(self.growing.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
                   plan.budget, plan.budget.limit, 0)  # fmt: skip
-        asking = by_hand.condensed(plan.after, ctx, keep_turns)
+        asking = wishes.condensed(plan.after, ctx, keep_turns)
         try:
             ask = next(asking)
             while True:
@@ -177,11 +180,11 @@ class Chat:
 
     def summaries(self) -> tuple[Piece, ...]:
         """The summaries that the next request starts from, in order; `by` names each."""
-        return by_hand.summaries(self._by_hand().after)
+        return wishes.summaries(self._by_hand().after)
 
     def edit_summary(self, by: int, text: str) -> None:
         """Give the summary that decision `by` put there another text from the next request on. TurnscopeError: it is gone."""
-        self._wish((by_hand.edited(by_hand.found(self._by_hand().after, by), text),))
+        self._wish((wishes.edited(wishes.found(self._by_hand().after, by), text),))
 
     def undo_summary(self, by: int, decisions: Sequence[Decision] = ()) -> None:
         """Put back what stood before decision `by`, from the next request on; without that decision, the messages themselves.
@@ -189,13 +192,13 @@ class Chat:
         `decisions`: those of earlier requests that are at hand, in order. TurnscopeError: the summary is gone.
         """
         plan = self._by_hand()
-        piece = by_hand.found(plan.after, by)
-        self._wish(by_hand.undone(plan.after, piece, (*decisions, *plan.decisions)))
+        piece = wishes.found(plan.after, by)
+        self._wish(wishes.undone(plan.after, piece, (*decisions, *plan.decisions)))
 
     def rate_summary(self, by: int, rating: str) -> None:
         """Keep what somebody thinks of a summary: up, down, or "" for nothing. TurnscopeError: the summary is gone."""
-        text = by_hand.words(by_hand.found(self._by_hand().after, by))
-        self._record(by_hand.rating_key(text), Answer(rating, source="recorded"))
+        text = wishes.words(wishes.found(self._by_hand().after, by))
+        self._record(wishes.rating_key(text), Answer(rating, source="recorded"))
 
     def _by_hand(self) -> Plan:
         """What the next request starts from, with all that was wished, before the policy."""
@@ -204,8 +207,8 @@ class Chat:
 
     def _wish(self, edits: Sequence[Edit]) -> None:
         session = self.growing.session
-        key = by_hand.key(len(session.requests))
-        self._record(key, by_hand.added(session.answers.get(key), edits, session))
+        key = wishes.key(len(session.requests))
+        self._record(key, wishes.added(session.answers.get(key), edits, session))
 
     def _over(self, start: int) -> str:
         limit, growth = self.settings.spend, self.settings.growth

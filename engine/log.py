@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from engine.envelope.pieces import Decision
+from engine.envelope.plan import Plan
 from engine.policy import write
-from engine.rule import Plan
-from engine.session.model import JSON, Decision
+from engine.session.model import JSON
 from engine.trace import Trace
 
 COLUMNS = (

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.counting.ledger import Ledger
-from engine.envelope import Envelope
-from engine.session.model import JSON, SHAPE, Bucket, Counts, Part, Piece, Session
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Piece
+from engine.session.model import JSON, SHAPE, Bucket, Counts, Part, Session
 
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 

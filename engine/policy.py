@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from engine import rules as rules_package
-from engine.budget import BudgetParams
 from engine.counting.ledger import PER_MESSAGE
+from engine.envelope.budget import BudgetParams
+from engine.envelope.rule import Rule
 from engine.errors import PolicyError
-from engine.rule import Rule
 
 HERE = Path(__file__).parent / "policies"
 GUARANTEES = {"fits", "paired", "prefix"}

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from engine.counting.reconcile import Floats
-from engine.rule import Plan
+from engine.envelope.plan import Plan
 from engine.session.model import Block
 from engine.trace import Trace
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.rule import Plan
+from engine.envelope.plan import Plan
 from engine.session.model import Block
 from engine.trace import Trace
 from engine.views import label

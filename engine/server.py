@@ -8,9 +8,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.plan import Plan
+from engine.envelope.rule import Ctx
 from engine.pricing.prices import facts
-from engine.rule import Ctx, Plan
 from engine.session.index import before, runs
 from engine.session.model import Edit
 

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import contrast
-from engine.envelope import Envelope, total
-from engine.rule import Plan
-from engine.session.model import Body, Bucket, Decision, Piece, Span
+from engine.envelope import difference
+from engine.envelope.envelope import Envelope, total
+from engine.envelope.pieces import Decision, Piece
+from engine.envelope.plan import Plan
+from engine.session.model import Body, Bucket, Span
 from engine.trace import Cursor, Trace
 from engine.views import label
 
@@ -122,15 +123,15 @@ class _Columns:
         """What differs between the beginnings of two neighbours, and between what the provider leaves out of them."""
         self.actions += [decision.action for decision in plan.decisions]
         start = previous.before if previous else Envelope()
-        for begin, stop, (state, by) in contrast.differs(start, plan.before, self._standing, (KEPT, -1)):
+        for begin, stop, (state, by) in difference.differs(start, plan.before, self._standing, (KEPT, -1)):
             self.carried["paint"] += (begin, stop, state, by)
         self.carried["until"].append(len(self.carried["paint"]) // 4)
-        come, gone = contrast.inserts(start, plan.before)
+        come, gone = difference.inserts(start, plan.before)
         self.begun = self.begun - gone | come
         self.carried["come"].append(sorted(come))
         self.carried["gone"].append(sorted(gone))
         if self.hidden:
-            for begin, stop, value in contrast.differs(previous.seen if previous else Envelope(), plan.seen, _absent, 0):
+            for begin, stop, value in difference.differs(previous.seen if previous else Envelope(), plan.seen, _absent, 0):
                 self.carried["hide"] += (begin, stop, value)
         self.carried["hidden"].append(len(self.carried["hide"]) // 3)
 
@@ -173,7 +174,7 @@ class _Columns:
         start, stop = edit.span or (0, 0)
         body = None if edit.restore else edit.body
         before, after = (total(splice.old), total(splice.new)) if splice else ((0,) * 5, (0,) * 5)
-        old, new = (contrast.slotted(splice.old), contrast.slotted(splice.new)) if splice else (set(), set())
+        old, new = (difference.slotted(splice.old), difference.slotted(splice.new)) if splice else (set(), set())
         add["rule"].append(self.text(decision.rule))
         add["action"].append(self.text(decision.action))
         add["why"].append(self.text(_NUMBER.sub(_HOLE, edit.because[:_LONGEST])))
@@ -223,7 +224,7 @@ class _Columns:
         if previous is None:
             return 0, 0, 0
         spans = sorted(d.edit.span for d in plan.decisions if d.splice and d.edit.span)
-        runs = contrast.differs(previous.after, plan.after, lambda piece: self._standing(piece)[0], KEPT)
+        runs = difference.differs(previous.after, plan.after, lambda piece: self._standing(piece)[0], KEPT)
         rest = [free for start, stop, _ in runs for free in _outside(start, stop, spans)]
         return (*rest[0], sum(stop - start for start, stop in rest)) if rest else (0, 0, 0)
 

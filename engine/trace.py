@@ -16,10 +16,11 @@ from engine import policy as policies
 from engine.assemble import replay
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS, estimator
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Decision, Splice
+from engine.envelope.plan import Plan
 from engine.policy import Policy
-from engine.rule import Plan
-from engine.session.model import Answer, Ask, Decision, Session, Splice
+from engine.session.model import Answer, Ask, Session
 
 
 class Cursor(NamedTuple):

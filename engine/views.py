@@ -15,9 +15,10 @@ import numpy as np
 from engine.bill import Bill, bill
 from engine.counting.ledger import Ledger
 from engine.counting.reconcile import Fit, Floats, Ints, reconcile
-from engine.envelope import Envelope
-from engine.rule import Plan
-from engine.session.model import Block, Piece, Request, Session
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Piece
+from engine.envelope.plan import Plan
+from engine.session.model import Block, Request, Session
 from engine.trace import Trace
 
 CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "unattributed")

@@ -6,8 +6,8 @@ from conftest import ROOT
 
 import engine
 from engine import tuning
+from engine.envelope.pieces import Decision
 from engine.policy import load
-from engine.session.model import Decision
 
 
 def linked() -> tuple[dict[str, int], Decision]:

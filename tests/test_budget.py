@@ -9,11 +9,11 @@ import pytest
 from law_sessions import ledger_of, make
 
 from engine.assemble import replay
-from engine.budget import BudgetParams, budget
-from engine.envelope import Envelope
+from engine.envelope.budget import BudgetParams, budget
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.errors import PolicyError
 from engine.policy import Step, load, parse, write
-from engine.rule import Ctx, NoParams, Rule
 from engine.session.model import Edit, Part, Span
 
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from engine.cache import CacheBreak, breaks, first_difference
 from engine.counting.ledger import Ledger
-from engine.envelope import Chunk, Envelope
+from engine.envelope.envelope import Chunk, Envelope
+from engine.envelope.pieces import Piece
 from engine.front import ledger_of, load, replay
-from engine.session.model import ZERO, Edit, Part, Piece, Span
+from engine.session.model import ZERO, Edit, Part, Span
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
 

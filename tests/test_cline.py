@@ -18,14 +18,14 @@ from msgspec import structs
 from engine.assemble import Basis, replay, settle, step
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.plan import Plan
 from engine.order import render
 from engine.policy import load
 from engine.ports import cline
 from engine.ports.cline import History, State
 from engine.ports.cline_reads import js_replace
 from engine.ports.cline_sending import Place, places, sent
-from engine.rule import Plan
 from engine.rules.hide_oldest_pairs import recall
 from engine.session.builder import Builder
 from engine.session.index import Index

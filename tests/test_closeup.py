@@ -11,9 +11,9 @@ from law_sessions import ledger_of, make, sessions
 
 from engine.assemble import replay
 from engine.closeup import asked, closeup, difference, exact, standing
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.policy import Policy, Step
-from engine.rule import Ctx, NoParams, Rule
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
 from engine.trace import Cursor, Trace
 

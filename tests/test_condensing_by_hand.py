@@ -10,8 +10,9 @@ import pytest
 
 from engine import chats
 from engine.assemble import replay
-from engine.by_hand import rating_key, words
 from engine.counting.ledger import build_ledger
+from engine.envelope.plan import Plan
+from engine.envelope.wishes import rating_key, words
 from engine.errors import TurnscopeError
 from engine.following import following
 from engine.growing import Growing
@@ -20,7 +21,6 @@ from engine.offline import Offline
 from engine.offline.model import COUNTER
 from engine.order import render
 from engine.policy import load
-from engine.rule import Plan
 from engine.session.model import Session
 from engine.threads import Threads
 

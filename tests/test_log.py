@@ -11,10 +11,10 @@ from hypothesis import given
 from law_sessions import ledger_of, make, sessions
 
 from engine.assemble import replay
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.log import COLUMNS, csv_text, json_lines, markdown, rows
 from engine.policy import Policy, Step, parse
-from engine.rule import Ctx, NoParams, Rule
 from engine.session.model import Edit, Part, Session, Span
 from engine.trace import Trace
 

@@ -19,11 +19,11 @@ import engine
 from engine.assemble import replay
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS, estimator
+from engine.envelope.plan import Plan
 from engine.order import render
 from engine.policy import Policy, Step, load
 from engine.ports import roo, roo_results
 from engine.ports.roo_history import recall
-from engine.rule import Plan
 from engine.session.builder import Builder
 from engine.session.model import Answer, Session, Usage
 from tests.goldens import DEFAULT, ROOT, judge

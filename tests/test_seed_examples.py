@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from engine.assemble import replay
-from engine.budget import Budget, BudgetParams, budget
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
+from engine.envelope.budget import Budget, BudgetParams, budget
 from engine.policy import Policy, load, parse
 from engine.session.builder import Builder
 from engine.session.model import Session

@@ -14,11 +14,11 @@ from law_sessions import ledger_of, make, sessions
 from msgspec import structs
 
 import engine
-from engine import contrast
 from engine.assemble import replay
-from engine.envelope import Envelope
+from engine.envelope import difference
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.policy import Policy, Step, load
-from engine.rule import Ctx, NoParams, Rule
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
 from engine.steps import CHANGE, EVENT, KINDS, LOOK, STATES, STILL, Steps, steps
 from engine.trace import Cursor, Trace
@@ -199,7 +199,7 @@ def test_gaps_hold_every_difference_of_two_envelopes(session: Session, rules: li
     if trace is None:
         return
     for old, new in zip(trace.plans, trace.plans[1:], strict=False):
-        runs = contrast.differs(old.after, new.after, lambda piece: (piece.body is None, piece.by), (True, -1))
+        runs = difference.differs(old.after, new.after, lambda piece: (piece.body is None, piece.by), (True, -1))
         found = {at for start, stop, _ in runs for at in range(start, stop)}
         before, after = standing(old.after)[0], standing(new.after)[0]
         before += [(True, False, -1)] * (len(after) - len(before))

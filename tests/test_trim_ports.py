@@ -12,14 +12,14 @@ import pytest
 from msgspec import structs
 
 from engine import policy, trace
-from engine.budget import BudgetParams
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
+from engine.envelope.budget import BudgetParams
+from engine.envelope.plan import Plan
 from engine.order import render
 from engine.ports.chatbot_ui import CLOSE, LEAD_IN, OPEN, retrieval_text
 from engine.ports.langchain_trim import sums_of
 from engine.ports.litellm_trim import shorten
-from engine.rule import Plan
 from engine.session.builder import Builder
 from engine.session.model import Session
 from tests.bench.compare_live import SYSTEMS, Missing, differences

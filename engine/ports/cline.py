@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from engine.budget import FORMULAS, BudgetParams
+from engine.envelope.budget import FORMULAS, BudgetParams
 from engine.session.index import Index
 from engine.session.model import JSON, Bucket, Session
 

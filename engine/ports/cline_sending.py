@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
 from engine.ports.cline import MISSING, Entry, History, State, with_text
 from engine.session.builder import stand_in
 from engine.session.model import JSON, Body, Edit, Part, Span

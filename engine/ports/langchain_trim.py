@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.counting.ledger import Ledger
+from engine.envelope.rule import Ctx
 from engine.ports.rows import Row, content, remembered, rows, rows_of, texts
-from engine.rule import Ctx
 from engine.session.content import text_of
 from engine.session.index import Index
 from engine.session.model import JSON, Part, Session

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine.rule import Ctx
+from engine.envelope.rule import Ctx
 from engine.session.index import upto
 
 PRIMER = 3  # tokens that prime the reply

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.counting.ledger import Ledger
+from engine.envelope.rule import Ctx
 from engine.ports.rows import Row, content, remembered, rows, size, texts
-from engine.rule import Ctx
 from engine.session.content import text_of
 from engine.session.index import Index
 from engine.session.model import Part, Session

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.plan import Plan
+from engine.envelope.rule import Ctx
 from engine.ports import roo
-from engine.rule import Ctx, Plan
 from engine.session.index import upto
 from engine.session.model import JSON, Bucket
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from engine.counting.ledger import Ledger
-from engine.envelope import Envelope
-from engine.rule import Ctx
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx
 from engine.session.index import Index
 from engine.session.model import JSON, Action, Block, Bucket, Edit, Part, Session, Span
 

@@ -1,11 +1,11 @@
 """LibreChat's legacy path: it begins at the newest message that carries a stored summary, and that summary takes its place."""
 
-from engine.envelope import Envelope
+from engine.envelope.conversation import droppable, since
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 from engine.ports.librechat_legacy import path_to, summary_of
-from engine.rule import Ctx, Edits, NoParams, Rule
 from engine.session.index import upto
 from engine.session.model import Edit, Part, Span
-from engine.talk import droppable, since
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Annotated
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.conversation import alone, call, once, result
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import Index, upto
 from engine.session.model import Edit, Session, Span
-from engine.talk import alone, call, once, result
 
 
 @dataclass(frozen=True, slots=True)

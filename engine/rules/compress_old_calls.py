@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.conversation import alone, since
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.content import dumps
 from engine.session.index import upto
 from engine.session.model import Block, Edit, Part, Span
-from engine.talk import alone, since
 
 
 @dataclass(frozen=True, slots=True)

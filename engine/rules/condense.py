@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.condensing import How, Shape, boundary, condense, fill, standing, summary_at, turn_start
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.condensing import How, Shape, boundary, condense, fill, standing, summary_at, turn_start
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
 from engine.session.model import Edit, Span
 
@@ -23,7 +23,7 @@ class Params:
     recursive: Annotated[bool, "summarise the old summary and what is new; else all older messages again"] = True
     shape: Annotated[Shape, "user | pair | system: what the summary stands as"] = "user"
     cap: Annotated[int, "tokens that the summary may have"] = 1_000
-    prompt: Annotated[str, "name of the prompt: a text file in engine/prompts"] = "summarise"
+    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
     clip: Annotated[int, "characters of a tool result that the summariser reads (0 = all)"] = 2_000
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any
 
-from engine.condensing import prompt
-from engine.envelope import Envelope
+from engine.envelope.condensing import prompt
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports import roo
 from engine.ports.roo_history import (
     SLOT,
@@ -23,7 +24,6 @@ from engine.ports.roo_history import (
     since_summary,
     static_tokens,
 )
-from engine.rule import Ctx, Edits, Rule
 from engine.session.content import text_of
 from engine.session.index import upto
 from engine.session.model import Answer, Ask, Bucket, Edit, Part, Span
@@ -41,7 +41,7 @@ class Params:
     profile: Annotated[float, "the profile's own percentage, 5 to 100 (-1 = inherit)"] = roo.INHERIT
     factor: Annotated[float, "what the counter says is multiplied by this, as Roo does with tiktoken's counts"] = 1.5
     count_after_condense: Annotated[bool, "right after a condense the summary's count is compared, not what was billed"] = True
-    prompt: Annotated[str, "name of the prompt: a text file in engine/prompts"] = "hand-over"
+    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "hand-over"
     model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
     environment: Annotated[str, "text behind the summary (newest = the log's newest block of environment details)"] = NEWEST
 

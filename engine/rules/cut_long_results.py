@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.conversation import call_input, path_in, result, result_text, since
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
 from engine.session.model import Block, Edit, Session, Span
-from engine.talk import call_input, path_in, result, result_text, since
 
 
 @dataclass(frozen=True, slots=True)

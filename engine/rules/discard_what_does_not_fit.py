@@ -1,11 +1,11 @@
 """LibreChat's legacy discard strategy: the newest messages that fit beside the instructions and the reply's primer."""
 
-from engine.envelope import Envelope
+from engine.envelope.conversation import droppable
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 from engine.ports.librechat_legacy import PRIMER, begin, instructions, talk
-from engine.rule import Ctx, Edits, NoParams, Rule
 from engine.session.index import upto
 from engine.session.model import Edit
-from engine.talk import droppable
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.conversation import newest, once, result, result_text, since
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import Index, upto
 from engine.session.model import Block, Bucket, Edit, Part, Session, Span
-from engine.talk import newest, once, result, result_text, since
 
 _KINDS = ("text", "reminder", "image", "document", "tool_result")
 

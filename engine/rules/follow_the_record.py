@@ -2,8 +2,8 @@
 
 from bisect import bisect_left
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, NoParams, Rule
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:

@@ -2,10 +2,10 @@
 
 from msgspec import structs
 
-from engine.by_hand import wished
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, NoParams, Rule
+from engine.envelope.wishes import wished
 from engine.errors import RuleError
-from engine.rule import Ctx, Edits, NoParams, Rule
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports import roo
 from engine.ports.roo_history import SLOT, Entry, Store, condensed_now, measured, recall, static_tokens, tokens, visible
-from engine.rule import Ctx, Edits, Rule
 from engine.session.model import Bucket, Edit, Part, Span
 
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from engine.envelope import Envelope
+from engine.envelope.conversation import once
+from engine.envelope.envelope import Envelope
+from engine.envelope.plan import Plan
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports import cline
 from engine.ports.cline import NOTICE, Entry, History, State, Text
 from engine.ports.cline_reads import rewritten, saved
 from engine.ports.cline_sending import inserted, lost, places, sent, wanted
-from engine.rule import Ctx, Edits, Plan, Rule
 from engine.session.model import Edit, Span
-from engine.talk import once
 
 NAME = "hide_oldest_pairs"
 starts = once(cline.starts)

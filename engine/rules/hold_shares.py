@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
-from engine.session.model import BUCKETS, Bucket, Edit, Part, Piece, Span
-from engine.talk import newest
+from engine.envelope.conversation import newest
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Piece
+from engine.envelope.rule import Ctx, Edits, Rule
+from engine.session.model import BUCKETS, Bucket, Edit, Part, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 from engine.ports import roo
 from engine.ports.roo_history import message
-from engine.rule import Ctx, Edits, NoParams, Rule
 from engine.session.index import upto
 from engine.session.model import Edit, Part, Span
 

@@ -6,11 +6,11 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.conversation import begin, droppable, reach, static_tokens
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
 from engine.session.model import Edit
-from engine.talk import begin, droppable, reach, static_tokens
 
 
 @dataclass(frozen=True, slots=True)

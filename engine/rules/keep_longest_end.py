@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.langchain_trim import SPLITTERS, TYPES, Lists, content_of, longest
 from engine.ports.rows import intact, rows, stretches, with_text
-from engine.rule import Ctx, Edits, Rule
 from engine.session.content import text_of
 from engine.session.index import upto
 from engine.session.model import JSON, Edit, Part, Span

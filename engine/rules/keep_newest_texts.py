@@ -6,12 +6,12 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from engine.envelope import Envelope
+from engine.envelope.conversation import alone, droppable
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 from engine.ports.chatbot_ui import OBJECT, passages, retrieval_text, text_block, weights
-from engine.rule import Ctx, Edits, NoParams, Rule
 from engine.session.index import upto
 from engine.session.model import Block, Edit, Part, Span
-from engine.talk import alone, droppable
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.conversation import begin, droppable, head, reach, static_tokens
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
 from engine.session.model import Edit
-from engine.talk import begin, droppable, head, reach, static_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 from engine.ports.roo_history import message
 from engine.ports.roo_results import as_text, validate
-from engine.rule import Ctx, Edits, NoParams, Rule
 from engine.session.index import upto
 from engine.session.model import Block, Edit, Part, Span
 

@@ -8,18 +8,20 @@ from typing import Annotated, Any
 
 from msgspec import structs
 
-from engine.condensing import How, condense, summary_at
 from engine.counting.ledger import Ledger
-from engine.envelope import Envelope
+from engine.envelope.condensing import How, condense, summary_at
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Piece
+from engine.envelope.plan import Plan
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.librechat_agents import Trigger, recent, triggered
 from engine.ports.librechat_fading import shortened_for_good
 from engine.ports.librechat_history import Bodies, History, Reading, read
 from engine.ports.librechat_pruning import Outcome, Settings, prepare
 from engine.ports.librechat_state import Scale, Seen, Sent, State, anew
 from engine.ports.rows import remembered, size, stretches
-from engine.rule import Ctx, Edits, Plan, Rule
 from engine.session.index import Index, upto
-from engine.session.model import Action, Ask, Body, Edit, Piece, Session, Span
+from engine.session.model import Action, Ask, Body, Edit, Session, Span
 
 NAME = "prune_by_pressure"
 Known = tuple[Reading, tuple[int, ...], dict[Any, Any], dict[int, Any]]

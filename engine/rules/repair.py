@@ -6,9 +6,12 @@ from typing import Annotated, Any
 
 from msgspec import structs
 
-from engine.changes import (
+from engine.envelope.condensing import standing
+from engine.envelope.conversation import newest, since
+from engine.envelope.difference import changes, shown
+from engine.envelope.envelope import Envelope
+from engine.envelope.pairs import (
     answered,
-    changes,
     heads,
     id_of,
     itself,
@@ -16,18 +19,14 @@ from engine.changes import (
     neighbour,
     raw_of,
     role_at,
-    shown,
     stands,
     stray,
     twins,
     verbatim,
     within,
 )
-from engine.condensing import standing
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.model import Edit, Part, Span
-from engine.talk import newest, since
 
 Mended = Generator[Edit, Any, Envelope]
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.conversation import alone, call_input, once, path_in, result, result_text, since
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import Index
 from engine.session.model import Block, Edit, Part, Session, Span
-from engine.talk import alone, call_input, once, path_in, result, result_text, since
 
 READERS = ("Read", "read_file", "read", "view", "view_file", "open_file", "cat", "read_text_file", "get_file_contents")
 PARTS = ("offset", "limit", "start_line", "end_line", "view_range", "line_range", "pages", "head", "tail")

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.litellm_trim import (
     MARK,
     PRIMER,
@@ -23,7 +24,6 @@ from engine.ports.litellm_trim import (
     walked_rows,
 )
 from engine.ports.rows import Rows, intact, rows, stretches, texts, with_text
-from engine.rule import Ctx, Edits, Rule
 from engine.session.index import upto
 from engine.session.model import Edit, Part, Span
 

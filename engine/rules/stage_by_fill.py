@@ -4,9 +4,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from engine.condensing import How, boundary, condense, fill, standing, summary_at, summary_of, turn_start
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.condensing import How, boundary, condense, fill, standing, summary_at, summary_of, turn_start
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
 from engine.session.model import Edit, Span
 
@@ -21,7 +21,7 @@ class Params:
     keep_turns: Annotated[int, "newest turns that stay as they are then"] = 5
     warn_at: Annotated[float, "from this share on, warn and offer a new session that starts with the summary"] = 0.9
     cap: Annotated[int, "tokens that the summary may have"] = 1_000
-    prompt: Annotated[str, "name of the prompt: a text file in engine/prompts"] = "hand-over"
+    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "hand-over"
     model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
 
 

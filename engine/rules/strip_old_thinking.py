@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope import Envelope
-from engine.rule import Ctx, Edits, Rule
+from engine.envelope.conversation import since
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import before, runs, upto
 from engine.session.model import Edit
-from engine.talk import since
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any
 
-from engine.condensing import STAND_IN, SUMMARY, prompt, standing
-from engine.envelope import Envelope
+from engine.envelope.condensing import STAND_IN, SUMMARY, prompt, standing
+from engine.envelope.conversation import droppable
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.librechat_legacy import PRIMER, begin, instructions, summary_of, talk
-from engine.rule import Ctx, Edits, Rule
 from engine.session.index import upto
 from engine.session.model import Answer, Ask, Edit, Part, Span
-from engine.talk import droppable
 
 SLOT = "summary"
 
@@ -22,7 +22,7 @@ SLOT = "summary"
 class Params:
     """Parameters."""
 
-    prompt: Annotated[str, "name of the prompt: a text file in engine/prompts"] = "summarise"
+    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     cap: Annotated[int, "tokens that the summary may have (0 = no limit)"] = 0
 
 

@@ -1,4 +1,4 @@
-"""The values everything else speaks of: blocks, requests, sessions, edits, decisions, plans.
+"""The values everything else speaks of: blocks, requests, sessions, and the edits that were seen in them.
 
 Holds data types only. No parsing, counting, assembling or I/O. Addresses (`at`, `Span`) are positions in `Session.blocks`
 and never change; token counts are integers; times are seconds since the Unix epoch, UTC.
@@ -144,17 +144,6 @@ Body = tuple[Part, ...] | None
 """What stands for a span: None = the blocks themselves, () = nothing, parts = a stand-in."""
 
 
-class Piece(Struct, frozen=True, gc=False):
-    """One tile of an envelope. Zero width (`start == stop`) with a `slot` = an insert."""
-
-    start: int
-    stop: int
-    counts: Counts
-    body: Body = None
-    slot: str = ""
-    by: int = -1  # number of the decision that put it here; -1 = nobody, it simply stands
-
-
 Action = Literal[
     "keep",
     "drop",
@@ -217,33 +206,6 @@ class Observed(Struct, frozen=True):
 
     request: int
     edit: Edit
-
-
-class Splice(NamedTuple):
-    """One change of an envelope: at `place`, `old` became `new`. Applied backwards it undoes the change.
-
-    `place` is the address at which both begin, and how many pieces (inserts) that begin there stand before them.
-    """
-
-    place: tuple[int, int]
-    old: tuple[Piece, ...]
-    new: tuple[Piece, ...]
-
-
-class Decision(Struct, frozen=True, gc=False):
-    """An edit as applied (or a look that changed nothing), with the envelope's tokens before and after it."""
-
-    seq: int  # counts through the trace
-    request: int
-    rule: str
-    edit: Edit
-    splice: Splice | None
-    before: int
-    after: int
-
-    @property
-    def action(self) -> Action:
-        return self.edit.action
 
 
 class Session(Struct, frozen=True):

@@ -8,7 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from engine import by_hand, views
+from engine import views
+from engine.envelope import wishes
 from pages.parts import cards
 from pages.parts.formats import esc, k, percent, short, usd
 
@@ -201,7 +202,7 @@ def decisions(log: dict[int, Any], answers: Any, most: int = 14) -> str:
 def _rating(edit: Any, answers: Any) -> str:
     """What somebody thought of the summary that an edit put there."""
     said = next((part.text for part in edit.body or () if part.kind == "summary"), "")
-    rated = answers.get(by_hand.rating_key(by_hand.words_of(said))) if said else None
+    rated = answers.get(wishes.rating_key(wishes.words_of(said))) if said else None
     return f" · rated {RATINGS.get(rated.text, esc(rated.text))}" if rated and rated.text else ""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine import by_hand
+from engine.envelope import wishes
 from pages.parts import chat_cards, chat_forms, chatting
 from pages.parts.formats import esc
 
@@ -43,19 +43,19 @@ def _standing(held: chatting.Room) -> tuple[Any, ...]:
 
 
 def _summary(held: chatting.Room, piece: Any) -> None:
-    text, by = by_hand.words(piece), piece.by
+    text, by = wishes.words(piece), piece.by
     key = f"{held.thread}.{by}"
     st.html(chat_cards.standing(piece, text))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         with st.popover("Edit", icon=":material/edit:", key=f"chat-edit-{key}", type="tertiary", help=CACHE["edit"]):
-            said = st.text_area("The summary says", text, key=f"chat.reword.{key}.{by_hand.rating_key(text)}", height=180)
+            said = st.text_area("The summary says", text, key=f"chat.reword.{key}.{wishes.rating_key(text)}", height=180)
             st.html(f'<div class="chat-why">{esc(CACHE["edit"])}</div>')
             if st.button("Save", key=f"chat.save.{key}", disabled=not said.strip() or said.strip() == text.strip()):
                 _do(held, lambda chat: chat.edit_summary(by, said))
         if st.button("Undo", icon=":material/undo:", key=f"chat.undo.{key}", type="tertiary", help=CACHE["undo"]):
             decisions = [decision for n in sorted(held.log) for decision in held.log[n].decisions]
             _do(held, lambda chat: chat.undo_summary(by, decisions))
-        rated = held.session.answers.get(by_hand.rating_key(text))
+        rated = held.session.answers.get(wishes.rating_key(text))
         for name, label in chat_cards.RATINGS.items():
             chosen = rated is not None and rated.text == name
             kind: Any = "primary" if chosen else "tertiary"

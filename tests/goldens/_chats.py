@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import CHARS
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
 from engine.ports.rows import rows_of
 from engine.session.builder import Builder
 from engine.session.content import text_of

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from engine import policy, trace
-from engine.budget import BudgetParams
+from engine.envelope.budget import BudgetParams
+from engine.envelope.plan import Plan
 from engine.ports.chatbot_ui import LEAD_IN, OBJECT, OPEN
-from engine.rule import Plan
 from engine.session.builder import Builder
 from engine.session.model import Block, Part, Session
 from tests.goldens._chats import fake

@@ -15,13 +15,14 @@ from msgspec import structs
 from engine import assemble, policy
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import CHARS
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Decision
+from engine.envelope.plan import Plan
 from engine.ports import cline
 from engine.ports.cline import Entry, State, Text
-from engine.rule import Plan
 from engine.rules.hide_oldest_pairs import NAME, recall
 from engine.session.builder import Builder
-from engine.session.model import BUCKETS, Decision, Edit, Session, Usage
+from engine.session.model import BUCKETS, Edit, Session, Usage
 
 SYSTEM = "cline-classic"
 NOTICES = {

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from engine import policy, trace
-from engine.budget import BudgetParams
 from engine.counting.ledger import Ledger
+from engine.envelope.budget import BudgetParams
 from engine.ports.langchain_trim import sums_of
 from engine.session.builder import Builder
 from engine.session.model import Block, Part, Session

@@ -13,19 +13,20 @@ from typing import Any
 from msgspec import structs
 
 from engine import assemble, policy
-from engine.budget import BudgetParams
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import CHARS
+from engine.envelope.budget import BudgetParams
+from engine.envelope.pieces import Decision
+from engine.envelope.plan import Plan
 from engine.ports import librechat_agents as port
 from engine.ports import librechat_cuts as cuts
 from engine.ports import librechat_fading as fading
 from engine.ports.librechat_counts import Column
 from engine.ports.librechat_history import Bodies, History, read
 from engine.ports.librechat_state import Scale, State
-from engine.rule import Plan
 from engine.rules.prune_by_pressure import NAME, recall
 from engine.session.builder import Builder
-from engine.session.model import BUCKETS, Block, Body, Counts, Decision, Edit, Part, Session, Usage
+from engine.session.model import BUCKETS, Block, Body, Counts, Edit, Part, Session, Usage
 
 SYSTEM = "librechat-agents"
 MARKS = {

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from engine import policy, trace
-from engine.budget import BudgetParams
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
+from engine.envelope.budget import BudgetParams
+from engine.envelope.plan import Plan
 from engine.ports.librechat_legacy import PRIMER, path_to
-from engine.rule import Plan
 from engine.session.builder import Builder
 from engine.session.model import Session
 

@@ -12,11 +12,12 @@ from msgspec import structs
 from engine.assemble import Basis, settle, step
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
+from engine.envelope.plan import Plan
+from engine.envelope.rule import NoParams, Rule
 from engine.order import render
 from engine.policy import Policy, Step, load, rules
 from engine.ports import roo, roo_results
 from engine.ports.roo_history import SLOT, Store, Summary
-from engine.rule import NoParams, Plan, Rule
 from engine.session.builder import Builder
 from engine.session.model import Answer, Ask, Bucket, Edit, Part, Request, Session, Span, Usage
 

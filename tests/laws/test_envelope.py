@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
 
 from engine.counting.ledger import Ledger
-from engine.envelope import CHUNK, Envelope
+from engine.envelope.envelope import CHUNK, Envelope
 from engine.errors import RuleError
 from engine.session.model import Edit, Part, Session, Span
 

@@ -10,10 +10,11 @@ from law_sessions import ledger_of, make, sessions
 from msgspec import structs
 
 from engine.assemble import replay
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.plan import Plan
+from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.order import render
 from engine.policy import Policy, Step, load, parse, write
-from engine.rule import Ctx, NoParams, Plan, Rule
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
 from engine.trace import Cursor, Trace
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
 
 from engine.assemble import replay
-from engine.budget import BudgetParams
-from engine.changes import lapsed
-from engine.envelope import Envelope
+from engine.envelope.budget import BudgetParams
+from engine.envelope.difference import lapsed
+from engine.envelope.envelope import Envelope
+from engine.envelope.plan import Plan
+from engine.envelope.rule import Ctx, Edits, Memory, Rule
 from engine.order import render
 from engine.policy import Policy, Step
-from engine.rule import Ctx, Edits, Memory, Plan, Rule
 from engine.session.model import Edit, Part, Session, Span
 
 

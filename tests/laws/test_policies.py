@@ -19,10 +19,10 @@ from msgspec import structs
 
 from engine import policy as policies
 from engine.assemble import Basis, replay, step
+from engine.envelope.plan import Plan
 from engine.lint import lint
 from engine.order import render
 from engine.policy import Policy
-from engine.rule import Plan
 from engine.session.model import Answer, Ask, Bucket, Session
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from engine.assemble import replay
-from engine.budget import BudgetParams
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS, Counter
+from engine.envelope.budget import BudgetParams
+from engine.envelope.plan import Plan
+from engine.envelope.rule import Rule
 from engine.order import render
 from engine.policy import Policy, Step, rules
-from engine.rule import Plan, Rule
 from engine.session.builder import Builder
 from engine.session.index import Index, upto
 from engine.session.model import Bucket, Session

@@ -36,13 +36,14 @@ from typing import Any
 import pytest
 
 from engine.assemble import replay
-from engine.budget import BudgetParams
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
+from engine.envelope.budget import BudgetParams
+from engine.envelope.pieces import Piece
+from engine.envelope.plan import Plan
 from engine.policy import Policy, Step, load, names, parse, rules
-from engine.rule import Plan
 from engine.session.builder import Builder, Draft
-from engine.session.model import Piece, Session
+from engine.session.model import Session
 
 HERE = Path(__file__).parent
 WORD = re.compile(

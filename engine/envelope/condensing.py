@@ -1,7 +1,7 @@
 """How a stretch of conversation becomes a summary: what the summariser reads, what stands for the stretch afterwards.
 
 Shared by the rules that condense. It decides neither when nor how much, and asks no model: the rule's `Ask` is answered by
-whoever runs it. Prompts are the text files in `engine/prompts`.
+whoever runs it. Prompts are the text files in `engine/envelope/prompts`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.envelope import Envelope
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Piece
+from engine.envelope.rule import Ctx
 from engine.errors import PolicyError
-from engine.rule import Ctx
 from engine.session.index import upto, whole
-from engine.session.model import Answer, Ask, Block, Edit, Part, Piece, Span
+from engine.session.model import Answer, Ask, Block, Edit, Part, Span
 
 PROMPTS = Path(__file__).parent / "prompts"
 SUMMARY = "[Summary of the earlier conversation, which is not shown; it stands for {} messages]"

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
-from engine.envelope import Envelope
-from engine.rule import Ctx
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Piece
+from engine.envelope.rule import Ctx
 from engine.session.content import block_text, text_of
 from engine.session.index import Index, upto
-from engine.session.model import Block, Part, Piece, Session, Span
+from engine.session.model import Block, Part, Session, Span
 
 T = TypeVar("T")
 _PATHS = ("file_path", "path", "filePath", "target_file", "filename", "file", "absolute_path")  # of the agents' own tools

@@ -14,11 +14,12 @@ from hashlib import blake2b
 import msgspec
 from msgspec import structs
 
-from engine.condensing import SUMMARY, How, boundary, condense, standing, summary_at, summary_of, turn_start
-from engine.envelope import Envelope
+from engine.envelope.condensing import SUMMARY, How, boundary, condense, standing, summary_at, summary_of, turn_start
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Decision, Piece
+from engine.envelope.rule import Ctx
 from engine.errors import TurnscopeError
-from engine.rule import Ctx
-from engine.session.model import Action, Answer, Ask, Decision, Edit, Piece, Session, Span
+from engine.session.model import Action, Answer, Ask, Edit, Session, Span
 
 RULE = "follow_wishes"
 CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less

@@ -1,91 +1,22 @@
-"""What changed between two envelopes, and which blocks of an envelope can be sent as they are.
+"""Calls and results as a request carries them: which stand, which answer which, and what a provider would refuse.
 
-Read by the rule that mends what others cut. Costs what changed plus one look per chunk; it yields no edits.
+Pure readings of an envelope, for the rules that mend what others cut. It yields no edits.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
-from operator import indexOf, is_
 from typing import Any
 
 from msgspec import structs
 
-from engine.envelope import Envelope
-from engine.rule import Ctx
+from engine.envelope.conversation import once
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Piece
+from engine.envelope.rule import Ctx
 from engine.session.index import Index, after, before, upto
-from engine.session.model import Action, Bucket, Edit, Part, Piece, Session, Span
-from engine.talk import once
-
-
-def changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
-    """Where blocks may stand otherwise than in the previous plan's `after`, new blocks included: rising, without overlaps."""
-    was = ctx.previous.after if ctx.previous else Envelope()
-    if ctx.done is None:
-        return changed(was, envelope)
-    found: list[Span] = []
-    for span in sorted((*(d.edit.span for d in ctx.done if d.splice and d.edit.span), Span(was.stop, envelope.stop))):
-        if found and span.start <= found[-1].stop:
-            found[-1] = Span(found[-1].start, max(found[-1].stop, span.stop))
-        elif span.start < span.stop:
-            found.append(span)
-    return found
-
-
-def changed(old: Envelope, new: Envelope) -> list[Span]:
-    """Where blocks stand otherwise in `new` than in `old`, blocks that are new included. Shared chunks are not looked into.
-
-    Text that stands for blocks shows none of them: it counts as if they were dropped.
-    """
-    front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
-    was, now = old.chunks[front:], new.chunks[front:]
-    shared = {*map(id, was)} & {*map(id, now)}
-    same = {*map(id, chain.from_iterable(chunk.pieces for chunk in was if id(chunk) not in shared))}
-    end, found = old.stop, list[Span]()
-    for piece in [piece for chunk in now if id(chunk) not in shared for piece in chunk.pieces if id(piece) not in same]:
-        at = piece.start
-        while at < piece.stop:
-            if at >= end:
-                found.append(Span(at, piece.stop))
-                break
-            then = old.at(at)
-            stop = min(then.stop, piece.stop)
-            if shown(then) != shown(piece):
-                found.append(Span(at, stop))
-            at = stop
-    return found
-
-
-def lapsed(old: Envelope, new: Envelope) -> Iterator[Edit]:
-    """Edits that turn what stands in `old` into what stands in `new`, where some of what was decided did not last.
-
-    What is new at the end is none of it: `old` grows by itself.
-    """
-    shared = {id(chunk) for chunk in old.chunks} & {id(chunk) for chunk in new.chunks}
-    was, now = (
-        {(p.start, p.stop, p.slot): p.body for c in envelope.chunks if id(c) not in shared for p in c.pieces}
-        for envelope in (old, new)
-    )
-    because = "it was decided for earlier requests alone"
-    for place, body in was.items():
-        if body is not None and now.get(place, None) != body:
-            start, stop, slot = place
-            yield Edit("restore", because, Span(start, stop), (), restore=start < stop, slot="" if start < stop else slot)
-    for place, body in now.items():
-        if body is not None and was.get(place, None) != body:
-            action: Action = "drop" if body == () else "insert" if place[0] == place[1] else "truncate"
-            yield Edit(action, because, Span(*place[:2]), body, slot=place[2])
-
-
-def shown(piece: Piece) -> object:
-    """What a piece shows of its own blocks: None = all, () = nothing, else how."""
-    body = piece.body
-    if not body:
-        return body
-    plain = all(part.ref is None and part.raw is None and part.kind in ("text", "summary") for part in body)
-    return () if plain else (piece.start, body)
+from engine.session.model import Bucket, Part, Session, Span
 
 
 def within(addresses: Sequence[int], spans: Sequence[Span]) -> Iterator[int]:

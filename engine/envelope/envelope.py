@@ -16,8 +16,9 @@ from operator import attrgetter
 from msgspec import Struct, structs
 
 from engine.counting.ledger import Ledger
+from engine.envelope.pieces import Piece, Splice
 from engine.errors import RuleError
-from engine.session.model import ZERO, Body, Counts, Edit, Piece, Span, Splice
+from engine.session.model import ZERO, Body, Counts, Edit, Span
 
 _START, _STOP = attrgetter("start"), attrgetter("stop")
 CHUNK = 128  # pieces; a splice copies one or two chunks, so this bounds what a change costs

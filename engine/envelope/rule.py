@@ -1,4 +1,4 @@
-"""What a rule is, what it may look at, and what a plan of one request holds.
+"""What a rule is, and what it may look at.
 
 A rule is a generator: it yields `Edit`s and receives the envelope as changed, or yields an `Ask` and receives its `Answer`.
 Only the runner (`assemble`) applies edits, so the record of decisions is complete. One file per rule in `engine/rules/`,
@@ -7,70 +7,25 @@ each defining `RULE`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from engine.budget import Budget
 from engine.counting.calibration import Calibration
 from engine.counting.ledger import Ledger
-from engine.envelope import Envelope
+from engine.envelope.budget import Budget
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Decision
+from engine.envelope.plan import Plan
 from engine.session.index import Index
-from engine.session.model import Answer, Ask, Decision, Edit, Request, Session
+from engine.session.model import Ask, Edit, Request, Session
 
 Edits = Generator[Edit | Ask, Any, None]
 """Yields an edit and is sent the envelope after it; yields an ask and is sent its answer."""
 
-Verdict = Literal["send", "warn", "overflow", "refuse"]
 Memory = Literal["remembers", "monotone", "fresh"]
-
-
-class Plan(Struct, frozen=True, gc=False):
-    """One request under one policy: what would be sent (`after`), what the model sees of it (`seen`), and why.
-
-    Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
-    provider's. `first` numbers the first of `decisions`. `kept` and `base` are what the next request starts from: with and
-    without the edits that hold only while budget and model stay (`monotone`). `latest`: the newest decision of each rule, of
-    this request or an earlier one, so that a rule that acts seldom finds its own facts again.
-    """
-
-    request: Request
-    before: Envelope
-    decisions: tuple[Decision, ...]
-    after: Envelope
-    seen: Envelope
-    server: tuple[Decision, ...]  # what the provider itself leaves out: old thinking, all that stands before a compaction
-    model: str
-    budget: Budget
-    calibration: Calibration
-    verdict: Verdict
-    first: int
-    kept: Envelope
-    base: Envelope
-    asks: tuple[tuple[Ask, Answer], ...] = ()
-    latest: Mapping[str, Decision] = {}
-
-    @property
-    def limit(self) -> int | None:
-        """The model's window in tokens; None where it is only assumed."""
-        return self.budget.window if self.budget.known else None
-
-    @property
-    def projected(self) -> int:
-        """Prompt tokens to expect from the provider, in its own units."""
-        return self.calibration.predict(self.seen.tokens)
-
-    @property
-    def changed(self) -> bool:
-        return any(decision.splice for decision in self.decisions)
-
-    def __repr__(self) -> str:
-        did = ", ".join(sorted({d.action for d in self.decisions})) or "kept all"
-        return (
-            f"<Plan of request {self.request.n}: {self.before.tokens:,} -> {self.after.tokens:,} tokens, {did}, {self.verdict}>"
-        )
 
 
 class Ctx(Struct, frozen=True):

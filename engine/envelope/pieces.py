@@ -1,0 +1,47 @@
+"""The tiles of an envelope, and what changes them: pieces, splices and decisions. Values only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from engine.session.model import Action, Body, Counts, Edit
+
+
+class Piece(Struct, frozen=True, gc=False):
+    """One tile of an envelope. Zero width (`start == stop`) with a `slot` = an insert."""
+
+    start: int
+    stop: int
+    counts: Counts
+    body: Body = None
+    slot: str = ""
+    by: int = -1  # number of the decision that put it here; -1 = nobody, it simply stands
+
+
+class Splice(NamedTuple):
+    """One change of an envelope: at `place`, `old` became `new`. Applied backwards it undoes the change.
+
+    `place` is the address at which both begin, and how many pieces (inserts) that begin there stand before them.
+    """
+
+    place: tuple[int, int]
+    old: tuple[Piece, ...]
+    new: tuple[Piece, ...]
+
+
+class Decision(Struct, frozen=True, gc=False):
+    """An edit as applied (or a look that changed nothing), with the envelope's tokens before and after it."""
+
+    seq: int  # counts through the trace
+    request: int
+    rule: str
+    edit: Edit
+    splice: Splice | None
+    before: int
+    after: int
+
+    @property
+    def action(self) -> Action:
+        return self.edit.action

@@ -1,0 +1,62 @@
+"""One request under one policy: what would be sent, what the model sees of it, and why. A value; `planning.assemble` makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from engine.counting.calibration import Calibration
+from engine.envelope.budget import Budget
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Decision
+from engine.session.model import Answer, Ask, Request
+
+Verdict = Literal["send", "warn", "overflow", "refuse"]
+
+
+class Plan(Struct, frozen=True, gc=False):
+    """One request under one policy: what would be sent (`after`), what the model sees of it (`seen`), and why.
+
+    Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
+    provider's. `first` numbers the first of `decisions`. `kept` and `base` are what the next request starts from: with and
+    without the edits that hold only while budget and model stay (`monotone`). `latest`: the newest decision of each rule, of
+    this request or an earlier one, so that a rule that acts seldom finds its own facts again.
+    """
+
+    request: Request
+    before: Envelope
+    decisions: tuple[Decision, ...]
+    after: Envelope
+    seen: Envelope
+    server: tuple[Decision, ...]  # what the provider itself leaves out: old thinking, all that stands before a compaction
+    model: str
+    budget: Budget
+    calibration: Calibration
+    verdict: Verdict
+    first: int
+    kept: Envelope
+    base: Envelope
+    asks: tuple[tuple[Ask, Answer], ...] = ()
+    latest: Mapping[str, Decision] = {}
+
+    @property
+    def limit(self) -> int | None:
+        """The model's window in tokens; None where it is only assumed."""
+        return self.budget.window if self.budget.known else None
+
+    @property
+    def projected(self) -> int:
+        """Prompt tokens to expect from the provider, in its own units."""
+        return self.calibration.predict(self.seen.tokens)
+
+    @property
+    def changed(self) -> bool:
+        return any(decision.splice for decision in self.decisions)
+
+    def __repr__(self) -> str:
+        did = ", ".join(sorted({d.action for d in self.decisions})) or "kept all"
+        return (
+            f"<Plan of request {self.request.n}: {self.before.tokens:,} -> {self.after.tokens:,} tokens, {did}, {self.verdict}>"
+        )
