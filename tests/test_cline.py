@@ -22,10 +22,10 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.order import render
 from engine.policy import load
-from engine.ports import cline
-from engine.ports.cline import History, State
-from engine.ports.cline_reads import js_replace
-from engine.ports.cline_sending import Place, places, sent
+from engine.ports.cline import ranges
+from engine.ports.cline.ranges import History, State
+from engine.ports.cline.reads import js_replace
+from engine.ports.cline.sending import Place, places, sent
 from engine.rules.hide_oldest_pairs import recall
 from engine.session.builder import Builder
 from engine.session.index import Index
@@ -34,7 +34,7 @@ from tests.goldens import DEFAULT, judge
 from tests.goldens import cline_classic as goldens
 
 # End of the range by number of messages, alternating and nothing hidden before: published values of the original.
-KEEPS: tuple[cline.Keep, ...] = ("none", "lastTwo", "half", "quarter")
+KEEPS: tuple[ranges.Keep, ...] = ("none", "lastTwo", "half", "quarter")
 ENDS = {
     0: (1, 1, -1, -1), 1: (1, 1, -1, -1), 2: (1, 1, 1, 1), 3: (1, 1, 1, 1), 4: (3, 1, 1, 1), 5: (3, 1, 1, 3), 6: (5, 3, 3, 3),
     7: (5, 3, 3, 3), 8: (7, 5, 3, 5), 10: (9, 7, 5, 7), 11: (9, 7, 5, 7), 12: (11, 9, 5, 7), 13: (11, 9, 5, 9),
@@ -48,31 +48,31 @@ def alternating(number: int) -> str:
 
 @pytest.mark.parametrize("count", ENDS)
 def test_the_published_ranges_come_out(count: int) -> None:
-    there = [cline.next_range(lambda i: alternating(i) if 0 <= i < count else "", count, None, keep) for keep in KEEPS]
+    there = [ranges.next_range(lambda i: alternating(i) if 0 <= i < count else "", count, None, keep) for keep in KEEPS]
     assert there == [(2, end) for end in ENDS[count]]
 
 
 def test_successive_truncations_extend_the_range() -> None:
     current, ends = None, []
     for keep in ("half", "half", "quarter", "lastTwo", "none"):
-        current = cline.next_range(lambda i: alternating(i) if i < 41 else "", 41, current, keep)  # type: ignore[arg-type]
+        current = ranges.next_range(lambda i: alternating(i) if i < 41 else "", 41, current, keep)  # type: ignore[arg-type]
         ends.append(current[1])
     assert ends == [19, 29, 37, 37, 39]
 
 
 def test_with_two_users_in_a_row_the_end_steps_back_once() -> None:
     roles = ["assistant" if r == "a" else "user" for r in "uauuauauauau"]
-    there = [cline.next_range(roles.__getitem__, 12, None, keep)[1] for keep in ("half", "quarter")]  # type: ignore[arg-type]
+    there = [ranges.next_range(roles.__getitem__, 12, None, keep)[1] for keep in ("half", "quarter")]  # type: ignore[arg-type]
     assert there == [4, 6]
 
 
 def test_our_notices_are_as_long_as_the_originals() -> None:
-    assert [cline.units(text) for text in (cline.TRUNCATED, cline.FIRST_USER, cline.READ_AGAIN)] == [336, 30, 153]
+    assert [ranges.units(text) for text in (ranges.TRUNCATED, ranges.FIRST_USER, ranges.READ_AGAIN)] == [336, 30, 153]
     assert not any("$" in text for text in goldens.NOTICES.values()), "JavaScript would read a pattern into it"
 
 
 def test_lengths_are_counted_as_javascript_does() -> None:
-    assert [cline.units(text) for text in ("abc", "é", "💻", "\ud83d")] == [3, 1, 2, 1]
+    assert [ranges.units(text) for text in ("abc", "é", "💻", "\ud83d")] == [3, 1, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def users_alone() -> tuple[Session, list[int]]:
 @settings(max_examples=150, deadline=None)
 def test_each_request_is_what_the_whole_state_gives_at_once(task: tuple[Session, list[int]]) -> None:
     session, windows = task
-    starts = cline.starts(session, Index.of(session))
+    starts = ranges.starts(session, Index.of(session))
     for plan in plans(session, windows):
         state = recall(plan)
         history = History(session, starts, plan.request.cut, state.lost)
@@ -241,7 +241,7 @@ def test_a_truncation_puts_the_notice_into_the_first_answer_and_hides_from_messa
     body = render(replayed(session)[-1].after, session)
     texts = [message["content"][0]["text"] for message in body["messages"]]
     assert texts[0].startswith("ask 0")
-    assert texts[1] == cline.TRUNCATED
+    assert texts[1] == ranges.TRUNCATED
     assert [text.split()[1] for text in texts[2:]] == ["4", "4", "5", "5", "6", "6", "7"]
 
 
@@ -270,12 +270,12 @@ def test_neighbours_of_one_role_are_one_message_unless_a_fence_parts_them() -> N
     ):
         builder.message(role, "text", fence=fence)
     session = builder.build()
-    assert cline.starts(session, Index.of(session)) == (0, 2, 3, 4, 5)
+    assert ranges.starts(session, Index.of(session)) == (0, 2, 3, 4, 5)
 
 
 def test_a_place_behind_the_range_follows_the_first_pair() -> None:
     session = task(1, 1, 1)
-    history = History(session, cline.starts(session, Index.of(session)), len(session.blocks))
+    history = History(session, ranges.starts(session, Index.of(session)), len(session.blocks))
     assert places(history, State((2, 3)), [3, 4]) == [Place(4, 1)]
 
 

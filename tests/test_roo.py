@@ -22,8 +22,8 @@ from engine.counting.tokens import CHARS, estimator
 from engine.envelope.plan import Plan
 from engine.order import render
 from engine.policy import Policy, Step, load
-from engine.ports import roo, roo_results
-from engine.ports.roo_history import recall
+from engine.ports.roo import management, results
+from engine.ports.roo.history import recall
 from engine.session.builder import Builder
 from engine.session.model import Answer, Session, Usage
 from tests.goldens import DEFAULT, ROOT, judge
@@ -39,7 +39,7 @@ needs_goldens = pytest.mark.skipif(not DEFAULT.is_dir(), reason="the golden case
 # --- figures ----------------------------------------------------------------------------------------------------------------
 
 
-def plain(count: int) -> list[roo.Stored]:
+def plain(count: int) -> list[management.Stored]:
     return [{"role": "assistant" if n % 2 else "user", "content": f"m{n}", "ts": n} for n in range(count)]
 
 
@@ -48,17 +48,24 @@ def plain(count: int) -> list[roo.Stored]:
     [(0, 0), (1, 0), (4, 0), (5, 2), (8, 2), (9, 4), (12, 4), (21, 10), (22, 10), (23, 10), (24, 10), (25, 12)],
 )
 def test_the_published_numbers_of_hidden_messages_come_out(count: int, removed: int) -> None:
-    assert roo.truncate(plain(count), 0.5, "T").removed == removed
+    assert management.truncate(plain(count), 0.5, "T").removed == removed
 
 
 def test_a_second_truncation_counts_visible_messages_alone() -> None:
-    once = roo.truncate(plain(21), 0.5, "T1")
-    assert roo.truncate(once.messages, 0.5, "T2").removed == 4
+    once = management.truncate(plain(21), 0.5, "T1")
+    assert management.truncate(once.messages, 0.5, "T2").removed == 4
 
 
 def test_our_notices_are_as_long_as_the_originals() -> None:
-    texts = (roo.HEADING, roo.STAND_IN, roo.MARKER.format(4), roo.MARKER.format(10), "".join(roo.WORKFLOWS), roo.DEFERRED)
-    assert [len(text) for text in (*texts, roo_results.INTERRUPTED)] == [24, 24, 64, 65, 132, 56, 49]
+    texts = (
+        management.HEADING,
+        management.STAND_IN,
+        management.MARKER.format(4),
+        management.MARKER.format(10),
+        "".join(management.WORKFLOWS),
+        management.DEFERRED,
+    )
+    assert [len(text) for text in (*texts, results.INTERRUPTED)] == [24, 24, 64, 65, 132, 56, 49]
 
 
 @pytest.mark.parametrize(
@@ -66,14 +73,14 @@ def test_our_notices_are_as_long_as_the_originals() -> None:
     [(200_000, None, 171_808), (128_000, 0, 107_008), (64_000, 8_192, 49_408), (1_000, 100, 800)],
 )
 def test_a_tenth_of_the_window_and_the_reserve_are_kept_free(window: int, reserve: int | None, gives: float) -> None:
-    limit = roo.allowed(window, reserve)
+    limit = management.allowed(window, reserve)
     assert limit == pytest.approx(gives)
-    assert roo.will_manage(math.floor(limit) + 1, 0, window, reserve, auto=False)
-    assert not roo.will_manage(math.floor(limit), 0, window, reserve, auto=False)
+    assert management.will_manage(math.floor(limit) + 1, 0, window, reserve, auto=False)
+    assert not management.will_manage(math.floor(limit), 0, window, reserve, auto=False)
 
 
 def test_a_profile_may_set_its_own_percentage_within_bounds() -> None:
-    due = [roo.will_manage(10_000, 0, 200_000, None, True, 100, profile) for profile in (None, -1, 4, 5, 5.1, 100, 101)]
+    due = [management.will_manage(10_000, 0, 200_000, None, True, 100, profile) for profile in (None, -1, 4, 5, 5.1, 100, 101)]
     assert due == [False, False, False, True, False, False, False]
 
 
@@ -84,9 +91,12 @@ def test_commands_of_the_task_and_the_environment_stand_behind_a_summary() -> No
             {"type": "text", "text": "<command>y</command>"},
         ]
     }
-    texts = [block["text"] for block in roo.summary_content("H", "S", first, "  \n")]
-    assert texts == ["HS", "<command name='a'>\nx</command>\n<command>y</command>".join(roo.WORKFLOWS)]
-    assert [block["text"] for block in roo.summary_content("H", "S", {"content": "no commands"}, " env ")] == ["HS", " env "]
+    texts = [block["text"] for block in management.summary_content("H", "S", first, "  \n")]
+    assert texts == ["HS", "<command name='a'>\nx</command>\n<command>y</command>".join(management.WORKFLOWS)]
+    assert [block["text"] for block in management.summary_content("H", "S", {"content": "no commands"}, " env ")] == [
+        "HS",
+        " env ",
+    ]
 
 
 # --- the rules against the stored history that they stand for ---------------------------------------------------------------
@@ -99,16 +109,16 @@ class Stored:
 
     def __init__(self, settings_: dict[str, Any]) -> None:
         self.settings = settings_
-        self.messages: list[roo.Stored] = []
+        self.messages: list[management.Stored] = []
         self.made = {"T": 0, "C": 0}
 
-    def prepare(self, append: list[roo.Stored], used: int, fake: str | None) -> dict[str, Any]:
+    def prepare(self, append: list[management.Stored], used: int, fake: str | None) -> dict[str, Any]:
         self.messages += append
         did: dict[str, Any] = {"action": "skipped", "condense_error": None, "removed": None, "new_tokens": None}
         if used:
             did |= {"action": "none"} | self._manage(used, fake)
-        sent = roo.effective(self.messages)
-        return did | {"sent": goldens._runs([m["id"] for m in sent]), "messages_after_merge": len(roo.merge(sent))}
+        sent = management.effective(self.messages)
+        return did | {"sent": goldens._runs([m["id"] for m in sent]), "messages_after_merge": len(management.merge(sent))}
 
     def _manage(self, used: int, fake: str | None) -> dict[str, Any]:
         given = self.settings
@@ -116,14 +126,14 @@ class Stored:
         numbers = (used, last, given["window"], given["max_output"])
         did: dict[str, Any] = {"previous_tokens": used + last}
         system = goldens.text_tokens(given["system_prompt"])
-        if given["auto_condense"] and roo.will_manage(*numbers, True, given["threshold_percent"]):
-            error = roo.refusal(self.messages)
+        if given["auto_condense"] and management.will_manage(*numbers, True, given["threshold_percent"]):
+            error = management.refusal(self.messages)
             error = error or ("condense_api_failed" if fake is None else "" if fake.strip() else "condense_failed")
             if not error and fake is not None:
                 return did | {"action": "condense", "new_tokens": system + self._condense(fake)}
             did["condense_error"] = error
-        if roo.will_manage(*numbers, auto=False):
-            cut = roo.truncate(self.messages, 0.5, f"T{self.made['T'] + 1}")
+        if management.will_manage(*numbers, auto=False):
+            cut = management.truncate(self.messages, 0.5, f"T{self.made['T'] + 1}")
             self.made["T"] += cut.marker is not None
             self.messages = [{**m, "id": f"marker:T{self.made['T']}"} if m is cut.marker else m for m in cut.messages]
             kept = [m for m in self.messages if not m.get("truncationParent") and not m.get("isTruncationMarker")]
@@ -134,7 +144,7 @@ class Stored:
     def _condense(self, fake: str) -> int:
         self.made["C"] += 1
         name = f"C{self.made['C']}"
-        content = roo.summary_content(roo.HEADING, fake.strip(), self.messages[0], "")
+        content = management.summary_content(management.HEADING, fake.strip(), self.messages[0], "")
         self.messages = [{"condenseParent": name, **m} for m in self.messages]
         self.messages.append(
             {"id": f"summary:{name}", "role": "user", "content": content, "isSummary": True, "condenseId": name}
@@ -233,14 +243,14 @@ def test_wrong_second_and_missing_results_are_mended_when_they_come() -> None:
         ("user", "go"), ("assistant", answer), ("user", [result("zz", "1"), result("b"), result("b", "2"), say("e")])
     )
     first, *rest = bodies(session)[-1][-1]["content"]
-    assert first == result("c", roo_results.INTERRUPTED)
+    assert first == result("c", results.INTERRUPTED)
     assert rest == [result("a", "1"), result("b"), say("e")]
     assert {d.action for d in replayed(session)[-1].decisions} == {"repair"}
 
 
 def test_a_result_without_an_answer_before_it_is_sent_as_text() -> None:
     session = conversation(("user", [result("a", "seen")]), ("assistant", "ok"), ("user", "on"))
-    assert bodies(session)[0][0]["content"] == [roo_results.as_text(result("a", "seen"))]
+    assert bodies(session)[0][0]["content"] == [results.as_text(result("a", "seen"))]
 
 
 def test_answers_in_a_row_stay_apart_and_a_users_messages_are_joined() -> None:
@@ -270,7 +280,7 @@ def test_a_condense_takes_the_newest_message_along_and_ends_with_the_environment
     session = long_task(4, (1_000, 1_000, 180_000))
     (message,) = bodies(session)[-1]
     assert message["role"] == "user"
-    assert message["content"][0]["text"].startswith(roo.STAND_IN)
+    assert message["content"][0]["text"].startswith(management.STAND_IN)
     assert message["content"][1] == say("<environment_details>at 3</environment_details>")
     (decision,) = replayed(session)[-1].decisions
     assert decision.action == "condense"
@@ -292,7 +302,7 @@ def test_without_condensing_half_is_hidden_behind_a_marker_that_joins_nothing() 
     session = long_task(6, (1_000, 1_000, 1_000, 1_000, 180_000))
     messages = bodies(session, with_params(condense_to_fresh_start={"auto": False}))[-1]
     assert [m["role"] for m in messages] == ["user", "user", "assistant", "user", "assistant", "user", "assistant", "user"]
-    assert messages[1]["content"] == roo.MARKER.format(4)
+    assert messages[1]["content"] == management.MARKER.format(4)
     assert messages[2]["content"] == "reply 3"
 
 
@@ -329,10 +339,10 @@ def test_system_and_tools_in_the_middle_stay_and_hidden_markers_go_with_a_conden
     plans = stepped(session, failing_first)
     hidden = render(plans[4].after, session)
     assert hidden["system"] == "a later system prompt"
-    assert [m["content"] for m in hidden["messages"]][:3] == ["ask 0", roo.MARKER.format(4), "reply 2"]
+    assert [m["content"] for m in hidden["messages"]][:3] == ["ask 0", management.MARKER.format(4), "reply 2"]
     last = render(plans[-1].after, session)
     assert last["system"] == "a later system prompt"
-    assert [m["content"] for m in last["messages"]] == [[say(f"{roo.HEADING}all of it")]]
+    assert [m["content"] for m in last["messages"]] == [[say(f"{management.HEADING}all of it")]]
 
 
 def stepped(session: Session, answers: Any) -> list[Plan]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from engine.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, retrieval_text
 from msgspec import structs
 
 from engine import policy, trace
@@ -17,9 +18,8 @@ from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.plan import Plan
 from engine.order import render
-from engine.ports.chatbot_ui import CLOSE, LEAD_IN, OPEN, retrieval_text
-from engine.ports.langchain_trim import sums_of
-from engine.ports.litellm_trim import shorten
+from engine.ports.langchain.trim import sums_of
+from engine.ports.litellm.trim import shorten
 from engine.session.builder import Builder
 from engine.session.model import Session
 from tests.bench.compare_live import SYSTEMS, Missing, differences

@@ -1,1 +1,1 @@
-"""What ported tools compute, as pure functions: one module or two per tool, imported by the rules that act on it."""
+"""What ported tools compute, as pure functions: one folder per tool, imported by the rules that act on it."""

@@ -3,7 +3,7 @@
 from engine.envelope.conversation import droppable, since
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
-from engine.ports.librechat_legacy import path_to, summary_of
+from engine.ports.librechat.legacy import path_to, summary_of
 from engine.session.index import upto
 from engine.session.model import Edit, Part, Span
 

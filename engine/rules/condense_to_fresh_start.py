@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from engine.envelope.condensing import prompt
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports import roo
-from engine.ports.roo_history import (
+from engine.ports.roo import management
+from engine.ports.roo.history import (
     SLOT,
     Size,
     Store,
@@ -38,7 +38,7 @@ class Params:
 
     auto: Annotated[bool, "condense at all; else only the sliding window is left"] = True
     threshold: Annotated[float, "condense from this percentage of the window on, even below the limit"] = 100
-    profile: Annotated[float, "the profile's own percentage, 5 to 100 (-1 = inherit)"] = roo.INHERIT
+    profile: Annotated[float, "the profile's own percentage, 5 to 100 (-1 = inherit)"] = management.INHERIT
     factor: Annotated[float, "what the counter says is multiplied by this, as Roo does with tiktoken's counts"] = 1.5
     count_after_condense: Annotated[bool, "right after a condense the summary's count is compared, not what was billed"] = True
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "hand-over"
@@ -51,15 +51,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     size = measured(ctx, store, params.factor, params.count_after_condense)
     if size is None or not params.auto or not _due(size, ctx, params):
         return
-    limit = roo.allowed(ctx.budget.window, ctx.budget.max_output)
+    limit = management.allowed(ctx.budget.window, ctx.budget.max_output)
     facts: dict[str, Any] = {"size": size.whole, "allowed": limit, "window": ctx.budget.window, "stored": store}
     because = f"{size.whole:,} tokens of {ctx.budget.window:,}, where {limit:,.0f} are allowed"
     messages = since_summary(envelope, ctx, store)
-    error = roo.refusal(messages)
+    error = management.refusal(messages)
     answer = Answer()
     if not error:
-        answer = yield _ask(roo.since_last_summary(messages), params)
-        error = "condense_api_failed" if answer.failed else "" if answer.text.strip(roo.SPACE) else "condense_failed"
+        answer = yield _ask(management.since_last_summary(messages), params)
+        error = "condense_api_failed" if answer.failed else "" if answer.text.strip(management.SPACE) else "condense_failed"
     if error:
         why = answer.failed or error.replace("_", " ")
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "error": error})
@@ -81,24 +81,26 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _due(size: Size, ctx: Ctx, params: Params) -> bool:
     window, output = ctx.budget.window, ctx.budget.max_output
-    return roo.will_manage(size.total, size.last, window, output, True, params.threshold, params.profile)
+    return management.will_manage(size.total, size.last, window, output, True, params.threshold, params.profile)
 
 
 def _ask(messages: list[Any], params: Params) -> Ask:
     """The question: everything since the last summary, what is hidden as well, with results put in for calls that have none."""
-    open_calls = roo.synthetic(messages)
+    open_calls = management.synthetic(messages)
     text = prompt(params.prompt)
-    content = roo.transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
+    content = management.transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
     key = blake2b(f"{text}\0{params.model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16)
     return Ask("summary", key.hexdigest(), text, content)
 
 
 def _content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
-    heading = roo.STAND_IN if answer.source == "offline" else roo.HEADING
+    heading = management.STAND_IN if answer.source == "offline" else management.HEADING
     environment = params.environment
     if environment == NEWEST:
         environment = next(_environments(ctx), "")
-    return roo.summary_content(heading, answer.text.strip(roo.SPACE), message(ctx, ctx.index.messages[0]), environment)
+    return management.summary_content(
+        heading, answer.text.strip(management.SPACE), message(ctx, ctx.index.messages[0]), environment
+    )
 
 
 def _environments(ctx: Ctx) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from engine.envelope.conversation import droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
-from engine.ports.librechat_legacy import PRIMER, begin, instructions, talk
+from engine.ports.librechat.legacy import PRIMER, begin, instructions, talk
 from engine.session.index import upto
 from engine.session.model import Edit
 

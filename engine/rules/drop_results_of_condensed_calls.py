@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
-from engine.ports import roo
-from engine.ports.roo_history import message, recall, summary
+from engine.ports.roo import management
+from engine.ports.roo.history import message, recall, summary
 from engine.session.index import upto
 from engine.session.model import Edit, Span
 
@@ -20,7 +20,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         call, start = blocks[at].pair, ctx.session.messages[blocks[at].message].start
         known = [message(ctx, ctx.session.messages[blocks[call].message].start)] if call >= newest.at else []
         holder = message(ctx, start)
-        sent = roo.effective([summary(newest), *known, holder])
+        sent = management.effective([summary(newest), *known, holder])
         left = sent[-1]["content"] if sent[-1].get("at") == holder["at"] else []
         if not any(raw is blocks[at].raw for raw in left):
             why = "the call of this result stands before the summary"

@@ -9,8 +9,18 @@ from typing import Annotated, Any
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports import roo
-from engine.ports.roo_history import SLOT, Entry, Store, condensed_now, measured, recall, static_tokens, tokens, visible
+from engine.ports.roo import management
+from engine.ports.roo.history import (
+    SLOT,
+    Entry,
+    Store,
+    condensed_now,
+    measured,
+    recall,
+    static_tokens,
+    tokens,
+    visible,
+)
 from engine.session.model import Bucket, Edit, Part, Span
 
 
@@ -27,11 +37,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     store = recall(ctx.previous)
     size = measured(ctx, store, params.factor, params.count_after_condense)
     window, output = ctx.budget.window, ctx.budget.max_output
-    over = size is not None and roo.will_manage(size.total, size.last, window, output, auto=False)
+    over = size is not None and management.will_manage(size.total, size.last, window, output, auto=False)
     if size is None or not over or condensed_now(envelope, ctx):
         return
-    limit = roo.allowed(window, output)
-    cut = roo.truncate(visible(ctx, store), params.share, "new")
+    limit = management.allowed(window, output)
+    cut = management.truncate(visible(ctx, store), params.share, "new")
     kept = [m for m in cut.messages if not m.get("truncationParent") and not m.get("isTruncationMarker")]
     left = math.ceil(static_tokens(envelope, ctx, Bucket.SYSTEM) * params.factor)
     left += sum(m["tokens"] if "tokens" in m else tokens(ctx, m["at"][0], params.factor) for m in kept)
@@ -40,7 +50,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if cut.marker is None:
         yield Edit("keep", f"{because}, but too few messages are left to hide any", facts=facts)
         return
-    shown = roo.effective(cut.messages)
+    shown = management.effective(cut.messages)
     place = cut.messages.index(cut.marker) + 1
     first = cut.messages[place]["at"] if place < len(cut.messages) else (ctx.request.cut, 0)
     number = store.markers + 1

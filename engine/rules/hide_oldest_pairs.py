@@ -10,14 +10,14 @@ from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports import cline
-from engine.ports.cline import NOTICE, Entry, History, State, Text
-from engine.ports.cline_reads import rewritten, saved
-from engine.ports.cline_sending import inserted, lost, places, sent, wanted
+from engine.ports.cline import ranges
+from engine.ports.cline.ranges import NOTICE, Entry, History, State, Text
+from engine.ports.cline.reads import rewritten, saved
+from engine.ports.cline.sending import inserted, lost, places, sent, wanted
 from engine.session.model import Edit, Span
 
 NAME = "hide_oldest_pairs"
-starts = once(cline.starts)
+starts = once(ranges.starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ def recall(plan: Plan | None) -> State:
 
 def _decided(history: History, ctx: Ctx, old: State, params: Params) -> tuple[State, str, Mapping[str, Any]]:
     """The new state, why it changed ("" where it did not), and the numbers."""
-    used, (window, limit) = _used(ctx), cline.allowance(ctx.budget.window, params.handler, ctx.request.model)
+    used, (window, limit) = _used(ctx), ranges.allowance(ctx.budget.window, params.handler, ctx.request.model)
     facts: dict[str, Any] = {"reported": used or 0, "limit": limit}
     entries, because = dict(old.entries), f"an error or a person asked for it, keeping {params.force}"
     keep = params.force
     if not keep:
-        if params.auto_condense or not cline.is_over(used, window, limit, params.share):
+        if params.auto_condense or not ranges.is_over(used, window, limit, params.share):
             return old, "", facts
         because = f"the previous request had {used or 0:,} tokens of {limit:,.0f} allowed"
         keep = "quarter" if (used or 0) / 2 > limit else "half"
@@ -81,10 +81,10 @@ def _decided(history: History, ctx: Ctx, old: State, params: Params) -> tuple[St
             because += f"; rewriting {len(changed)} repeated file reads saves {share:.0%} of the text"
         if changed and share >= params.min_saved:
             return replace(old, entries=entries), because, facts
-    entries.setdefault(1, Entry(NOTICE, {0: Text(cline.TRUNCATED)}))
-    if params.force and cline.opening(history):
-        entries.setdefault(0, Entry(NOTICE, {0: Text(cline.FIRST_USER)}))
-    hidden = cline.next_range(history.role, len(history), old.range, keep)
+    entries.setdefault(1, Entry(NOTICE, {0: Text(ranges.TRUNCATED)}))
+    if params.force and ranges.opening(history):
+        entries.setdefault(0, Entry(NOTICE, {0: Text(ranges.FIRST_USER)}))
+    hidden = ranges.next_range(history.role, len(history), old.range, keep)
     return replace(old, range=hidden, entries=entries), because, facts | {"keep": keep, "end": hidden[1]}
 
 

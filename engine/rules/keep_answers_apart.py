@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
-from engine.ports import roo
-from engine.ports.roo_history import message
+from engine.ports.roo import management
+from engine.ports.roo.history import message
 from engine.session.index import upto
 from engine.session.model import Edit, Part, Span
 
@@ -19,7 +19,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         joined = blocks[start].role == blocks[before].role and not messages[blocks[start].message].fence
         if not joined or envelope.at(before).body is not None or envelope.at(start).body is not None:
             continue
-        if len(roo.merge([message(ctx, before), message(ctx, start)])) > 1:
+        if len(management.merge([message(ctx, before), message(ctx, start)])) > 1:
             parts = tuple(
                 Part(block.role, block.kind, ref=block.at, place="before" if n else "own", fence=not n)
                 for n, block in enumerate(blocks[start:stop])

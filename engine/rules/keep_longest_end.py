@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports.langchain_trim import SPLITTERS, TYPES, Lists, content_of, longest
+from engine.ports.langchain.trim import SPLITTERS, TYPES, Lists, content_of, longest
 from engine.ports.rows import intact, rows, stretches, with_text
 from engine.session.content import text_of
 from engine.session.index import upto

@@ -9,7 +9,7 @@ from typing import Any
 from engine.envelope.conversation import alone, droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
-from engine.ports.chatbot_ui import OBJECT, passages, retrieval_text, text_block, weights
+from engine.ports.chatbot_ui.messages import OBJECT, passages, retrieval_text, text_block, weights
 from engine.session.index import upto
 from engine.session.model import Block, Edit, Part, Span
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
-from engine.ports.roo_history import message
-from engine.ports.roo_results import as_text, validate
+from engine.ports.roo.history import message
+from engine.ports.roo.results import as_text, validate
 from engine.session.index import upto
 from engine.session.model import Block, Edit, Part, Span
 

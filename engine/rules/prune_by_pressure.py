@@ -14,11 +14,11 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports.librechat_agents import Trigger, recent, triggered
-from engine.ports.librechat_fading import shortened_for_good
-from engine.ports.librechat_history import Bodies, History, Reading, read
-from engine.ports.librechat_pruning import Outcome, Settings, prepare
-from engine.ports.librechat_state import Scale, Seen, Sent, State, anew
+from engine.ports.librechat.agents import Trigger, recent, triggered
+from engine.ports.librechat.fading import shortened_for_good
+from engine.ports.librechat.history import Bodies, History, Reading, read
+from engine.ports.librechat.pruning import Outcome, Settings, prepare
+from engine.ports.librechat.state import Scale, Seen, Sent, State, anew
 from engine.ports.rows import remembered, size, stretches
 from engine.session.index import Index, upto
 from engine.session.model import Action, Ask, Body, Edit, Session, Span

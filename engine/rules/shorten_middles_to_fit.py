@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports.litellm_trim import (
+from engine.ports.litellm.trim import (
     MARK,
     PRIMER,
     TINY,

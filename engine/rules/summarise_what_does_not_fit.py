@@ -11,7 +11,7 @@ from engine.envelope.condensing import STAND_IN, SUMMARY, prompt, standing
 from engine.envelope.conversation import droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports.librechat_legacy import PRIMER, begin, instructions, summary_of, talk
+from engine.ports.librechat.legacy import PRIMER, begin, instructions, summary_of, talk
 from engine.session.index import upto
 from engine.session.model import Answer, Ask, Edit, Part, Span
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.ports import cline
+from engine.ports.cline import ranges
 
 SYSTEM = "cline-budget"
 
@@ -12,7 +12,7 @@ SYSTEM = "cline-budget"
 def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     """What the functions that the rule `hide_oldest_pairs` calls give for one case."""
     given = case["input"]
-    window, limit = cline.allowance(given["window"], given.get("handler", ""), given.get("model", ""))
+    window, limit = ranges.allowance(given["window"], given.get("handler", ""), given.get("model", ""))
     if case["kind"] == "budget":
         return {"window": window, "limit": limit}
-    return {"compact": cline.is_over(given["total"], window, limit, given["threshold_share"] or 0.0)}
+    return {"compact": ranges.is_over(given["total"], window, limit, given["threshold_share"] or 0.0)}

@@ -18,18 +18,18 @@ from engine.counting.tokens import CHARS
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
-from engine.ports import cline
-from engine.ports.cline import Entry, State, Text
+from engine.ports.cline import ranges
+from engine.ports.cline.ranges import Entry, State, Text
 from engine.rules.hide_oldest_pairs import NAME, recall
 from engine.session.builder import Builder
 from engine.session.model import BUCKETS, Edit, Session, Usage
 
 SYSTEM = "cline-classic"
 NOTICES = {
-    "⟦TRUNCATION_NOTICE⟧": cline.TRUNCATED,
-    "⟦FIRST_USER_NOTICE⟧": cline.FIRST_USER,
-    "⟦DUPLICATE_READ_NOTICE⟧": cline.READ_AGAIN,
-    "⟦RESULT_MISSING⟧": cline.MISSING,
+    "⟦TRUNCATION_NOTICE⟧": ranges.TRUNCATED,
+    "⟦FIRST_USER_NOTICE⟧": ranges.FIRST_USER,
+    "⟦DUPLICATE_READ_NOTICE⟧": ranges.READ_AGAIN,
+    "⟦RESULT_MISSING⟧": ranges.MISSING,
 }
 ROLES = {"u": "user", "a": "assistant"}
 
@@ -58,9 +58,9 @@ def _chain(given: dict[str, Any]) -> dict[str, Any]:
     return {"ranges": ranges}
 
 
-def _next(roles: str, current: Any, keep: cline.Keep, count: int | None = None) -> cline.Range:
+def _next(roles: str, current: Any, keep: ranges.Keep, count: int | None = None) -> ranges.Range:
     roles = roles if count is None else roles[:count]
-    return cline.next_range(lambda i: ROLES[roles[i]] if 0 <= i < len(roles) else "", len(roles), current, keep)
+    return ranges.next_range(lambda i: ROLES[roles[i]] if 0 <= i < len(roles) else "", len(roles), current, keep)
 
 
 def _mask(given: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from engine import policy, trace
 from engine.counting.ledger import Ledger
 from engine.envelope.budget import BudgetParams
-from engine.ports.langchain_trim import sums_of
+from engine.ports.langchain.trim import sums_of
 from engine.session.builder import Builder
 from engine.session.model import Block, Part, Session
 from tests.goldens._chats import add, fake, sent, texts

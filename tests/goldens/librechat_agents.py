@@ -18,12 +18,11 @@ from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
-from engine.ports import librechat_agents as port
-from engine.ports import librechat_cuts as cuts
-from engine.ports import librechat_fading as fading
-from engine.ports.librechat_counts import Column
-from engine.ports.librechat_history import Bodies, History, read
-from engine.ports.librechat_state import Scale, State
+from engine.ports.librechat import agents as port
+from engine.ports.librechat import cuts, fading
+from engine.ports.librechat.counts import Column
+from engine.ports.librechat.history import Bodies, History, read
+from engine.ports.librechat.state import Scale, State
 from engine.rules.prune_by_pressure import NAME, recall
 from engine.session.builder import Builder
 from engine.session.model import BUCKETS, Block, Body, Counts, Edit, Part, Session, Usage

@@ -10,7 +10,7 @@ from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.plan import Plan
-from engine.ports.librechat_legacy import PRIMER, path_to
+from engine.ports.librechat.legacy import PRIMER, path_to
 from engine.session.builder import Builder
 from engine.session.model import Session
 

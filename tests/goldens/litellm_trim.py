@@ -11,7 +11,7 @@ from msgspec import structs
 from engine import policy, trace
 from engine.envelope.budget import BudgetParams
 from engine.envelope.plan import Plan
-from engine.ports.litellm_trim import PRIMER, shorten
+from engine.ports.litellm.trim import PRIMER, shorten
 from engine.session.builder import Builder
 from engine.session.model import Block, Part, Session
 from tests.goldens._chats import Fake, add, fake, sent, texts

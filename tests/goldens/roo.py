@@ -16,8 +16,8 @@ from engine.envelope.plan import Plan
 from engine.envelope.rule import NoParams, Rule
 from engine.order import render
 from engine.policy import Policy, Step, load, rules
-from engine.ports import roo, roo_results
-from engine.ports.roo_history import SLOT, Store, Summary
+from engine.ports.roo import management, results
+from engine.ports.roo.history import SLOT, Store, Summary
 from engine.session.builder import Builder
 from engine.session.model import Answer, Ask, Bucket, Edit, Part, Request, Session, Span, Usage
 
@@ -46,7 +46,7 @@ def _ids(messages: list[Any]) -> list[str]:
 
 
 def _truncate(given: dict[str, Any]) -> dict[str, Any]:
-    cut = roo.truncate(given["messages"], given["fraction"], "T1")
+    cut = management.truncate(given["messages"], given["fraction"], "T1")
     messages = [{**m, "id": "marker:T1"} if m is cut.marker else m for m in cut.messages]
     marker = cut.marker and {
         "position": _ids(messages).index("marker:T1"),
@@ -55,47 +55,51 @@ def _truncate(given: dict[str, Any]) -> dict[str, Any]:
         "content": _named(cut.marker["content"]),
     }
     hidden = [m["id"] for m in messages if m.get("truncationParent") == "T1"]
-    return {"removed": cut.removed, "hidden": hidden, "marker": marker, "effective": _ids(roo.effective(messages))}
+    return {"removed": cut.removed, "hidden": hidden, "marker": marker, "effective": _ids(management.effective(messages))}
 
 
 def _effective(given: dict[str, Any]) -> dict[str, Any]:
     before = {m["id"]: m["content"] for m in given["messages"]}
-    sent = roo.effective(given["messages"])
+    sent = management.effective(given["messages"])
     changed = {m["id"]: m["content"] for m in sent if m["content"] != before[m["id"]]}
-    return {"kept": _ids(sent), "changed": changed, "since_last_summary": _ids(roo.since_last_summary(given["messages"]))}
+    return {
+        "kept": _ids(sent),
+        "changed": changed,
+        "since_last_summary": _ids(management.since_last_summary(given["messages"])),
+    }
 
 
 def _cleanup(given: dict[str, Any]) -> dict[str, Any]:
-    cleaned = roo.cleanup(given["messages"])
+    cleaned = management.cleanup(given["messages"])
     return {"tags": [[m["id"], m.get("condenseParent"), m.get("truncationParent")] for m in cleaned]}
 
 
 def _merge(given: dict[str, Any]) -> dict[str, Any]:
-    merged = roo.merge(given["messages"], given["roles"])
+    merged = management.merge(given["messages"], given["roles"])
     return {"out": [{key: m.get(key) for key in ("id", "role", "ts", "content")} for m in merged]}
 
 
 def _validate(given: dict[str, Any]) -> dict[str, Any]:
-    fitted = roo_results.validate(given["user"], given["history"])
+    fitted = results.validate(given["user"], given["history"])
     return {"content": given["user"]["content"] if fitted is None else [_placeholder(block) for _, block in fitted]}
 
 
 def _synthetic(given: dict[str, Any]) -> dict[str, Any]:
-    added = roo.synthetic(given["messages"])
+    added = management.synthetic(given["messages"])
     return {"appended": added and [_placeholder(block) for block in added]}
 
 
 def _placeholder(block: Any) -> Any:
-    names = {roo_results.INTERRUPTED: "⟦RESULT_INTERRUPTED⟧", roo.DEFERRED: "⟦RESULT_DEFERRED⟧"}
+    names = {results.INTERRUPTED: "⟦RESULT_INTERRUPTED⟧", management.DEFERRED: "⟦RESULT_DEFERRED⟧"}
     return {**block, "content": names[block["content"]]} if block.get("content") in names else block
 
 
 def _context_tokens(given: dict[str, Any]) -> dict[str, Any]:
-    return {"context_tokens": roo.context_tokens(given["ui"])}
+    return {"context_tokens": management.context_tokens(given["ui"])}
 
 
 def _will_manage(given: dict[str, Any]) -> dict[str, Any]:
-    will = roo.will_manage(
+    will = management.will_manage(
         given["total_tokens"],
         given["last_message_tokens"],
         given["window"],
@@ -219,7 +223,7 @@ def policy(given: Mapping[str, Any]) -> Policy:
         "condense_to_fresh_start": {
             "auto": given["auto_condense"],
             "threshold": given["threshold_percent"],
-            "profile": roo.INHERIT if given.get("profile_threshold") is None else given["profile_threshold"],
+            "profile": management.INHERIT if given.get("profile_threshold") is None else given["profile_threshold"],
             "environment": given.get("environment_details") or "",
             "factor": 1.0,
             "count_after_condense": False,  # the cases say what the program reads
@@ -256,7 +260,7 @@ def _manage(given: dict[str, Any]) -> dict[str, Any]:
     content = [{"type": "text", "text": _named(part.text)} for part in body or ()]
     made = facts.get("stored")
     marker = next((e for e in (d.edit for d in plan.decisions) if e.action == "insert"), None)
-    text = marker.body[0].text if marker and marker.body else roo.MARKER.format(did["removed"])
+    text = marker.body[0].text if marker and marker.body else management.MARKER.format(did["removed"])
     return {
         **did,
         "effective": task.sent(),
@@ -316,12 +320,12 @@ def _runs(ids: list[str]) -> list[Any]:
 
 def _named(text: str) -> str:
     """Our own texts as the placeholders of the original's."""
-    before, after = roo.WORKFLOWS
+    before, after = management.WORKFLOWS
     if text.startswith(before):
         return "⟦WORKFLOW_WRAPPER⟧" + text.removeprefix(before).removesuffix(after)
-    if text.startswith(roo.HEADING):
-        return "⟦SUMMARY_HEADING⟧" + text.removeprefix(roo.HEADING)
-    head, tail = roo.MARKER.split("{}")
+    if text.startswith(management.HEADING):
+        return "⟦SUMMARY_HEADING⟧" + text.removeprefix(management.HEADING)
+    head, tail = management.MARKER.split("{}")
     number = text.removeprefix(head).removesuffix(tail)
     return f"⟦TRUNCATION_MARKER:{number}⟧" if text == head + number + tail else text
 
@@ -347,7 +351,7 @@ def _stored(task: Task) -> Any:
     messages, places = task.stored, _places(task)
     if not any(_made(m) or m.get("condenseParent") or m.get("truncationParent") for m in messages):
         return
-    sent = {m["id"]: m for m in roo.effective(messages)}
+    sent = {m["id"]: m for m in management.effective(messages)}
     last = max((n for n, m in enumerate(messages) if m.get("isSummary")), default=None)
     store = _store(task, places)
     first = min(m.start for m in task.session.messages if m.role in ("user", "assistant"))

@@ -21,10 +21,12 @@ def used(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     modules: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == PORTS:
-            modules |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PORTS}."):
-            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PORTS}."):
+            for alias in node.names:  # a module of the tool's folder, or a name of one of its modules
+                if (ENGINE.parent / Path(*node.module.split("."), f"{alias.name}.py")).is_file():
+                    modules.add(alias.asname or alias.name)
+                else:
+                    yield alias.name
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             yield node.attr
@@ -39,8 +41,8 @@ def names(node: ast.AST) -> set[str]:
 @cache
 def reached() -> set[str]:
     """Names that rules refer to, and those that functions of the ports that they reach refer to in turn."""
-    found = {name for path in (ENGINE / "rules").glob("*.py") for name in names(ast.parse(path.read_text(encoding="utf-8")))}
-    held = [node for path in (ENGINE / "ports").glob("*.py") for node in ast.parse(path.read_text(encoding="utf-8")).body]
+    found = {name for path in (ENGINE / "rules").rglob("*.py") for name in names(ast.parse(path.read_text(encoding="utf-8")))}
+    held = [node for path in (ENGINE / "ports").rglob("*.py") for node in ast.parse(path.read_text(encoding="utf-8")).body]
     defined = {node.name: node for node in held if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     todo = [name for name in found if name in defined]
     while todo:

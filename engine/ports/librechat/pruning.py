@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Struct, structs
 
-from engine.ports.librechat_agents import (
+from engine.ports.librechat.agents import (  # fmt: skip
     PRIMER,
     Fit,
     Mended,
@@ -24,10 +24,10 @@ from engine.ports.librechat_agents import (
     with_reasoning,
     within,
     without_calls,
-)  # fmt: skip
-from engine.ports.librechat_counts import total
-from engine.ports.librechat_cuts import LEAST_RESULT, MAX_RESULT, ByPosition
-from engine.ports.librechat_fading import (
+)
+from engine.ports.librechat.counts import total
+from engine.ports.librechat.cuts import LEAST_RESULT, MAX_RESULT, ByPosition
+from engine.ports.librechat.fading import (  # fmt: skip
     Held,
     cut_args,
     cut_results,
@@ -35,9 +35,9 @@ from engine.ports.librechat_fading import (
     fade_results,
     mask_answered,
     trim_by_position,
-)  # fmt: skip
-from engine.ports.librechat_history import Bodies, History
-from engine.ports.librechat_state import Seen, Sent, State, calibrated, grown, overhead, reserve, rounded
+)
+from engine.ports.librechat.history import Bodies, History
+from engine.ports.librechat.state import Seen, Sent, State, calibrated, grown, overhead, reserve, rounded
 from engine.session.model import JSON
 
 PRESSED = 0.8  # share of the budget from which results are shortened

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx
-from engine.ports import roo
+from engine.ports.roo import management
 from engine.session.index import upto
 from engine.session.model import JSON, Bucket
 
@@ -82,7 +82,7 @@ def measured(ctx: Ctx, store: Store, factor: float, counted: bool) -> Size | Non
     if counted and ctx.previous:
         sizes = [d.edit.facts.get("new_size") for d in ctx.previous.decisions if d.action == "condense"]
         events += [{"type": "say", "say": "condense_context", "contextCondense": {"newContextTokens": n}} for n in sizes]
-    total = roo.context_tokens(events)
+    total = management.context_tokens(events)
     place = upto(ctx.index.messages, ctx.request.cut) - 1
     if not total or place < 0:
         return None

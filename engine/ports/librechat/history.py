@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from engine.counting.ledger import Ledger
-from engine.ports.librechat_cuts import compact, wide
+from engine.ports.librechat.cuts import compact, wide
 from engine.ports.rows import Row, rows_of
 from engine.session.content import block_text
 from engine.session.model import JSON, Block, Part, Session

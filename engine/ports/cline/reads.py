@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from engine.ports.cline import MENTION, READ, READ_AGAIN, WRITE, Entry, History, State, Text, block_text, units
+from engine.ports.cline.ranges import MENTION, READ, READ_AGAIN, WRITE, Entry, History, State, Text, block_text, units
 
 _JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"  # what \s means to JavaScript
 _HEADER = re.compile(rf"\[([^{_JS_SPACE}]+) for '([^']+)'\] Result:")

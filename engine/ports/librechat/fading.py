@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field, structs
 
-from engine.ports.librechat_counts import CHUNK, Column, above
-from engine.ports.librechat_cuts import (
+from engine.ports.librechat.counts import CHUNK, Column, above
+from engine.ports.librechat.cuts import (
     ByPosition,
     args_cap,
     enveloped,
@@ -25,7 +25,7 @@ from engine.ports.librechat_cuts import (
     trimmed,
     wide,
 )
-from engine.ports.librechat_history import Bodies, History, longest_input
+from engine.ports.librechat.history import Bodies, History, longest_input
 from engine.session.model import JSON
 
 

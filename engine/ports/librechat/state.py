@@ -11,9 +11,9 @@ from collections.abc import Set as AbstractSet
 
 from msgspec import Struct, field, structs
 
-from engine.ports.librechat_counts import total
-from engine.ports.librechat_fading import Held, begun, met
-from engine.ports.librechat_history import Bodies, History
+from engine.ports.librechat.counts import total
+from engine.ports.librechat.fading import Held, begun, met
+from engine.ports.librechat.history import Bodies, History
 from engine.session.model import JSON
 
 LOWEST, HIGHEST = 0.5, 5.0  # what the provider's count may be of ours

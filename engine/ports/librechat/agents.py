@@ -13,8 +13,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from engine.ports.librechat_counts import Column, fitting, total
-from engine.ports.librechat_history import Bodies, History, call_id
+from engine.ports.librechat.counts import Column, fitting, total
+from engine.ports.librechat.history import Bodies, History, call_id
 from engine.session.content import block_text
 from engine.session.model import JSON, Part
 

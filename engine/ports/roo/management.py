@@ -2,7 +2,7 @@
 
 Pure functions over messages as `api_conversation_history.json` holds them: Anthropic's, with `ts` and the tags
 `truncationParent`, `isTruncationMarker`, `truncationId`, `condenseParent`, `isSummary`, `condenseId`. Nothing is ever deleted:
-a message is hidden while what its tag names exists. `roo_results` mends results, `roo_history` reads a history off a session.
+a message is hidden while what its tag names exists. `results` mends results, `history` reads a history off a session.
 Ported from RooCodeInc/Roo-Code v3.52.1 (cb83656718): context-management/index.ts, condense/index.ts,
 mergeConsecutiveApiMessages.ts, consolidateTokenUsage.ts.
 """

@@ -1,7 +1,7 @@
 """Cline's classic context manager (v3.10.0 to v3.89.2): its limits, its deleted range, and how it reads a conversation.
 
-Pure functions over a `History`; the rule `hide_oldest_pairs` acts on what they say, `cline_reads` finds repeated file reads and
-`cline_sending` shapes the messages that are sent. Ported from `ContextManager.ts` and `context-window-utils.ts`
+Pure functions over a `History`; the rule `hide_oldest_pairs` acts on what they say, `reads` finds repeated file reads and
+`sending` shapes the messages that are sent. Ported from `ContextManager.ts` and `context-window-utils.ts`
 (cline/cline v3.89.2, e1bdeeff68), where message numbers are positions in the stored history.
 """
 

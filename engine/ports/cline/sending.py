@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from engine.envelope.envelope import Envelope
-from engine.ports.cline import MISSING, Entry, History, State, with_text
+from engine.ports.cline.ranges import MISSING, Entry, History, State, with_text
 from engine.session.builder import stand_in
 from engine.session.model import JSON, Body, Edit, Part, Span
 
