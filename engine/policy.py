@@ -55,18 +55,25 @@ class Policy:
 
 
 @cache
+def _modules() -> Mapping[str, str]:
+    """Where each rule stands: every module below `engine.rules`, in a folder or not, by its last name."""
+    found = pkgutil.walk_packages(rules_package.__path__, f"{rules_package.__name__}.")
+    return {module.name.rpartition(".")[2]: module.name for module in found if not module.ispkg}
+
+
+@cache
 def rules() -> Mapping[str, Rule]:
     """Every rule by name."""
-    return {module.name: find(module.name) for module in pkgutil.iter_modules(rules_package.__path__)}
+    return {name: find(name) for name in sorted(_modules())}
 
 
 @cache
 def find(name: str) -> Rule:
-    """The rule of that name: a module of `engine.rules` of the same name, which defines `RULE`. PolicyError: there is none."""
-    known = sorted(module.name for module in pkgutil.iter_modules(rules_package.__path__))
+    """The rule of that name: a module below `engine.rules` of the same name, which defines `RULE`. PolicyError: there is none."""
+    known = _modules()
     if name not in known:
-        raise PolicyError(f"there is no rule {name!r}", hint=f"Known: {', '.join(known)}.")
-    rule: Rule = importlib.import_module(f"engine.rules.{name}").RULE
+        raise PolicyError(f"there is no rule {name!r}", hint=f"Known: {', '.join(sorted(known))}.")
+    rule: Rule = importlib.import_module(known[name]).RULE
     return rule
 
 

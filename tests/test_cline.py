@@ -26,7 +26,7 @@ from engine.ports.cline import ranges
 from engine.ports.cline.ranges import History, State
 from engine.ports.cline.reads import js_replace
 from engine.ports.cline.sending import Place, places, sent
-from engine.rules.hide_oldest_pairs import recall
+from engine.rules.cline.hide_oldest_pairs import recall
 from engine.session.builder import Builder
 from engine.session.index import Index
 from engine.session.model import Session, Usage

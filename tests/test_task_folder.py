@@ -18,7 +18,7 @@ from engine.errors import TurnscopeError
 from engine.importers.task_folder import IMPORTER
 from engine.importers.task_folder.markup import Piece, unfold
 from engine.reading.source import Source
-from engine.rules.hide_oldest_pairs import recall
+from engine.rules.cline.hide_oldest_pairs import recall
 from engine.session.model import Session, Usage
 from tests.goldens import DEFAULT, ROOT
 from tests.goldens import cline_classic as goldens

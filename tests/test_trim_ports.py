@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from engine.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, retrieval_text
 from msgspec import structs
 
 from engine import policy, trace
@@ -18,6 +17,7 @@ from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.plan import Plan
 from engine.order import render
+from engine.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, retrieval_text
 from engine.ports.langchain.trim import sums_of
 from engine.ports.litellm.trim import shorten
 from engine.session.builder import Builder

@@ -20,7 +20,7 @@ from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
 from engine.ports.cline import ranges
 from engine.ports.cline.ranges import Entry, State, Text
-from engine.rules.hide_oldest_pairs import NAME, recall
+from engine.rules.cline.hide_oldest_pairs import NAME, recall
 from engine.session.builder import Builder
 from engine.session.model import BUCKETS, Edit, Session, Usage
 

@@ -23,7 +23,7 @@ from engine.ports.librechat import cuts, fading
 from engine.ports.librechat.counts import Column
 from engine.ports.librechat.history import Bodies, History, read
 from engine.ports.librechat.state import Scale, State
-from engine.rules.prune_by_pressure import NAME, recall
+from engine.rules.librechat.prune_by_pressure import NAME, recall
 from engine.session.builder import Builder
 from engine.session.model import BUCKETS, Block, Body, Counts, Edit, Part, Session, Usage
 

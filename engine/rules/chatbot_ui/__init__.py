@@ -1,0 +1,1 @@
+"""The rule of Chatbot UI's message building."""

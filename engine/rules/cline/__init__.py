@@ -1,0 +1,1 @@
+"""The rule of Cline's classic context manager."""

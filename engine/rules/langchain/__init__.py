@@ -1,0 +1,1 @@
+"""The rule of LangChain's message trimming."""

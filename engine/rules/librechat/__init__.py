@@ -1,0 +1,1 @@
+"""Rules of LibreChat: of its legacy clients and of its agents."""

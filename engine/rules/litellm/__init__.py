@@ -1,0 +1,1 @@
+"""The rule of LiteLLM's message trimming."""

@@ -1,0 +1,1 @@
+"""Rules of Roo Code, over its stored history."""
