@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 
 import anthropic
 
-from engine.assemble import recorded, replay
 from engine.counting.ledger import Ledger
 from engine.errors import TurnscopeError
 from engine.live import summarised
-from engine.policy import Policy
+from engine.planning.assemble import recorded, replay
+from engine.planning.policy import Policy
+from engine.planning.trace import own_counts
 from engine.session.model import Answer, Ask, Session
-from engine.trace import own_counts
 
 
 def asked(

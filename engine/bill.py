@@ -15,7 +15,7 @@ import numpy as np
 from engine.counting.ledger import Ledger
 from engine.counting.reconcile import Fit, Floats, Ints, Reconciled
 from engine.envelope.plan import Plan
-from engine.order import first
+from engine.planning.render import first
 from engine.pricing.prices import cost, rates
 from engine.session.model import Bucket, Counts, Request, Session
 

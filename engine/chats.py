@@ -14,25 +14,24 @@ from typing import Literal
 import anthropic
 from msgspec import structs
 
-from engine import assemble
 from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
-from engine.following import following
 from engine.front import family_of, ledger_of, replay
 from engine.growing import Growing
 from engine.live import Chat, Settings, Sink, Tools
 from engine.offline import Offline
 from engine.offline.model import WINDOWS
-from engine.policy import Policy, load
+from engine.planning import assemble
+from engine.planning.extract import extract
+from engine.planning.policy import Policy, following, load
+from engine.planning.trace import Trace
 from engine.pricing.prices import cost, facts
 from engine.session.builder import block_of
 from engine.session.model import JSON, Answer, Edit, Message, Request, Session
 from engine.store import Opened
-from engine.summary import extract
 from engine.threads import SOURCE, Threads
 from engine.toolbox import Toolbox
-from engine.trace import Trace
 from engine.views import overview
 
 ANTHROPIC = "https://api.anthropic.com"

@@ -12,11 +12,11 @@ from hashlib import blake2b
 from typing import Literal
 
 from engine.envelope.pieces import Decision, Piece
-from engine.order import render
+from engine.planning.render import render
+from engine.planning.trace import Cursor, Trace
 from engine.reading.body import common
 from engine.session.content import block_text
 from engine.session.model import JSON, Answer, Ask, Body, Part, Session
-from engine.trace import Cursor, Trace
 from engine.views import label
 
 LINE = 400  # characters of one line of a difference

@@ -16,9 +16,9 @@ from engine.cache import breaks
 from engine.columns import WARN_AT, stacked
 from engine.counting.reconcile import Ints
 from engine.findings import Finding, findings, headline, markers
-from engine.order import render
+from engine.planning.render import render
+from engine.planning.trace import Trace
 from engine.session.model import BUCKETS
-from engine.trace import Trace
 from engine.views import CELLS, Item, Overview
 
 ORDER = ("prefix", "system", "tools", "messages", "tool_results", "thinking", "unattributed")  # left to right in the bar

@@ -19,8 +19,8 @@ from engine import columns, contents, front, views
 from engine.columns import Grid, Measure, Outline, Unit
 from engine.counting.reconcile import Floats
 from engine.palette import PALETTES, ink, mix
+from engine.planning.trace import Trace
 from engine.session.model import Session
-from engine.trace import Trace
 from engine.views import CELLS, LABELS, Overview
 
 __all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "csv", "heatmap", "html", "ink", "legend", "sawtooth"]

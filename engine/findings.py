@@ -16,10 +16,10 @@ import numpy as np
 from engine.cache import MINUTES, CacheBreak, Cause, breaks
 from engine.counting.reconcile import Floats, Ints
 from engine.phrases import clock, short, span, times, word
+from engine.planning.trace import Trace
 from engine.pricing.prices import rates
 from engine.repeats import repeats
 from engine.session.model import JSON, Action
-from engine.trace import Trace
 from engine.views import CELLS, Marker, Overview
 
 MOST = 3

@@ -14,16 +14,15 @@ from pathlib import Path
 from msgspec import structs
 
 from engine import importers, views
-from engine import policy as policies
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.media import media_tokens
 from engine.counting.tokens import estimator
-from engine.following import following
-from engine.policy import Policy
+from engine.planning import policy as policies
+from engine.planning.policy import Policy, following
+from engine.planning.trace import Trace, trace
 from engine.pricing.prices import facts, read_overlay, use
 from engine.session.model import Answer, Session
 from engine.settings import context_pairs, prices_file
-from engine.trace import Trace, trace
 
 AS_RECORDED = "as-recorded"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.assemble import Basis
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import Counter
+from engine.planning.assemble import Basis
 from engine.session.builder import block_of, paired_with
 from engine.session.index import Index
 from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session

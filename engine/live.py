@@ -18,8 +18,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 import anthropic
 from msgspec import structs
 
-from engine import following
-from engine.assemble import count_key, settle, step
 from engine.envelope import wishes
 from engine.envelope.difference import lapsed
 from engine.envelope.pieces import Decision, Piece
@@ -27,8 +25,9 @@ from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx
 from engine.errors import ContextWindowExceededError, RuleError, TurnscopeError
 from engine.growing import Growing
-from engine.order import render
-from engine.policy import Policy
+from engine.planning.assemble import count_key, settle, step
+from engine.planning.policy import Policy, following, wishes_alone
+from engine.planning.render import render
 from engine.pricing.prices import cost
 from engine.session.builder import usage as read_usage
 from engine.session.model import JSON, Answer, Ask, Edit, Message, Request
@@ -157,7 +156,7 @@ class Chat:
     @property
     def policy(self) -> Policy:
         """The policy in force, with what was wished by hand before it."""
-        return following.following(self.settings.policy)
+        return following(self.settings.policy)
 
     def condense(self, keep_turns: int = 2) -> Iterator[Event]:
         """Ask for a summary of all before the newest turns; it stands for them from the next request on."""
@@ -203,7 +202,7 @@ class Chat:
     def _by_hand(self) -> Plan:
         """What the next request starts from, with all that was wished, before the policy."""
         growing = self.growing
-        return step(self.plan, growing.session, self._asked(growing), following.alone(self.settings.policy), growing.basis)
+        return step(self.plan, growing.session, self._asked(growing), wishes_alone(self.settings.policy), growing.basis)
 
     def _wish(self, edits: Sequence[Edit]) -> None:
         session = self.growing.session

@@ -16,9 +16,9 @@ from typing import Any
 
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
-from engine.policy import write
+from engine.planning.policy import write
+from engine.planning.trace import Trace
 from engine.session.model import JSON
-from engine.trace import Trace
 
 COLUMNS = (
     "session", "policy", "decision", "request", "turn", "model", "by", "rule", "action", "because", "start", "stop", "slot",

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from engine.counting.reconcile import Floats
 from engine.envelope.plan import Plan
+from engine.planning.trace import Trace
 from engine.session.model import Block
-from engine.trace import Trace
 
 SMALL = 200  # tokens; shorter results are not worth following
 WRITES = frozenset("content contents new_string old_string new_str old_str file_text edits insert_text patch diff".split())

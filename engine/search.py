@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.envelope.plan import Plan
+from engine.planning.trace import Trace
 from engine.session.model import Block
-from engine.trace import Trace
 from engine.views import label
 
 MOST = 200  # hits; more are counted, not listed

@@ -19,8 +19,8 @@ from engine.envelope import difference
 from engine.envelope.envelope import Envelope, total
 from engine.envelope.pieces import Decision, Piece
 from engine.envelope.plan import Plan
+from engine.planning.trace import Cursor, Trace
 from engine.session.model import Body, Bucket, Span
-from engine.trace import Cursor, Trace
 from engine.views import label
 
 STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped")

@@ -25,9 +25,9 @@ from engine.counting.exact import ExactCounts, available
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import exact_counter
 from engine.front import family_of, ledger_of, replay
+from engine.planning.trace import Trace
 from engine.reading.source import Source, open_source
 from engine.session.model import Session
-from engine.trace import Trace
 from engine.views import Overview, overview
 
 if TYPE_CHECKING:

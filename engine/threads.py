@@ -24,7 +24,7 @@ from msgspec import structs
 
 from engine.envelope.plan import Plan
 from engine.errors import PolicyError, TurnscopeError
-from engine.policy import Policy, load, parse, write
+from engine.planning.policy import Policy, load, parse, write
 from engine.session.builder import block_of, paired_with
 from engine.session.content import dumps, text_of
 from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session, Usage

@@ -18,8 +18,8 @@ from engine.counting.reconcile import Fit, Floats, Ints, reconcile
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
+from engine.planning.trace import Trace
 from engine.session.model import Block, Request, Session
-from engine.trace import Trace
 
 CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "unattributed")
 LABELS = {

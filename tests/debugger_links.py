@@ -5,9 +5,9 @@ from __future__ import annotations
 from conftest import ROOT
 
 import engine
-from engine import tuning
 from engine.envelope.pieces import Decision
-from engine.policy import load
+from engine.planning import knobs
+from engine.planning.policy import load
 
 
 def linked() -> tuple[dict[str, int], Decision]:
@@ -16,7 +16,7 @@ def linked() -> tuple[dict[str, int], Decision]:
     start = engine.replay(whole).fork(18)
     for trigger in range(20_000, 60_000, 500):
         changed = {"1.trigger": trigger}
-        plan = engine.replay(start, tuning.tuned(load("clear-tool-results"), changed)).plans[17]
+        plan = engine.replay(start, knobs.tuned(load("clear-tool-results"), changed)).plans[17]
         if len(plan.decisions) >= 3:
             return changed, plan.decisions[2]
     raise AssertionError("no trigger makes the rule act at request 17")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.front import replay
+from engine.planning.trace import Trace
 from engine.session.builder import Builder
 from engine.session.model import Edit, Observed, Part, Session, Span, Usage
-from engine.trace import Trace
 
 OPUS = "claude-opus-4-5-20251101"  # USD 5 in, 0.50 cache read, 6.25 and 10 cache writes, 25 out; keeps thinking
 SONNET = "claude-sonnet-4-5-20250929"  # USD 3 in, 0.30 cache read, 3.75 and 6 cache writes, 15 out; strips thinking

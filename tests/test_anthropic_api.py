@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import importers, order, policy
-from engine.assemble import replay
+from engine import importers
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import estimator
 from engine.importers.anthropic_api import IMPORTER, assembled
+from engine.planning import policy, render
+from engine.planning.assemble import replay
 from engine.reading.body import common
-from engine.reading.source import Source
+from engine.reading.source import Source, open_source
 from engine.session.model import Session
 
 Shared = Callable[..., Path]
@@ -68,7 +69,7 @@ def read(records: list[Any]) -> tuple[Session, ...]:
 
 def rendered(session: Session) -> list[dict[str, Any]]:
     plans = replay(session, policy.load("as-recorded"), build_ledger(session, estimator("claude-3")))
-    return [order.render(plan.after, session, plan.request.settings) for plan in plans]
+    return [render.render(plan.after, session, plan.request.settings) for plan in plans]
 
 
 def exact(bodies: list[dict[str, Any]], answers: list[Any] | None = None) -> Session:

@@ -11,7 +11,7 @@ import pytest
 import engine
 from engine.asking import asked
 from engine.offline import Offline
-from engine.policy import Policy, parse
+from engine.planning.policy import Policy, parse
 from engine.session.builder import Builder
 from engine.session.model import Session, Usage
 from engine.threads import Threads

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from law_sessions import ledger_of, make
 
-from engine.assemble import replay
 from engine.envelope.budget import BudgetParams, budget
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.errors import PolicyError
-from engine.policy import Step, load, parse, write
+from engine.planning.assemble import replay
+from engine.planning.policy import Step, load, parse, write
 from engine.session.model import Edit, Part, Span
 
 

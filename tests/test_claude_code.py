@@ -18,7 +18,7 @@ from msgspec import structs
 
 import engine
 from engine.importers.claude_code import paths
-from engine.policy import load as load_policy
+from engine.planning.policy import load as load_policy
 from engine.session.model import Request, Session
 
 FOLDER = SHARED / "data" / "open" / "claude-code"

@@ -15,13 +15,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine.assemble import Basis, replay, settle, step
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
-from engine.order import render
-from engine.policy import load
+from engine.planning.assemble import Basis, replay, settle, step
+from engine.planning.policy import load
+from engine.planning.render import render
 from engine.ports.cline import ranges
 from engine.ports.cline.ranges import History, State
 from engine.ports.cline.reads import js_replace

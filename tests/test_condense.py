@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from engine.assemble import Basis, replay, step
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.condensing import PROMPTS, prompt
 from engine.envelope.plan import Plan
 from engine.errors import PolicyError
-from engine.order import render
-from engine.policy import Policy, parse
+from engine.planning.assemble import Basis, replay, step
+from engine.planning.policy import Policy, parse
+from engine.planning.render import render
 from engine.session.builder import Builder
 from engine.session.model import Answer, Ask, Session, Usage
 

@@ -9,18 +9,17 @@ import anthropic
 import pytest
 
 from engine import chats
-from engine.assemble import replay
 from engine.counting.ledger import build_ledger
 from engine.envelope.plan import Plan
 from engine.envelope.wishes import rating_key, words
 from engine.errors import TurnscopeError
-from engine.following import following
 from engine.growing import Growing
 from engine.live import Chat, Settings
 from engine.offline import Offline
 from engine.offline.model import COUNTER
-from engine.order import render
-from engine.policy import load
+from engine.planning.assemble import replay
+from engine.planning.policy import following, load
+from engine.planning.render import render
 from engine.session.model import Session
 from engine.threads import Threads
 

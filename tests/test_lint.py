@@ -10,13 +10,13 @@ import pytest
 from anthropic.types.beta.message_create_params import MessageCreateParamsNonStreaming
 from pydantic import TypeAdapter, ValidationError
 
-from engine.assemble import replay
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.front import load, load_all
-from engine.lint import Problem, binds_thinking, lint, stale_thinking, takes_prefill
-from engine.order import render
-from engine.policy import parse
+from engine.planning.assemble import replay
+from engine.planning.lint import Problem, binds_thinking, lint, stale_thinking, takes_prefill
+from engine.planning.policy import parse
+from engine.planning.render import render
 from engine.session.builder import Builder
 
 OLD, NEW = "claude-sonnet-4-5", "claude-opus-5-5"

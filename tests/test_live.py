@@ -16,14 +16,14 @@ import anthropic
 import pytest
 
 from engine import chats
-from engine.assemble import replay
 from engine.counting.ledger import build_ledger
 from engine.growing import Growing
 from engine.live import Chat, Event, Settings
 from engine.offline import FAULTS, Offline
 from engine.offline.model import COUNTER
-from engine.order import render
-from engine.policy import load
+from engine.planning.assemble import replay
+from engine.planning.policy import load
+from engine.planning.render import render
 from engine.running import Running
 from engine.session.model import Session
 from engine.threads import Conflict, Threads

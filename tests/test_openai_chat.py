@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import importers, order, policy
-from engine.assemble import replay
+from engine import importers
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import estimator
 from engine.importers.openai_chat import IMPORTER, converted
+from engine.planning import policy, render
+from engine.planning.assemble import replay
 from engine.reading.source import Source
 from engine.session.model import Session, Usage
 
@@ -49,7 +50,7 @@ def completion(content: str, **more: Any) -> dict[str, Any]:
 
 def rendered(session: Session) -> list[dict[str, Any]]:
     plans = replay(session, policy.load("as-recorded"), build_ledger(session, estimator("gpt-4o")))
-    return [order.render(plan.after, session, plan.request.settings) for plan in plans]
+    return [render.render(plan.after, session, plan.request.settings) for plan in plans]
 
 
 def test_messages_calls_and_results_become_blocks() -> None:

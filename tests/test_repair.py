@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 
-from engine.assemble import replay
 from engine.envelope.budget import BudgetParams
 from engine.envelope.difference import changed, changes
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Memory, NoParams, Rule
-from engine.lint import lint
-from engine.order import render
-from engine.policy import Policy, Step, rules
+from engine.planning.assemble import replay
+from engine.planning.lint import lint
+from engine.planning.policy import Policy, Step, rules
+from engine.planning.render import render
 from engine.session.builder import Builder
 from engine.session.model import Edit, Session, Span
 

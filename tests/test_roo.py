@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 import engine
-from engine.assemble import replay
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS, estimator
 from engine.envelope.plan import Plan
-from engine.order import render
-from engine.policy import Policy, Step, load
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, Step, load
+from engine.planning.render import render
 from engine.ports.roo import management, results
 from engine.ports.roo.history import recall
 from engine.session.builder import Builder
@@ -346,7 +346,7 @@ def test_system_and_tools_in_the_middle_stay_and_hidden_markers_go_with_a_conden
 
 
 def stepped(session: Session, answers: Any) -> list[Plan]:
-    from engine.assemble import Basis, settle, step
+    from engine.planning.assemble import Basis, settle, step
 
     ledger = build_ledger(session, CHARS)
     basis, previous, plans = Basis.of(session, ledger), None, []

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.assemble import replay
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import Budget, BudgetParams, budget
-from engine.policy import Policy, load, parse
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, load, parse
 from engine.session.builder import Builder
 from engine.session.model import Session
 

@@ -14,14 +14,14 @@ from law_sessions import ledger_of, make, sessions
 from msgspec import structs
 
 import engine
-from engine.assemble import replay
 from engine.envelope import difference
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.policy import Policy, Step, load
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, Step, load
+from engine.planning.trace import Cursor, Trace
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
 from engine.steps import CHANGE, EVENT, KINDS, LOOK, STATES, STILL, Steps, steps
-from engine.trace import Cursor, Trace
 
 NOTHING = (0, -1)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.counting.tokens import count_texts, estimator
-from engine.summary import HEAD, extract
+from engine.planning.extract import HEAD, extract
 
 WORK = """user: Please fix the login bug in src/auth/login.py. Never touch the database schema!
 assistant: I will look at the file first.

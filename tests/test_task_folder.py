@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 import engine
-from engine import importers, order
+from engine import importers
 from engine.errors import TurnscopeError
 from engine.importers.task_folder import IMPORTER
 from engine.importers.task_folder.markup import Piece, unfold
+from engine.planning import render
 from engine.reading.source import Source
 from engine.rules.cline.hide_oldest_pairs import recall
 from engine.session.model import Session, Usage
@@ -223,7 +224,7 @@ def test_native_calls_and_prose_about_tools_are_left_alone() -> None:
 
 def sent(session: Session, policy: str = "as-recorded") -> list[list[Any]]:
     """Contents of the messages of each request."""
-    bodies = (order.render(plan.after, session) for plan in engine.replay(session, policy).plans)
+    bodies = (render.render(plan.after, session) for plan in engine.replay(session, policy).plans)
     return [[message["content"] for message in body["messages"]] for body in bodies]
 
 
@@ -418,7 +419,7 @@ def test_odd_values_anywhere_are_noted_or_passed_over(tmp_path: Path, data: st.D
         except TurnscopeError:
             continue
         for plan in engine.replay(session).plans:
-            order.render(plan.after, session)
+            render.render(plan.after, session)
 
 
 def spoil(value: Any, data: st.DataObject) -> None:

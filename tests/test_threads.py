@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 import engine
-from engine.assemble import step
 from engine.counting.tokens import CHARS
 from engine.envelope.pieces import Decision, Splice
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
 from engine.growing import Growing
-from engine.policy import Policy, load
+from engine.planning.assemble import step
+from engine.planning.policy import Policy, load
 from engine.session import portable
 from engine.session.model import Answer, Edit, Message, Part, Session, Span, Usage
 from engine.threads import Conflict, Threads

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from engine import policy, trace
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.plan import Plan
-from engine.order import render
+from engine.planning import policy, trace
+from engine.planning.render import render
 from engine.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, retrieval_text
 from engine.ports.langchain.trim import sums_of
 from engine.ports.litellm.trim import shorten

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engine import policy
 from engine.errors import PolicyError
-from engine.policy import Policy, Step, load, parse, write
-from engine.tuning import changes, groups, read, save, shelf, shown, taken, tuned, written
+from engine.planning import policy
+from engine.planning.knobs import changes, groups, read, save, shelf, shown, taken, tuned, written
+from engine.planning.policy import Policy, Step, load, parse, write
 
 ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in policy.rules().values()))
 KNOBS = [knob for group in groups(ALL) for knob in group.knobs]

@@ -42,7 +42,7 @@ class Msg:
 
 @dataclass(slots=True)
 class RecordedBody:
-    """What one request body holds. `marks` and `odd` are entries of `order.SHAPE`: cache marks, and what only fits verbatim."""
+    """What one request body holds. `marks` and `odd` are entries of `model.SHAPE`: cache marks, and what only fits verbatim."""
 
     messages: list[Msg]
     system: Msg | None

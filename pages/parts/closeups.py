@@ -8,7 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import closeup, log
-from engine.trace import Cursor
+from engine.planning.trace import Cursor
 from pages.parts import replays, state
 from pages.parts.formats import esc, k
 

@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import engine
-from engine import policy, tuning
+from engine.planning import knobs, policy
 from pages.parts import controls, replays
 from pages.parts.formats import esc
 
@@ -47,12 +47,12 @@ def choose() -> tuple[policy.Policy, DeltaGenerator]:
 
 def _changed(base: policy.Policy) -> tuple[policy.Policy | None, engine.TurnscopeError | None]:
     try:
-        return tuning.tuned(base, replays.turned()), None
+        return knobs.tuned(base, replays.turned()), None
     except engine.TurnscopeError as error:
         return None, error
 
 
-def _pick(known: tuning.Shelf, name: str) -> None:
+def _pick(known: knobs.Shelf, name: str) -> None:
     names = _ordered(known)
     titles = {each: _title(known, each) for each in names}
     picked = st.selectbox(
@@ -64,7 +64,7 @@ def _pick(known: tuning.Shelf, name: str) -> None:
         st.rerun()
 
 
-def _ordered(known: tuning.Shelf) -> list[str]:
+def _ordered(known: knobs.Shelf) -> list[str]:
     """What was really sent first, then Turnscope's own, then other systems by name, then the user's."""
     first = [replays.RECORDED, "keep-everything", "balanced"]
 
@@ -76,7 +76,7 @@ def _ordered(known: tuning.Shelf) -> list[str]:
     return sorted(known.policies, key=rank)
 
 
-def _title(known: tuning.Shelf, name: str) -> str:
+def _title(known: knobs.Shelf, name: str) -> str:
     each = known.policies[name]
     system = "yours" if name in known.own else each.source
     return f"{each.title} · {system}"[:90]
@@ -84,7 +84,7 @@ def _title(known: tuning.Shelf, name: str) -> str:
 
 def _line(base: policy.Policy, current: policy.Policy, own: bool) -> str:
     """One sentence about the policy, with how sure it is and what was changed."""
-    changes = tuning.changes(current, base)
+    changes = knobs.changes(current, base)
     chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(base.fidelity.split(":")[0].split(";")[0][:60])}</span>']
     chips += ['<span class="ts-chip">yours</span>'] if own else []
     if base.guarantees:
@@ -126,10 +126,10 @@ def _about(base: policy.Policy) -> None:
 def _turn(base: policy.Policy, current: policy.Policy) -> None:
     """A form with every parameter; Apply puts the changed ones into the link."""
     with st.popover("Parameters", icon=":material/tune:", key="policy-turn"):
-        digest = tuning.written(tuning.changes(current, base))
+        digest = knobs.written(knobs.changes(current, base))
         with st.form(f"policy.form.{base.name}.{digest}", border=False):
             given: dict[str, Any] = {}
-            for group in tuning.groups(current):
+            for group in knobs.groups(current):
                 if group.knobs:
                     _group(group, f"{base.name}.{digest}", given)
             with st.container(horizontal=True):
@@ -142,7 +142,7 @@ def _turn(base: policy.Policy, current: policy.Policy) -> None:
         _apply(base, current, given)
 
 
-def _group(group: tuning.Group, key: str, given: dict[str, Any]) -> None:
+def _group(group: knobs.Group, key: str, given: dict[str, Any]) -> None:
     number = "" if group.key == "budget" else f"{group.key}. "
     st.html(
         f'<div class="policy-group"><b>{number}{esc(group.title.replace("_", " "))}</b> <span>{esc(group.doc)}</span></div>'
@@ -154,8 +154,8 @@ def _group(group: tuning.Group, key: str, given: dict[str, Any]) -> None:
                 given[knob.key] = _knob(knob, f"{key}.{knob.key}")
 
 
-def _knob(knob: tuning.Knob, key: str) -> Any:
-    name, value = knob.name.replace("_", " "), tuning.shown(knob)
+def _knob(knob: knobs.Knob, key: str) -> Any:
+    name, value = knob.name.replace("_", " "), knobs.shown(knob)
     if knob.kind == "flag":
         return st.toggle(name, value, key=key, help=knob.help)
     if knob.kind == "choice":
@@ -171,14 +171,14 @@ def _knob(knob: tuning.Knob, key: str) -> Any:
 
 
 def _apply(base: policy.Policy, current: policy.Policy, given: dict[str, Any]) -> None:
-    knobs = {knob.key: knob for group in tuning.groups(current) for knob in group.knobs}
+    knobs = {knob.key: knob for group in knobs.groups(current) for knob in group.knobs}
     try:
-        wanted = tuning.tuned(base, {key: tuning.taken(knobs[key], value) for key, value in given.items()})
+        wanted = knobs.tuned(base, {key: knobs.taken(knobs[key], value) for key, value in given.items()})
     except engine.TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return
-    changes = tuning.changes(wanted, base)
-    if changes != tuning.changes(current, base):
+    changes = knobs.changes(wanted, base)
+    if changes != knobs.changes(current, base):
         replays.choose(base.name, changes)
         st.rerun()
 
@@ -190,7 +190,7 @@ def _edit(base: policy.Policy, current: policy.Policy) -> None:
     """The policy as TOML: to read, to change, to keep as one's own."""
     with st.popover("As text", icon=":material/edit_note:", key="policy-edit"):
         text = policy.write(current)
-        digest = tuning.written(tuning.changes(current, base))
+        digest = knobs.written(knobs.changes(current, base))
         with st.form(f"policy.text.{base.name}.{digest}", border=False):
             edited = st.text_area("Policy, in TOML", text, height=420, key=f"policy.toml.{base.name}.{digest}")
             with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -208,7 +208,7 @@ def _edit(base: policy.Policy, current: policy.Policy) -> None:
 
 def _save(name: str, text: str) -> None:
     try:
-        tuning.save(name, text, replays.folder())
+        knobs.save(name, text, replays.folder())
     except engine.TurnscopeError as error:
         controls.notice(error.what, error.hint)
     except OSError as error:

@@ -15,7 +15,8 @@ from typing import Any
 import streamlit as st
 
 import engine
-from engine import contents, policy, steps, tuning
+from engine import contents, steps
+from engine.planning import knobs, policy
 from pages.parts import state
 
 RECORDED = "as-recorded"
@@ -53,15 +54,15 @@ def folder() -> Any:
     return engine.data_folder() / "policies"
 
 
-def shelf() -> tuning.Shelf:
+def shelf() -> knobs.Shelf:
     """Every policy there is, read again when the user's folder changes."""
     files = sorted(folder().glob("*.toml"))
     return _shelf(str(folder()), tuple((file.name, file.stat().st_mtime_ns) for file in files))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> tuning.Shelf:  # noqa: ARG001  what the cache goes by
-    return tuning.shelf(folder(), engine.context_pairs())
+def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> knobs.Shelf:  # noqa: ARG001  what the cache goes by
+    return knobs.shelf(folder(), engine.context_pairs())
 
 
 def recall() -> None:
@@ -70,7 +71,7 @@ def recall() -> None:
         st.query_params.update(st.session_state.get(_CHOICE, {}))
 
 
-def chosen(known: tuning.Shelf) -> str:
+def chosen(known: knobs.Shelf) -> str:
     """Name of the policy that the URL names, else of what was really sent."""
     wanted = st.query_params.get("policy", RECORDED)
     return wanted if wanted in known.policies else RECORDED
@@ -78,12 +79,12 @@ def chosen(known: tuning.Shelf) -> str:
 
 def turned() -> dict[str, Any]:
     """Changed parameters. PolicyError where the link cannot be read."""
-    return tuning.read(st.query_params.get("set", ""))
+    return knobs.read(st.query_params.get("set", ""))
 
 
 def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
     """Show the session under another policy, at the same request."""
-    st.session_state[_CHOICE] = {"policy": name} | ({"set": tuning.written(changes)} if changes else {})
+    st.session_state[_CHOICE] = {"policy": name} | ({"set": knobs.written(changes)} if changes else {})
     for gone in ("step", "set"):
         st.query_params.pop(gone, None)
     st.query_params.update(st.session_state[_CHOICE])

@@ -26,12 +26,12 @@ sys.path.insert(0, str(ROOT))
 import anthropic  # noqa: E402
 
 from engine import chats  # noqa: E402
-from engine.assemble import step  # noqa: E402
 from engine.counting.tokens import estimator  # noqa: E402
 from engine.growing import Growing  # noqa: E402
 from engine.live import Settings  # noqa: E402
 from engine.offline import Offline  # noqa: E402
-from engine.policy import load  # noqa: E402
+from engine.planning.assemble import step  # noqa: E402
+from engine.planning.policy import load  # noqa: E402
 from engine.pricing.prices import facts  # noqa: E402
 from engine.session.model import Session, Usage  # noqa: E402
 from engine.threads import SOURCE, Threads  # noqa: E402

@@ -21,10 +21,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from engine.assemble import replay
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
-from engine.policy import Policy, load, parse, rules
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, load, parse, rules
 from engine.session.builder import Builder
 from engine.session.model import Session
 

@@ -22,10 +22,10 @@ from msgspec import structs
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from engine.assemble import step  # noqa: E402
 from engine.counting.tokens import CHARS  # noqa: E402
 from engine.growing import Growing  # noqa: E402
-from engine.policy import load  # noqa: E402
+from engine.planning.assemble import step  # noqa: E402
+from engine.planning.policy import load  # noqa: E402
 from engine.session.model import Usage  # noqa: E402
 from engine.threads import Threads  # noqa: E402
 

@@ -17,9 +17,9 @@ from PIL import Image, ImageChops
 from test_steps import RULES, rule, told, trace_of
 
 import engine
-from engine import tuning
+from engine.planning import knobs
+from engine.planning.trace import Cursor, Trace
 from engine.steps import steps
-from engine.trace import Cursor, Trace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -149,7 +149,7 @@ def test_the_slider_reaches_every_place(page: Page, trace: Trace) -> None:
 
 def test_a_deep_link_to_request_17_step_3_stands_there(page: Page) -> None:
     changed, decision = linked()
-    visit(page, session=FIRST, policy="clear-tool-results", set=tuning.written(changed), request="17", step="3")
+    visit(page, session=FIRST, policy="clear-tool-results", set=knobs.written(changed), request="17", step="3")
     assert place(page) == (17, 3)
     assert decision.edit.span
     assert page.locator(".card .why b").inner_text().startswith(f"#{decision.edit.span.start} ·")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from engine import policy, trace
 from engine.envelope.budget import BudgetParams
 from engine.envelope.plan import Plan
+from engine.planning import policy, trace
 from engine.ports.chatbot_ui.messages import LEAD_IN, OBJECT, OPEN
 from engine.session.builder import Builder
 from engine.session.model import Block, Part, Session

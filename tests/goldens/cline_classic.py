@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec import structs
 
-from engine import assemble, policy
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
+from engine.planning import assemble, policy
 from engine.ports.cline import ranges
 from engine.ports.cline.ranges import Entry, State, Text
 from engine.rules.cline.hide_oldest_pairs import NAME, recall

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from engine import policy, trace
 from engine.counting.ledger import Ledger
 from engine.envelope.budget import BudgetParams
+from engine.planning import policy, trace
 from engine.ports.langchain.trim import sums_of
 from engine.session.builder import Builder
 from engine.session.model import Block, Part, Session

@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec import structs
 
-from engine import assemble, policy
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
+from engine.planning import assemble, policy
 from engine.ports.librechat import agents as port
 from engine.ports.librechat import cuts, fading
 from engine.ports.librechat.counts import Column

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from engine import policy, trace
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.plan import Plan
+from engine.planning import policy, trace
 from engine.ports.librechat.legacy import PRIMER, path_to
 from engine.session.builder import Builder
 from engine.session.model import Session

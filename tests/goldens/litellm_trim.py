@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import structs
 
-from engine import policy, trace
 from engine.envelope.budget import BudgetParams
 from engine.envelope.plan import Plan
+from engine.planning import policy, trace
 from engine.ports.litellm.trim import PRIMER, shorten
 from engine.session.builder import Builder
 from engine.session.model import Block, Part, Session

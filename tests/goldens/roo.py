@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.assemble import Basis, settle, step
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.plan import Plan
 from engine.envelope.rule import NoParams, Rule
-from engine.order import render
-from engine.policy import Policy, Step, load, rules
+from engine.planning.assemble import Basis, settle, step
+from engine.planning.policy import Policy, Step, load, rules
+from engine.planning.render import render
 from engine.ports.roo import management, results
 from engine.ports.roo.history import SLOT, Store, Summary
 from engine.session.builder import Builder

@@ -9,14 +9,14 @@ from hypothesis import given
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
 
-from engine.assemble import replay
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.order import render
-from engine.policy import Policy, Step, load, parse, write
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, Step, load, parse, write
+from engine.planning.render import render
+from engine.planning.trace import Cursor, Trace
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
-from engine.trace import Cursor, Trace
 
 
 def policy(*rules: Rule, **fields: object) -> Policy:

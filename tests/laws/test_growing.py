@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from law_sessions import ledger_of, sessions
 
-from engine.assemble import replay, settle, step
 from engine.counting.tokens import CHARS
 from engine.growing import Growing
-from engine.policy import load
+from engine.planning.assemble import replay, settle, step
+from engine.planning.policy import load
 from engine.session.index import Index
 from engine.session.model import Session
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
 
-from engine.assemble import replay
 from engine.envelope.budget import BudgetParams
 from engine.envelope.difference import lapsed
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx, Edits, Memory, Rule
-from engine.order import render
-from engine.policy import Policy, Step
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, Step
+from engine.planning.render import render
 from engine.session.model import Edit, Part, Session, Span
 
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
 
-from engine import policy as policies
-from engine.assemble import Basis, replay, step
 from engine.envelope.plan import Plan
-from engine.lint import lint
-from engine.order import render
-from engine.policy import Policy
+from engine.planning import policy as policies
+from engine.planning.assemble import Basis, replay, step
+from engine.planning.lint import lint
+from engine.planning.policy import Policy
+from engine.planning.render import render
 from engine.session.model import Answer, Ask, Bucket, Session
 
 ROOT = Path(__file__).resolve().parent.parent.parent

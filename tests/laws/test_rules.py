@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine.assemble import replay
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS, Counter
 from engine.envelope.budget import BudgetParams
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Rule
-from engine.order import render
-from engine.policy import Policy, Step, rules
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, Step, rules
+from engine.planning.render import render
 from engine.session.builder import Builder
 from engine.session.index import Index, upto
 from engine.session.model import Bucket, Session

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from debugger_links import linked
 
-from engine import policy, tuning
+from engine.planning import knobs, policy
 from engine.threads import Threads
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_a_model_that_cannot_be_asked_is_told_and_changes_nothing(app: AppTest, 
 
 def test_a_deep_link_to_request_17_step_3_shows_that_decision(app: AppTest) -> None:
     changed, decision = linked()
-    link = {"session": FIRST, "policy": "clear-tool-results", "set": tuning.written(changed), "request": "17", "step": "3"}
+    link = {"session": FIRST, "policy": "clear-tool-results", "set": knobs.written(changed), "request": "17", "step": "3"}
     opened(app, **link)
     assert query(app) == link
     assert decision.edit.span is not None

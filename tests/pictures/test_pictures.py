@@ -35,13 +35,13 @@ from typing import Any
 
 import pytest
 
-from engine.assemble import replay
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
-from engine.policy import Policy, Step, load, names, parse, rules
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, Step, load, names, parse, rules
 from engine.session.builder import Builder, Draft
 from engine.session.model import Session
 

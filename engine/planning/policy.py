@@ -20,11 +20,12 @@ import msgspec
 from engine import rules as rules_package
 from engine.counting.ledger import PER_MESSAGE
 from engine.envelope.budget import BudgetParams
-from engine.envelope.rule import Rule
+from engine.envelope.rule import NoParams, Rule
 from engine.errors import PolicyError
 
 HERE = Path(__file__).parent / "policies"
 GUARANTEES = {"fits", "paired", "prefix"}
+WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
 T = TypeVar("T")
 
 
@@ -95,6 +96,18 @@ def with_pairs(policy: Policy, pairs: int | None) -> Policy:
         return policy
     steps = [replace(s, params=replace(s.params, pairs=pairs)) if s.rule.name == "keep_last_pairs" else s for s in policy.rules]
     return replace(policy, rules=tuple(steps))
+
+
+def following(policy: Policy) -> Policy:
+    """The policy with wishes followed before anything else."""
+    if policy.rules and policy.rules[0].rule.name in (WISHES, "follow_the_record"):  # the record holds what was wished
+        return policy
+    return replace(policy, rules=(Step(find(WISHES), NoParams()), *policy.rules))
+
+
+def wishes_alone(policy: Policy) -> Policy:
+    """A policy of the same budget that follows wishes and does nothing else."""
+    return replace(policy, rules=(Step(find(WISHES), NoParams()),))
 
 
 def parse(name: str, text: str) -> Policy:

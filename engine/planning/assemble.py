@@ -19,12 +19,12 @@ from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan, Verdict
 from engine.envelope.rule import Ctx
 from engine.errors import RuleError
-from engine.policy import Policy, Step, load
+from engine.planning.extract import extract
+from engine.planning.policy import Policy, Step, load
+from engine.planning.provider_edits import compaction_replaces_what_precedes, provider_strips_old_thinking
 from engine.pricing.prices import facts
-from engine.server import compaction_replaces_what_precedes, provider_strips_old_thinking
 from engine.session.index import Index
 from engine.session.model import Answer, Ask, Edit, Request, Session
-from engine.summary import extract
 
 AS_RECORDED = "as-recorded"
 COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from engine import policy as policies
 from engine.envelope.budget import FORMULAS
 from engine.errors import PolicyError
-from engine.policy import Policy, Step
+from engine.planning import policy as policies
+from engine.planning.policy import Policy, Step
 from engine.session.model import JSON
 
 Kind = Literal["flag", "whole", "real", "text", "choice", "list", "table"]

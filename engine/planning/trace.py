@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from engine import policy as policies
-from engine.assemble import replay
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS, estimator
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Splice
 from engine.envelope.plan import Plan
-from engine.policy import Policy
+from engine.planning import policy as policies
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy
 from engine.session.model import Answer, Ask, Session
 
 
