@@ -32,7 +32,7 @@ from engine.session.model import JSON, Answer, Edit, Message, Request, Session
 from engine.store import Opened
 from engine.threads import SOURCE, Threads
 from engine.toolbox import Toolbox
-from engine.views import overview
+from engine.views.overview import overview
 
 ANTHROPIC = "https://api.anthropic.com"
 # `anthropic.types.Model` of SDK 2.12, the current ones; any other name may be typed.

@@ -15,13 +15,15 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from engine import columns, contents, front, views
-from engine.columns import Grid, Measure, Outline, Unit
+from engine import front
 from engine.counting.reconcile import Floats
 from engine.palette import PALETTES, ink, mix
 from engine.planning.trace import Trace
 from engine.session.model import Session
-from engine.views import CELLS, LABELS, Overview
+from engine.views import columns, one_request
+from engine.views import overview as views
+from engine.views.columns import Grid, Measure, Outline, Unit
+from engine.views.overview import CELLS, LABELS, Overview
 
 __all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "csv", "heatmap", "html", "ink", "legend", "sawtooth"]
 
@@ -93,7 +95,7 @@ def _read(of: Overview | Session, trace: Trace | None = None) -> tuple[Overview,
     if not isinstance(of, Session):
         return of, trace
     trace = trace or front.replay(of)
-    return contents.annotated(trace, views.overview(trace))[0], trace
+    return one_request.annotated(trace, views.overview(trace))[0], trace
 
 
 def _area(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
@@ -201,7 +203,7 @@ def _kinds(trace: Trace | None, view: Overview, grid: Grid) -> list[list[str]]:
         return [[""] * len(grid.values) for _ in ROWS]
     wanted = grid.facts[:, :5, 0].astype(np.int64)
     shown = np.unique(wanted).tolist()
-    texts = dict(zip(shown, contents.kinds(trace, view, shown), strict=True))
+    texts = dict(zip(shown, one_request.kinds(trace, view, shown), strict=True))
     return [[_label(texts[int(n)][i]) + "<br>" if texts[int(n)][i] else "" for n in wanted[:, i]] for i in range(len(ROWS))]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from engine import importers, views
+from engine import importers
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.media import media_tokens
 from engine.counting.tokens import estimator
@@ -23,6 +23,7 @@ from engine.planning.trace import Trace, trace
 from engine.pricing.prices import facts, read_overlay, use
 from engine.session.model import Answer, Session
 from engine.settings import context_pairs, prices_file
+from engine.views import overview as views
 
 AS_RECORDED = "as-recorded"
 

@@ -28,7 +28,7 @@ from engine.front import family_of, ledger_of, replay
 from engine.planning.trace import Trace
 from engine.reading.source import Source, open_source
 from engine.session.model import Session
-from engine.views import Overview, overview
+from engine.views.overview import Overview, overview
 
 if TYPE_CHECKING:
     from sqlite_utils import Database

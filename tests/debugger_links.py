@@ -6,8 +6,8 @@ from conftest import ROOT
 
 import engine
 from engine.envelope.pieces import Decision
-from engine.planning import knobs
 from engine.planning.policy import load
+from engine.views import knobs
 
 
 def linked() -> tuple[dict[str, int], Decision]:

@@ -12,12 +12,12 @@ from hand_made import OPUS, SONNET, Row, call, cleared, compacted, result, sessi
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cache import CacheBreak, breaks, first_difference
 from engine.counting.ledger import Ledger
 from engine.envelope.envelope import Chunk, Envelope
 from engine.envelope.pieces import Piece
 from engine.front import ledger_of, load, replay
 from engine.session.model import ZERO, Edit, Part, Span
+from engine.views.cache_breaks import CacheBreak, breaks, first_difference
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from law_sessions import ledger_of, make, sessions
 
-from engine.closeup import asked, closeup, difference, exact, standing
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step
 from engine.planning.trace import Cursor, Trace
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
+from engine.views.closeup import asked, closeup, difference, exact, standing
 
 
 def _cut(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit | Ask]:

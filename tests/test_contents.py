@@ -10,9 +10,10 @@ import pytest
 from conftest import ROOT, shared
 
 import engine
-from engine import contents
-from engine.search import search
-from engine.views import Overview, detail, overview
+from engine.views import one_request
+from engine.views.detail import detail
+from engine.views.find_text import search
+from engine.views.overview import Overview, overview
 
 SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
 
@@ -26,7 +27,7 @@ def read(path: Path) -> tuple[Any, Overview]:
 def test_the_parts_of_every_request_sum_to_its_prompt(path: Path) -> None:
     trace, view = read(path)
     for n in range(len(view)):
-        now = contents.summary(view, trace, n)
+        now = one_request.summary(view, trace, n)
         assert sum(segment.tokens for segment in now.segments) == now.prompt
         assert abs(sum(segment.drawn for segment in now.segments) - now.prompt) <= len(now.segments)
         assert sum(segment.usd for segment in now.segments) == pytest.approx(float(now.total or 0), abs=2e-4)
@@ -36,9 +37,9 @@ def test_the_parts_of_every_request_sum_to_its_prompt(path: Path) -> None:
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_groups_hold_every_item_once(path: Path) -> None:
     trace, view = read(path)
-    n = contents.opening(view)
+    n = one_request.opening(view)
     items = detail(trace, view, n).items
-    grouped = contents.groups(items, int(view.prompts[n]), most=10_000)
+    grouped = one_request.groups(items, int(view.prompts[n]), most=10_000)
     assert sum(group.count for group in grouped) == len(items)
     assert sum(group.tokens for group in grouped) == sum(item.tokens for item in items)
     assert [group.tokens for group in grouped] == sorted((group.tokens for group in grouped), reverse=True)
@@ -47,18 +48,18 @@ def test_groups_hold_every_item_once(path: Path) -> None:
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_kinds_of_a_bucket_sum_to_the_bucket(path: Path) -> None:
     trace, view = read(path)
-    for n in (0, contents.opening(view), len(view) - 1):
-        for i, text in enumerate(contents.kinds(trace, view, [n], most=1_000)[0]):
+    for n in (0, one_request.opening(view), len(view) - 1):
+        for i, text in enumerate(one_request.kinds(trace, view, [n], most=1_000)[0]):
             sizes = [int(part.rpartition(" ")[2].replace(",", "")) for part in text.split(" · ") if part]
             assert sum(sizes) == pytest.approx(int(view.cells[n, i]), abs=len(sizes) + 1)
 
 
 def test_the_sample_opens_where_its_window_was_cut() -> None:
     trace, view = read(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
-    now = contents.summary(view, trace, contents.opening(view))
+    now = one_request.summary(view, trace, one_request.opening(view))
     assert (now.n, now.prompt, now.window) == (112, 18_938, 200_000)
     assert sum(segment.tokens for segment in now.ghost) == 157_485
-    assert [(cut.request, cut.before, cut.after) for cut in contents.cuts(view)] == [
+    assert [(cut.request, cut.before, cut.after) for cut in one_request.cuts(view)] == [
         (112, 157_485, 18_938),
         (263, 164_845, 19_308),
     ]
@@ -67,8 +68,8 @@ def test_the_sample_opens_where_its_window_was_cut() -> None:
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_the_exact_request_is_json_that_marks_what_is_unknown(path: Path) -> None:
     trace, view = read(path)
-    now = contents.summary(view, trace, len(view) - 1)
-    body = json.loads(contents.exact(trace, now))
+    now = one_request.summary(view, trace, len(view) - 1)
+    body = json.loads(one_request.exact(trace, now))
     assert body["messages"]
     hidden = next(segment.tokens for segment in now.segments if segment.name == "prefix")
     assert ("not in the log" in str(body.get("system"))) == bool(hidden)

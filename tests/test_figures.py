@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from engine import columns, contents, figures
+from engine import figures
 from engine.palette import PALETTES, contrast, ink
-from engine.views import CELLS, Marker, Overview, overview, turns
+from engine.views import columns, one_request
+from engine.views.overview import CELLS, Marker, Overview, overview, turns
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
 UNITS = ("requests", "turns")
@@ -106,7 +107,7 @@ def test_a_heatmap_has_a_row_for_every_bucket_the_log_holds(
 
 def test_a_notebook_gets_the_figure_of_the_page(session: Any, view: Overview) -> None:
     trace = engine.replay(session)
-    page = figures.heatmap(contents.annotated(trace, view)[0], trace=trace)
+    page = figures.heatmap(one_request.annotated(trace, view)[0], trace=trace)
     assert figures.heatmap(session).to_json() == page.to_json()
 
 

@@ -9,11 +9,11 @@ import pytest
 from conftest import ROOT, shared
 from hand_made import OPUS, SONNET, Row, call, cleared, compacted, result, traced
 
-from engine.cache import breaks
-from engine.findings import Finding, findings, headline, markers
 from engine.front import load, replay
 from engine.session.model import Edit
-from engine.views import overview
+from engine.views.cache_breaks import breaks
+from engine.views.findings import Finding, findings, headline, markers
+from engine.views.overview import overview
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
 

@@ -12,11 +12,11 @@ from law_sessions import ledger_of, make, sessions
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.log import COLUMNS, csv_text, json_lines, markdown, rows
 from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, parse
 from engine.planning.trace import Trace
 from engine.session.model import Edit, Part, Session, Span
+from engine.views.decision_log import COLUMNS, csv_text, json_lines, markdown, rows
 
 SECRET = "r1"  # how the first result of every made session begins
 

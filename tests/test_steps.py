@@ -21,7 +21,7 @@ from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, load
 from engine.planning.trace import Cursor, Trace
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
-from engine.steps import CHANGE, EVENT, KINDS, LOOK, STATES, STILL, Steps, steps
+from engine.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, STILL, Steps, steps
 
 NOTHING = (0, -1)
 

@@ -16,7 +16,7 @@ from claude_log import Log, call
 import engine
 from engine import Opened, Store, importers, store
 from engine.reading.source import Source
-from engine.views import Overview
+from engine.views.overview import Overview
 
 
 class Clock:

@@ -8,8 +8,8 @@ import pytest
 
 from engine.errors import PolicyError
 from engine.planning import policy
-from engine.planning.knobs import changes, groups, read, save, shelf, shown, taken, tuned, written
 from engine.planning.policy import Policy, Step, load, parse, write
+from engine.views.knobs import changes, groups, read, save, shelf, shown, taken, tuned, written
 
 ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in policy.rules().values()))
 KNOBS = [knob for group in groups(ALL) for knob in group.knobs]

@@ -1,7 +1,7 @@
 """Exact Claude token counts, offline, with `ctok`, where it is installed: in a process of low priority.
 
-Holds the counting of one text, the worker (`python -m engine.counting.exact`, JSON lines in and out) and `ExactCounts`, which feeds
-a worker from a thread. Text only: images and documents are not its business, and nothing is stored here.
+Holds the counting of one text, the worker (`python -m engine.counting.exact`, JSON lines in and out) and `ExactCounts`, which
+feeds a worker from a thread. Text only: images and documents are not its business, and nothing is stored here.
 
 ctok 1.3 reproduces Anthropic's count_tokens on all recorded cases of two of its families and on 99 % of the third. A count
 here is the content alone: the frame of a message (7, 11 or 6 tokens) is left out, for it belongs to the message.

@@ -80,7 +80,7 @@ def estimator(family: str) -> Counter:
 
 
 def exact_counter(family: str) -> Counter | None:
-    """The exact offline counter of a family: ctok for Claude (slow: see `engine.counting.exact`), toktok for OpenAI, else None."""
+    """The exact offline counter of a family: ctok for Claude (slow: see `counting.exact`), toktok for OpenAI, else None."""
     if family in VERSIONS:
         return Counter("ctok", family, 1.0, _CTOK_ERROR.get(family, ""), family)
     return estimator(family) if family in _OPENAI else None

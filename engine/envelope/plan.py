@@ -1,4 +1,4 @@
-"""One request under one policy: what would be sent, what the model sees of it, and why. A value; `planning.assemble` makes it."""
+"""One request under one policy: what would be sent, what the model sees of it, and why. `planning.assemble` makes it."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def rules() -> Mapping[str, Rule]:
 
 @cache
 def find(name: str) -> Rule:
-    """The rule of that name: a module below `engine.rules` of the same name, which defines `RULE`. PolicyError: there is none."""
+    """The rule of that name: a module of the same name below `engine.rules` that defines `RULE`. PolicyError: there is none."""
     known = _modules()
     if name not in known:
         raise PolicyError(f"there is no rule {name!r}", hint=f"Known: {', '.join(sorted(known))}.")

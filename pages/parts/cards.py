@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine import contents, figures, views
+from engine import figures
+from engine.views import one_request
+from engine.views import overview as views
+from engine.views.detail import Detail
 from pages.parts.formats import esc, k, percent, short, signed, usd
 
 HINTS = {
@@ -39,7 +42,7 @@ def title(view: views.Overview) -> str:
     if window and len(view):
         peak = float((view.prompts / view.windows.clip(min=1)).max())
         chips.append(_chip(f"peak {peak:.0%}", "bad" if peak > 1 else "warn" if peak > 0.75 else ""))
-    cuts = contents.cuts(view)
+    cuts = one_request.cuts(view)
     for kind, word in (("cut", "truncation"), ("clear", "clearing")):
         many = sum(cut.kind == kind for cut in cuts)
         chips += [_chip(_many(many, word), "warn")] if many else []
@@ -62,7 +65,7 @@ def _chip(text: str, tone: str = "", hint: str = "") -> str:
     return f'<span class="ts-chip {tone}" title="{esc(hint or text)}">{esc(text)}</span>'
 
 
-def headline(now: contents.Summary) -> str:
+def headline(now: one_request.Summary) -> str:
     """One sentence with the number that matters, and what happened at this request."""
     events = "".join(_chip(short(event.partition(": ")[0], 60), "warn", event) for event in now.events)
     return f'<h2 class="ts-headline" data-request="{now.n}"><span>{esc(now.sentence)}</span>{events}</h2>'
@@ -77,7 +80,7 @@ def _style(name: str) -> str:
     return f"background:var(--ts-{css});color:var(--ts-ink-{css})"
 
 
-def bar(now: contents.Summary, slim: bool = False) -> str:
+def bar(now: one_request.Summary, slim: bool = False) -> str:
     """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
     whole = max(now.window, now.prompt, 1)
     parts = "".join(_segment(segment, whole) for segment in now.segments if segment.drawn)
@@ -102,7 +105,7 @@ def bar(now: contents.Summary, slim: bool = False) -> str:
     )
 
 
-def _segment(segment: contents.Segment, whole: int) -> str:
+def _segment(segment: one_request.Segment, whole: int) -> str:
     width = 100 * segment.drawn / whole
     name = views.LABELS[segment.name]
     text = f"{name} {k(segment.drawn)}"
@@ -114,7 +117,7 @@ def _segment(segment: contents.Segment, whole: int) -> str:
     return f'<div class="ts-seg{thin}" title="{esc(hint)}" style="{style}"><span>{esc(shown)}</span></div>'
 
 
-def _ghost(now: contents.Summary, whole: int) -> str:
+def _ghost(now: one_request.Summary, whole: int) -> str:
     total = sum(segment.drawn for segment in now.ghost)
     parts = "".join(
         f'<i title="{esc(views.LABELS[s.name])}: {s.tokens:,}" style="width:{100 * s.drawn / whole:.3f}%;{_style(s.name)}"></i>'
@@ -126,7 +129,7 @@ def _ghost(now: contents.Summary, whole: int) -> str:
     return f'<div class="ts-before"><small>{words}</small><div class="ts-ghost">{parts}</div></div>'
 
 
-def buckets(now: contents.Summary, counter: str) -> str:
+def buckets(now: one_request.Summary, counter: str) -> str:
     """A card per bucket and a chip for what belongs to none."""
     named = {segment.name: segment for segment in now.segments}
     hidden = named["prefix"].tokens > 0
@@ -140,7 +143,7 @@ def buckets(now: contents.Summary, counter: str) -> str:
     return f'<div class="ts-cards">{cards}</div><div class="ts-chips">{chips}</div>'
 
 
-def _card(segment: contents.Segment, hidden: bool) -> str:
+def _card(segment: one_request.Segment, hidden: bool) -> str:
     swatch = f'<i class="ts-swatch" style="{_style(segment.name)}"></i>'
     hint = HINTS[segment.name]
     mark = f'<em class="ts-term" title="{WORDS[segment.mark]}">{segment.mark}</em>'
@@ -161,7 +164,7 @@ def _change(change: int) -> str:
     return f'<span class="{"ts-up" if up else "ts-down"}">{"▲" if up else "▼"} {k(abs(change))}</span>'
 
 
-def _rest(segment: contents.Segment) -> str:
+def _rest(segment: one_request.Segment) -> str:
     hint = WORDS["inferred"]
     if segment.name == "unattributed":
         hint = "Recorded tokens that the other parts do not explain. Negative: the estimates are too high by that much."
@@ -177,7 +180,7 @@ def panel(name: str, body: str, note: str = "") -> str:
     return f'<section class="ts-card"><h3>{esc(name)}<em>{esc(note)}</em></h3>{body}</section>'
 
 
-def largest(groups: Iterable[contents.Group]) -> str:
+def largest(groups: Iterable[one_request.Group]) -> str:
     """Groups of blocks with a meter each; a line opens to show the largest text of its group."""
     listed = list(groups)
     most = max((group.tokens for group in listed), default=1)
@@ -185,7 +188,7 @@ def largest(groups: Iterable[contents.Group]) -> str:
     return body or '<div class="ts-empty">Nothing that the log holds.</div>'
 
 
-def _group(group: contents.Group, most: int) -> str:
+def _group(group: one_request.Group, most: int) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
     state = f' <span class="ts-faint">· {esc(group.state)}</span>' if group.state != "verbatim" else ""
     meter = f'<span class="meter" style="width:{100 * group.tokens / max(1, most):.1f}%;{_style(group.bucket)}"></span>'
@@ -201,15 +204,15 @@ def clip(text: str, most: int = TEXT) -> str:
     return esc(text[:most]) + (f'<span class="ts-faint">\n… {rest:,} more characters</span>' if rest > 0 else "") or "(no text)"
 
 
-def changes(now: contents.Summary, detail: views.Detail) -> str:
+def changes(now: one_request.Summary, detail: Detail) -> str:
     """What came since the request before, and what went."""
-    new, gone = contents.groups(detail.added, 1, 6), contents.groups(detail.left, 1, 6)
+    new, gone = one_request.groups(detail.added, 1, 6), one_request.groups(detail.left, 1, 6)
     text = "".join(f'<div class="ts-row ts-warned">{esc(event)}</div>' for event in now.events)
     text += "".join(_delta(group, "+", "ts-up") for group in new) + "".join(_delta(group, "−", "ts-down") for group in gone)
     return text or '<div class="ts-empty">The same blocks as the request before.</div>'
 
 
-def _delta(group: contents.Group, sign: str, tone: str) -> str:
+def _delta(group: one_request.Group, sign: str, tone: str) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
     swatch = f'<i class="ts-swatch" style="{_style(group.bucket)}"></i>'
     size = f'<span class="size {tone}">{sign}{group.tokens:,}</span>'
@@ -218,7 +221,7 @@ def _delta(group: contents.Group, sign: str, tone: str) -> str:
     )
 
 
-def answer(detail: views.Detail) -> str:
+def answer(detail: Detail) -> str:
     """What the model answered, block by block."""
     body = "".join(
         f'<details class="ts-row" {"open" if item.kind == "text" else ""}><summary><span class="name">'

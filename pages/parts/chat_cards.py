@@ -8,8 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from engine import views
 from engine.envelope import wishes
+from engine.views import overview as views
+from engine.views.labels import label
 from pages.parts import cards
 from pages.parts.formats import esc, k, percent, short, usd
 
@@ -64,7 +65,7 @@ def _block(session: Any, block: Any) -> str:
     if block.kind == "text":
         return f'<div class="said">{shown}</div>' if text.strip() else ""
     if block.kind in ("tool_use", "tool_result", "thinking") or len(text) > 400:
-        name = "thought" if block.kind == "thinking" else views.label(session, block)
+        name = "thought" if block.kind == "thinking" else label(session, block)
         word = "calls " if block.kind == "tool_use" else ""
         head = f'{word}{esc(short(name, 70))} <span class="ts-faint">· {len(text):,} characters</span>'
         return f'<details class="part"><summary>{head}</summary><pre class="ts-text">{shown}</pre></details>'

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine import closeup, log
 from engine.planning.trace import Cursor
+from engine.views import closeup, decision_log
 from pages.parts import replays, state
 from pages.parts.formats import esc, k
 
@@ -152,8 +152,8 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
     st.html(f'<div class="pane-head">{told} read it before you share it.</div>')
     with st.container(horizontal=True):
         for label, ending, mime, made in (
-            ("JSON Lines", "jsonl", "application/x-ndjson", lambda: log.json_lines(trace)),
-            ("CSV", "csv", "text/csv", lambda: log.csv_text(trace)),
+            ("JSON Lines", "jsonl", "application/x-ndjson", lambda: decision_log.json_lines(trace)),
+            ("CSV", "csv", "text/csv", lambda: decision_log.csv_text(trace)),
         ):
             st.download_button(
                 f"All decisions as {label}", made, f"decisions-{name}.{ending}", mime, icon=":material/download:",
@@ -161,9 +161,9 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
             )  # fmt: skip
         if at.step:
             st.download_button(
-                "This decision as Markdown", lambda: log.markdown(trace, at.request, at.step - 1),
+                "This decision as Markdown", lambda: decision_log.markdown(trace, at.request, at.step - 1),
                 f"decision-{at.request}-{at.step}.md", "text/markdown", icon=":material/bug_report:", on_click="ignore",
                 key="debugger.log.md",
             )  # fmt: skip
     if at.step:
-        _code(log.markdown(trace, at.request, at.step - 1), height=360)
+        _code(decision_log.markdown(trace, at.request, at.step - 1), height=360)

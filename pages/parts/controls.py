@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 import engine
-from engine import search
+from engine.views import find_text
 from pages.parts import cards, components, shell, state, theme
 from pages.parts.formats import esc, short
 
@@ -145,7 +145,7 @@ def _found(shown: state.Shown) -> None:
             components.rows("found-rows", items, at=at, count=len(shown.view), go=state.go)
 
 
-def _hit(hit: search.Hit, colour: str) -> dict[str, object]:
+def _hit(hit: find_text.Hit, colour: str) -> dict[str, object]:
     request = hit.spans[0][0] if hit.spans else 0
     end = hit.why or ("never sent" if not hit.spans else "still in the window at the end")
     return {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from engine.steps import VERDICTS
+from engine.views.stepper import VERDICTS
 from pages.parts import replays
 from pages.parts.formats import esc, k
 

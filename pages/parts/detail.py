@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine import contents, views
+from engine.views import one_request
+from engine.views.detail import detail as detail_of
 from pages.parts import cards, components, state
 from pages.parts.formats import k
 
@@ -49,30 +50,30 @@ def findings(shown: state.Shown) -> None:
     components.rows("findings", items, at=-1, count=len(shown.view), go=state.go)
 
 
-def summary(shown: state.Shown, at: int) -> contents.Summary:
+def summary(shown: state.Shown, at: int) -> one_request.Summary:
     """Numbers of the request."""
-    return contents.summary(shown.view, shown.trace, at)
+    return one_request.summary(shown.view, shown.trace, at)
 
 
-def blocks(shown: state.Shown, now: contents.Summary) -> None:
+def blocks(shown: state.Shown, now: one_request.Summary) -> None:
     """What filled the request, what changed, what was answered, and the exact body."""
-    detail = views.detail(shown.trace, shown.view, now.n)
+    detail = detail_of(shown.trace, shown.view, now.n)
     largest = cards.panel(
-        "Largest blocks", cards.largest(contents.groups(detail.items, now.prompt)), "tokens, by tool and file"
+        "Largest blocks", cards.largest(one_request.groups(detail.items, now.prompt)), "tokens, by tool and file"
     )
     changed = cards.panel("Since the request before", cards.changes(now, detail), "tokens that came and went")
     answer = cards.panel("What the model answered", cards.answer(detail), f"{k(now.answer)} tokens")
     st.html(f'<div class="ts-panels">{largest}<div style="display:grid;gap:12px">{changed}{answer}</div></div>')
 
 
-def exact(shown: state.Shown, now: contents.Summary) -> None:
+def exact(shown: state.Shown, now: one_request.Summary) -> None:
     """The request's body: to look at, copy or download. Made only when asked for."""
     with st.container(horizontal=True, vertical_alignment="center"):
         wanted = st.toggle("Show the exact request (JSON)", key="detail.exact", persist_state="session")
         trace = shown.trace
         st.download_button(
             "Download it",
-            data=lambda: contents.exact(trace, now),
+            data=lambda: one_request.exact(trace, now),
             file_name=f"request-{now.n}.json",
             mime="application/json",
             icon=":material/download:",
@@ -81,7 +82,7 @@ def exact(shown: state.Shown, now: contents.Summary) -> None:
             key="detail.download",
         )
     if wanted:
-        text = contents.exact(trace, now)
+        text = one_request.exact(trace, now)
         if len(text) > SHOWN_CHARS:
             st.html(
                 f'<div class="ts-empty">The first {SHOWN_CHARS:,} of {len(text):,} characters; the download has them all.</div>'

@@ -11,7 +11,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import engine
-from engine.planning import knobs, policy
+from engine.planning import policy
+from engine.views import knobs
 from pages.parts import controls, replays
 from pages.parts.formats import esc
 
@@ -171,9 +172,9 @@ def _knob(knob: knobs.Knob, key: str) -> Any:
 
 
 def _apply(base: policy.Policy, current: policy.Policy, given: dict[str, Any]) -> None:
-    knobs = {knob.key: knob for group in knobs.groups(current) for knob in group.knobs}
+    known = {knob.key: knob for group in knobs.groups(current) for knob in group.knobs}
     try:
-        wanted = knobs.tuned(base, {key: knobs.taken(knobs[key], value) for key, value in given.items()})
+        wanted = knobs.tuned(base, {key: knobs.taken(known[key], value) for key, value in given.items()})
     except engine.TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return

@@ -15,8 +15,8 @@ from typing import Any
 import streamlit as st
 
 import engine
-from engine import contents, steps
-from engine.planning import knobs, policy
+from engine.planning import policy
+from engine.views import knobs, one_request, stepper
 from pages.parts import state
 
 RECORDED = "as-recorded"
@@ -31,7 +31,7 @@ class Replay:
     key: str
     policy: policy.Policy
     trace: Any
-    steps: steps.Steps
+    steps: stepper.Steps
     packed: bytes
 
 
@@ -105,7 +105,7 @@ def replayed(shown: state.Shown, chosen_policy: policy.Policy) -> Replay:
 def _replayed(_shown: state.Shown, key: str, _policy: policy.Policy, _answers: dict[str, Any]) -> Replay:
     recorded = _shown.trace
     trace = recorded if recorded.policy == _policy else engine.replay(recorded.session, _policy, recorded.ledger, _answers)
-    made = steps.steps(trace)
+    made = stepper.steps(trace)
     return Replay(key, _policy, trace, made, key.encode() + b"\n" + made.data)
 
 
@@ -124,7 +124,7 @@ def arrive(shown: state.Shown, replay: Replay) -> None:
     request, step = _number("request"), _number("step")
     plans, changes = replay.trace.plans, replay.steps.changes
     if request is None:
-        request = changes[0].request if changes else contents.opening(shown.view)
+        request = changes[0].request if changes else one_request.opening(shown.view)
     request = max(0, min(len(plans) - 1, request))
     if step is None:  # the first change of this request says more than its beginning
         after = bisect_left(changes, (request, 0))

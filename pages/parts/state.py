@@ -16,7 +16,9 @@ from typing import Any
 import streamlit as st
 
 import engine
-from engine import contents, figures, search, views
+from engine import figures
+from engine.views import find_text, one_request
+from engine.views import overview as views
 from pages.parts import registry
 from pages.parts.registry import Entry
 
@@ -104,7 +106,7 @@ def part() -> int:
 def request(shown: Shown) -> int:
     """The request that the URL names, inside the session; where it names none, the one to show first."""
     last = max(0, len(shown.view) - 1)
-    return max(0, min(last, _number("request", contents.opening(shown.view))))
+    return max(0, min(last, _number("request", one_request.opening(shown.view))))
 
 
 def _number(name: str, otherwise: int) -> int:
@@ -246,7 +248,7 @@ def _shown(entry: Entry, main: engine.Opened, number: int) -> Shown:
         session = parts[number].session
         trace = engine.replay(session)
         this = engine.Opened(main.key, views.overview(trace), lambda: session, dict, session, trace)
-    view, findings = contents.annotated(this.trace, this.overview)
+    view, findings = one_request.annotated(this.trace, this.overview)
     return Shown(entry, f"{main.key}:{number}", number, view, findings, this, parts)
 
 
@@ -276,6 +278,6 @@ def sawtooth(_shown: Shown, key: str, theme: Any) -> Any:  # noqa: ARG001  what 
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def found(_shown: Shown, key: str, text: str) -> search.Found:  # noqa: ARG001  what the cache goes by
+def found(_shown: Shown, key: str, text: str) -> find_text.Found:  # noqa: ARG001  what the cache goes by
     """Where a text appears in a session."""
-    return search.search(_shown.trace, text)
+    return find_text.search(_shown.trace, text)

@@ -28,10 +28,10 @@ from conftest import FLAGS, chromium, idle, serve  # noqa: E402
 from playwright.sync_api import Page, sync_playwright  # noqa: E402
 
 import engine  # noqa: E402
-from engine.planning.knobs import tuned, written  # noqa: E402
 from engine.planning.policy import load  # noqa: E402
 from engine.planning.trace import Cursor, Trace  # noqa: E402
-from engine.steps import steps  # noqa: E402
+from engine.views.knobs import tuned, written  # noqa: E402
+from engine.views.stepper import steps  # noqa: E402
 
 PAYLOAD = 5_000_000  # bytes
 LATENCY = 100.0  # ms, median

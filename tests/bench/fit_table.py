@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 import engine  # noqa: E402
 from engine.session.model import Session  # noqa: E402
-from engine.views import overview  # noqa: E402
+from engine.views.overview import overview  # noqa: E402
 
 WARM = 3  # requests with usage before the first prediction
 

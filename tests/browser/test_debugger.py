@@ -17,9 +17,9 @@ from PIL import Image, ImageChops
 from test_steps import RULES, rule, told, trace_of
 
 import engine
-from engine.planning import knobs
 from engine.planning.trace import Cursor, Trace
-from engine.steps import steps
+from engine.views import knobs
+from engine.views.stepper import steps
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -12,8 +12,9 @@ import pytest
 from conftest import ROOT
 from debugger_links import linked
 
-from engine.planning import knobs, policy
+from engine.planning import policy
 from engine.threads import Threads
+from engine.views import knobs
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest

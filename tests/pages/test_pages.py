@@ -123,7 +123,7 @@ def test_search_says_when_a_text_left_the_window_and_why(app: AppTest) -> None:
     assert not app.exception
     assert "blocks hold “public API”" in bodies(app)
     from engine import load, replay
-    from engine.search import search
+    from engine.views.find_text import search
 
     hits = search(replay(load(SAMPLES / f"{FIRST}.jsonl")), "public API").hits
     assert hits[0].spans == ((0, 112),)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from engine.envelope.plan import Plan
 from engine.planning.trace import Trace
 from engine.session.model import Block
-from engine.views import label
+from engine.views.labels import label
 
 MOST = 200  # hits; more are counted, not listed
 AROUND = 60  # characters of context on each side

@@ -16,10 +16,10 @@ from engine.counting.ledger import Ledger
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
-from engine.phrases import span
 from engine.planning.trace import Trace
 from engine.pricing.prices import facts, rates
 from engine.session.model import Action, Bucket, Session, Usage
+from engine.views.phrases import span
 
 Cause = Literal["compaction", "edit", "thinking", "model", "static", "settings", "idle", "off", "unknown"]
 

@@ -13,14 +13,14 @@ from decimal import Decimal
 
 import numpy as np
 
-from engine.cache import MINUTES, CacheBreak, Cause, breaks
 from engine.counting.reconcile import Floats, Ints
-from engine.phrases import clock, short, span, times, word
 from engine.planning.trace import Trace
 from engine.pricing.prices import rates
-from engine.repeats import repeats
 from engine.session.model import JSON, Action
-from engine.views import CELLS, Marker, Overview
+from engine.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
+from engine.views.overview import CELLS, Marker, Overview
+from engine.views.phrases import clock, short, span, times, word
+from engine.views.repeats import repeats
 
 MOST = 3
 BILL_SHARE = 0.5  # one kind of content that is half of the input bill is what to look at first

@@ -17,7 +17,7 @@ from engine.planning.trace import Cursor, Trace
 from engine.reading.body import common
 from engine.session.content import block_text
 from engine.session.model import JSON, Answer, Ask, Body, Part, Session
-from engine.views import label
+from engine.views.labels import label
 
 LINE = 400  # characters of one line of a difference
 _ROLES = {"system": "system prompt", "tools": "tools"}

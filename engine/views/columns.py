@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from engine.bill import ANSWER, READ, UNCACHED, WRITTEN
 from engine.counting.reconcile import Floats, Ints
-from engine.views import Overview, turns
+from engine.views.bill import ANSWER, READ, UNCACHED, WRITTEN
+from engine.views.overview import Overview, turns
 
 Unit = Literal["requests", "turns"]
 Measure = Literal["tokens", "cost", "share"]

@@ -1,4 +1,4 @@
-"""What the pages show, as data: arrays over requests, one request in detail, turns.
+"""A session as arrays over its requests, and its turns.
 
 Pure functions of a trace. No Plotly, no Streamlit; session text passes through as text.
 """
@@ -12,14 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from engine.bill import Bill, bill
-from engine.counting.ledger import Ledger
 from engine.counting.reconcile import Fit, Floats, Ints, reconcile
-from engine.envelope.envelope import Envelope
-from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
 from engine.planning.trace import Trace
-from engine.session.model import Block, Request, Session
+from engine.session.model import Request, Session
+from engine.views.bill import Bill, bill
 
 CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "unattributed")
 LABELS = {
@@ -169,96 +166,3 @@ def turns(view: Overview) -> tuple[Turn, ...]:
     """The session's turns that made at least one request."""
     edges = [0, *(np.flatnonzero(np.diff(view.turns)) + 1).tolist(), len(view)]
     return tuple(Turn(int(view.turns[a]), a, b) for a, b in pairwise(edges) if a < b)
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A block or stand-in as one request carries it. `tokens` are the provider's, scaled from the count."""
-
-    at: int
-    stop: int
-    label: str
-    bucket: str
-    kind: str
-    tokens: int
-    text: str
-    state: str  # verbatim | the action that put it there
-
-
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """One request: what it carried (largest first), what is new, what left since the request before."""
-
-    request: Request
-    items: tuple[Item, ...]
-    added: tuple[Item, ...]
-    left: tuple[Item, ...]
-    answer: tuple[Item, ...]
-    change: tuple[int, ...]  # tokens per cell against the previous request
-
-
-def detail(trace: Trace, view: Overview, n: int) -> Detail:
-    """What request `n` carried, in provider tokens."""
-    plan = trace.plans[n]
-    before = trace.plans[n - 1] if n else None
-    scale = next(fit.scale for fit in view.fits if fit.start <= n < fit.stop)
-    items = list(_items(trace, plan.seen, scale))
-    since = before.request.cut if before else 0
-    added = [item for item in items if item.at >= since]
-    left: list[Item] = []
-    if before:
-        gone = {item.at for item in items if item.state == "verbatim"}
-        left = [item for item in _items(trace, before.seen, scale) if item.state == "verbatim" and item.at not in gone]
-    change = view.cells[n] - view.cells[n - 1] if n else view.cells[n]
-    by_size = sorted(items, key=lambda item: -item.tokens)
-    blocks = trace.session.blocks[plan.request.cut : plan.request.stop]
-    answer = tuple(_item(trace.session, trace.ledger, block, scale) for block in blocks)
-    return Detail(plan.request, tuple(by_size), tuple(added), tuple(left), answer, tuple(int(c) for c in change))
-
-
-def _items(trace: Trace, envelope: Envelope, scale: float) -> list[Item]:
-    found: list[Item] = []
-    for piece in envelope.pieces:
-        if piece.body is None:
-            found += [
-                _item(trace.session, trace.ledger, block, scale) for block in trace.session.blocks[piece.start : piece.stop]
-            ]
-        elif piece.body:
-            found.append(_stand_in(trace, piece, scale))
-    return found
-
-
-def _item(session: Session, ledger: Ledger, block: Block, scale: float) -> Item:
-    tokens = round(ledger.tokens(block.at, block.at + 1) * scale)
-    return Item(block.at, block.at + 1, label(session, block), block.bucket, block.kind, tokens, block.text, "verbatim")
-
-
-def _stand_in(trace: Trace, piece: Piece, scale: float) -> Item:
-    assert piece.body
-    block = trace.session.blocks[piece.start] if piece.start < piece.stop else None
-    name = label(trace.session, block) if block else piece.slot
-    bucket = CELLS[int(np.argmax(piece.counts))]
-    text = "\n".join(part.text for part in piece.body)
-    return Item(piece.start, piece.stop, name, bucket, piece.body[0].kind, round(sum(piece.counts) * scale), text, "stand-in")
-
-
-def label(session: Session, block: Block) -> str:
-    """A short name for a block: who speaks, or the tool and what it worked on."""
-    if block.kind in ("tool_use", "tool_result"):
-        call = block if block.kind == "tool_use" else session.blocks[block.pair] if block.pair >= 0 else block
-        return f"{block.name or 'tool'} {subject(call)}".strip()
-    if block.kind in ("text", "summary", "reminder", "notice"):
-        return {"summary": "summary", "reminder": "reminder", "notice": "notice"}.get(
-            block.kind, "you" if block.role == "user" else block.role
-        )
-    return block.name or block.kind.replace("_", " ")
-
-
-def subject(call: Block) -> str:
-    """What a tool call worked on: its path, command or query, as far as its input says; at most 60 characters."""
-    given = call.raw.get("input") if isinstance(call.raw, dict) else None
-    if isinstance(given, dict):
-        for key in ("file_path", "path", "notebook_path", "command", "pattern", "query", "url", "description", "prompt"):
-            if isinstance(given.get(key), str) and given[key]:
-                return " ".join(given[key].split())[-60:] if "path" in key else " ".join(given[key].split())[:60]
-    return ""

@@ -12,14 +12,15 @@ from decimal import Decimal
 
 import numpy as np
 
-from engine.cache import breaks
-from engine.columns import WARN_AT, stacked
 from engine.counting.reconcile import Ints
-from engine.findings import Finding, findings, headline, markers
 from engine.planning.render import render
 from engine.planning.trace import Trace
 from engine.session.model import BUCKETS
-from engine.views import CELLS, Item, Overview
+from engine.views.cache_breaks import breaks
+from engine.views.columns import WARN_AT, stacked
+from engine.views.detail import Item
+from engine.views.findings import Finding, findings, headline, markers
+from engine.views.overview import CELLS, Overview
 
 ORDER = ("prefix", "system", "tools", "messages", "tool_results", "thinking", "unattributed")  # left to right in the bar
 

@@ -21,7 +21,7 @@ from engine.envelope.pieces import Decision, Piece
 from engine.envelope.plan import Plan
 from engine.planning.trace import Cursor, Trace
 from engine.session.model import Body, Bucket, Span
-from engine.views import label
+from engine.views.labels import label
 
 STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped")
 KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED = range(6)
