@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.live import Settings as ChatSettings
     from engine.offline import FAULTS, Offline
     from engine.running import Running
-    from engine.threads import Conflict, Threads
+    from engine.storage.threads import Conflict, Threads
     from engine.toolbox import DEFINITIONS, Toolbox
 
 # What a live chat needs loads when it is first asked for: the provider's SDK takes longer than all the rest.

@@ -29,8 +29,8 @@ from engine.planning.trace import Trace
 from engine.pricing.prices import cost, facts
 from engine.session.builder import block_of
 from engine.session.model import JSON, Answer, Edit, Message, Request, Session
+from engine.storage.threads import SOURCE, Threads
 from engine.store import Opened
-from engine.threads import SOURCE, Threads
 from engine.toolbox import Toolbox
 from engine.views.overview import overview
 

@@ -14,7 +14,7 @@ from engine.offline import Offline
 from engine.planning.policy import Policy, parse
 from engine.session.builder import Builder
 from engine.session.model import Session, Usage
-from engine.threads import Threads
+from engine.storage.threads import Threads
 
 POLICY = """
 [budget]

@@ -21,7 +21,7 @@ from engine.planning.assemble import replay
 from engine.planning.policy import following, load
 from engine.planning.render import render
 from engine.session.model import Session
-from engine.threads import Threads
+from engine.storage.threads import Threads
 
 
 @pytest.fixture

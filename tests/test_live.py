@@ -26,7 +26,7 @@ from engine.planning.policy import load
 from engine.planning.render import render
 from engine.running import Running
 from engine.session.model import Session
-from engine.threads import Conflict, Threads
+from engine.storage.threads import Conflict, Threads
 from engine.toolbox import Toolbox
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -283,7 +283,7 @@ KILLED = textwrap.dedent("""
     from engine.growing import Growing
     from engine.session.model import Session
     from engine.offline.model import COUNTER
-    from engine.threads import Threads
+    from engine.storage.threads import Threads
     threads = Threads(Path(sys.argv[1]))
     thread = sys.argv[2]
     growing = Growing(threads.load(thread), COUNTER)

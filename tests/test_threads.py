@@ -28,7 +28,7 @@ from engine.planning.assemble import step
 from engine.planning.policy import Policy, load
 from engine.session import portable
 from engine.session.model import Answer, Edit, Message, Part, Session, Span, Usage
-from engine.threads import Conflict, Threads
+from engine.storage.threads import Conflict, Threads
 
 ROOT = Path(__file__).resolve().parent.parent
 OPEN = SHARED / "data" / "open"
@@ -176,7 +176,7 @@ WRITER = textwrap.dedent("""
     sys.path[:0] = [{root!r}, {tests!r}]
     from test_threads import write_own, write_shared
     path, own, common, name = sys.argv[1:]
-    from engine.threads import Threads
+    from engine.storage.threads import Threads
     threads = Threads(Path(path))
     write_own(threads, own, name)
     print(write_shared(threads, common, name))

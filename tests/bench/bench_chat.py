@@ -34,7 +34,7 @@ from engine.planning.assemble import step  # noqa: E402
 from engine.planning.policy import load  # noqa: E402
 from engine.pricing.prices import facts  # noqa: E402
 from engine.session.model import Session, Usage  # noqa: E402
-from engine.threads import SOURCE, Threads  # noqa: E402
+from engine.storage.threads import SOURCE, Threads  # noqa: E402
 
 SENDS = 20
 OWN, FIRST = 50.0, 100.0  # ms, medians

@@ -27,7 +27,7 @@ from engine.growing import Growing  # noqa: E402
 from engine.planning.assemble import step  # noqa: E402
 from engine.planning.policy import load  # noqa: E402
 from engine.session.model import Usage  # noqa: E402
-from engine.threads import Threads  # noqa: E402
+from engine.storage.threads import Threads  # noqa: E402
 
 CHATS = 10  # a new chat after so many rounds, so that reading it back does not take longer and longer
 LONGEST = 0.12  # seconds from the first acknowledged write to the kill

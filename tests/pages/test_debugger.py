@@ -13,7 +13,7 @@ from conftest import ROOT
 from debugger_links import linked
 
 from engine.planning import policy
-from engine.threads import Threads
+from engine.storage.threads import Threads
 from engine.views import knobs
 
 if TYPE_CHECKING:
