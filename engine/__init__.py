@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from engine.counting.exact import ExactCounts
 from engine.counting.exact import available as exact_available
 from engine.errors import TurnscopeError
-from engine.front import ledger_of, load, load_all, overview, replay
+from engine.library.opening import ledger_of, load, load_all, overview, replay
+from engine.library.store import Opened, Recent, Store
 from engine.session.portable import dumps
 from engine.settings import claude_projects, context_pairs, data_file, data_folder, to_open
-from engine.store import Opened, Recent, Store
 
 if TYPE_CHECKING:
     from engine import asking, chats

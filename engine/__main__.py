@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.library.store import Store
 from engine.settings import OPEN, data_file
-from engine.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 

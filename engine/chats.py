@@ -17,8 +17,9 @@ from msgspec import structs
 from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
-from engine.front import family_of, ledger_of, replay
 from engine.growing import Growing
+from engine.library.opening import family_of, ledger_of, replay
+from engine.library.store import Opened
 from engine.live import Chat, Settings, Sink, Tools
 from engine.offline import Offline
 from engine.offline.model import WINDOWS
@@ -30,7 +31,6 @@ from engine.pricing.prices import cost, facts
 from engine.session.builder import block_of
 from engine.session.model import JSON, Answer, Edit, Message, Request, Session
 from engine.storage.threads import SOURCE, Threads
-from engine.store import Opened
 from engine.toolbox import Toolbox
 from engine.views.overview import overview
 

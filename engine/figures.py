@@ -15,8 +15,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from engine import front
 from engine.counting.reconcile import Floats
+from engine.library import opening
 from engine.palette import PALETTES, ink, mix
 from engine.planning.trace import Trace
 from engine.session.model import Session
@@ -94,7 +94,7 @@ def html(figure: go.Figure, ground: str = "") -> str:
 def _read(of: Overview | Session, trace: Trace | None = None) -> tuple[Overview, Trace | None]:
     if not isinstance(of, Session):
         return of, trace
-    trace = trace or front.replay(of)
+    trace = trace or opening.replay(of)
     return one_request.annotated(trace, views.overview(trace))[0], trace
 
 

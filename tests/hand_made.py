@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.front import replay
+from engine.library.opening import replay
 from engine.planning.trace import Trace
 from engine.session.builder import Builder
 from engine.session.model import Edit, Observed, Part, Session, Span, Usage

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.counting.ledger import Ledger
 from engine.envelope.envelope import Chunk, Envelope
 from engine.envelope.pieces import Piece
-from engine.front import ledger_of, load, replay
+from engine.library.opening import ledger_of, load, replay
 from engine.session.model import ZERO, Edit, Part, Span
 from engine.views.cache_breaks import CacheBreak, breaks, first_difference
 

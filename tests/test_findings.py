@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT, shared
 from hand_made import OPUS, SONNET, Row, call, cleared, compacted, result, traced
 
-from engine.front import load, replay
+from engine.library.opening import load, replay
 from engine.session.model import Edit
 from engine.views.cache_breaks import breaks
 from engine.views.findings import Finding, findings, headline, markers

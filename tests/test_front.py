@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import engine
-from engine import front
+from engine.library import opening
 from engine.pricing import prices
 from engine.pricing.overlay import BUILT_IN
 
@@ -18,9 +18,9 @@ SAMPLE = Path(__file__).resolve().parent.parent / "sample_sessions" / "cache-goe
 
 def test_the_environment_sets_how_many_pairs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTEXT_MESSAGE_PAIRS", "2")
-    assert front.named("last-5-pairs").rules[0].params.pairs == 2
+    assert opening.named("last-5-pairs").rules[0].params.pairs == 2
     monkeypatch.setenv("CONTEXT_MESSAGE_PAIRS", "many")
-    assert front.named("last-5-pairs").rules[0].params.pairs == 5
+    assert opening.named("last-5-pairs").rules[0].params.pairs == 5
 
 
 def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -28,10 +28,10 @@ def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     own = {"models": {"claude-opus-4-5-20251101": row, "claude-sonnet-4-5-20250929": row}}
     (tmp_path / "prices.json").write_text(json.dumps(own))
     monkeypatch.setenv("TURNSCOPE_DATA", str(tmp_path))
-    front._edge.cache_clear()
+    opening._edge.cache_clear()
     try:
         view = engine.overview(engine.load(SAMPLE))
         assert view.total == Decimal(int(view.answers.sum()))
     finally:
         prices.use(BUILT_IN)
-        front._edge.cache_clear()
+        opening._edge.cache_clear()

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
-from engine.front import load, load_all
+from engine.library.opening import load, load_all
 from engine.planning.assemble import replay
 from engine.planning.lint import Problem, binds_thinking, lint, stale_thinking, takes_prefill
 from engine.planning.policy import parse
@@ -203,7 +203,7 @@ def test_real_sessions_as_recorded_have_nothing_to_find(folder: str, shared: Any
     looked = 0
     for path in sorted(shared("data", "open", folder).glob("*.*")):
         session = load_all(path)[0]
-        from engine.front import ledger_of
+        from engine.library.opening import ledger_of
 
         plans = [*replay(session, parse("as-recorded", '[[rules]]\nrule = "follow_the_record"'), ledger_of(session))]
         for plan in plans[:: max(1, len(plans) // 10)]:

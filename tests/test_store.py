@@ -14,7 +14,8 @@ import pytest
 from claude_log import Log, call
 
 import engine
-from engine import Opened, Store, importers, store
+from engine import Opened, Store, importers
+from engine.library import store
 from engine.reading.source import Source
 from engine.views.overview import Overview
 

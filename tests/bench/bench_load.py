@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "bench")]
 from make_claude_code import write  # noqa: E402
 
 import engine  # noqa: E402
-from engine.store import Store  # noqa: E402
+from engine.library.store import Store  # noqa: E402
 
 ROUNDS = 5
 SPEED = 60  # MB per CPU second, parse and build

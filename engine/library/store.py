@@ -24,7 +24,7 @@ from engine import importers
 from engine.counting.exact import ExactCounts, available
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import exact_counter
-from engine.front import family_of, ledger_of, replay
+from engine.library.opening import family_of, ledger_of, replay
 from engine.planning.trace import Trace
 from engine.reading.source import Source, open_source
 from engine.session.model import Session
@@ -271,7 +271,7 @@ def _key(source: Source) -> str:
 def _version() -> str:
     """Digest of the engine's own sources: what an older engine read is read again."""
     digest = sha256()
-    for file in sorted(Path(__file__).parent.rglob("*")):
+    for file in sorted(Path(__file__).parent.parent.rglob("*")):
         if file.suffix in (".py", ".json", ".toml"):
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
