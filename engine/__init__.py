@@ -22,28 +22,29 @@ from engine.session.portable import dumps
 from engine.settings import claude_projects, context_pairs, data_file, data_folder, to_open
 
 if TYPE_CHECKING:
-    from engine import asking, chats
-    from engine.live import Chat, Event
-    from engine.live import Settings as ChatSettings
-    from engine.offline import FAULTS, Offline
-    from engine.running import Running
+    from engine.live import branches as chats
+    from engine.live import summaries as asking
+    from engine.live.chat import Chat, Event
+    from engine.live.chat import Settings as ChatSettings
+    from engine.live.offline import FAULTS, Offline
+    from engine.live.running import Running
+    from engine.live.tools import DEFINITIONS, Toolbox
     from engine.storage.threads import Conflict, Threads
-    from engine.toolbox import DEFINITIONS, Toolbox
 
 # What a live chat needs loads when it is first asked for: the provider's SDK takes longer than all the rest.
 _LATER = {
-    "asking": ("engine.asking", ""),
-    "Chat": ("engine.live", "Chat"),
-    "ChatSettings": ("engine.live", "Settings"),
-    "Conflict": ("engine.threads", "Conflict"),
-    "DEFINITIONS": ("engine.toolbox", "DEFINITIONS"),
-    "Event": ("engine.live", "Event"),
-    "FAULTS": ("engine.offline", "FAULTS"),
-    "Offline": ("engine.offline", "Offline"),
-    "Running": ("engine.running", "Running"),
-    "Threads": ("engine.threads", "Threads"),
-    "Toolbox": ("engine.toolbox", "Toolbox"),
-    "chats": ("engine.chats", ""),
+    "asking": ("engine.live.summaries", ""),
+    "Chat": ("engine.live.chat", "Chat"),
+    "ChatSettings": ("engine.live.chat", "Settings"),
+    "Conflict": ("engine.storage.threads", "Conflict"),
+    "DEFINITIONS": ("engine.live.tools", "DEFINITIONS"),
+    "Event": ("engine.live.chat", "Event"),
+    "FAULTS": ("engine.live.offline", "FAULTS"),
+    "Offline": ("engine.live.offline", "Offline"),
+    "Running": ("engine.live.running", "Running"),
+    "Threads": ("engine.storage.threads", "Threads"),
+    "Toolbox": ("engine.live.tools", "Toolbox"),
+    "chats": ("engine.live.branches", ""),
 }
 
 

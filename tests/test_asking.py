@@ -9,8 +9,8 @@ import anthropic
 import pytest
 
 import engine
-from engine.asking import asked
-from engine.offline import Offline
+from engine.live.offline import Offline
+from engine.live.summaries import asked
 from engine.planning.policy import Policy, parse
 from engine.session.builder import Builder
 from engine.session.model import Session, Usage

@@ -8,15 +8,15 @@ from pathlib import Path
 import anthropic
 import pytest
 
-from engine import chats
 from engine.counting.ledger import build_ledger
 from engine.envelope.plan import Plan
 from engine.envelope.wishes import rating_key, words
 from engine.errors import TurnscopeError
-from engine.growing import Growing
-from engine.live import Chat, Settings
-from engine.offline import Offline
-from engine.offline.model import COUNTER
+from engine.live import branches
+from engine.live.chat import Chat, Settings
+from engine.live.growing import Growing
+from engine.live.offline import Offline
+from engine.live.offline.model import COUNTER
 from engine.planning.assemble import replay
 from engine.planning.policy import following, load
 from engine.planning.render import render
@@ -78,7 +78,7 @@ class Talk:
         assert [[*plan.after.pieces] for plan in again] == [[*plan.after.pieces] for plan in sent]
         recorded = list(replay(stored, load("as-recorded"), ledger))
         assert [render(plan.after, stored) for plan in recorded] == [render(plan.after, stored) for plan in sent]
-        resumed, _ = chats.resumed(stored, self.client, self.threads.sink(self.thread), self.chat.settings)
+        resumed, _ = branches.resumed(stored, self.client, self.threads.sink(self.thread), self.chat.settings)
         assert resumed.plan
         assert self.chat.plan
         assert [*resumed.plan.after.pieces] == [*self.chat.plan.after.pieces]
@@ -215,7 +215,7 @@ def test_a_branch_follows_what_was_wished_before_it_begins_and_nothing_after(ser
     early = threads.create(parent=talk.thread, at=shared - 2)
     late = threads.create(parent=talk.thread, at=shared)
     for thread, condensed in ((early, False), (late, True)):
-        branch, _ = chats.resumed(threads.load(thread), talk.client, threads.sink(thread), talk.chat.settings)
+        branch, _ = branches.resumed(threads.load(thread), talk.client, threads.sink(thread), talk.chat.settings)
         assert [event.kind for event in branch.send("otherwise")][-1] == "done"
         assert [event.kind for event in branch.send("and on")][-1] == "done"
         assert bool(branch.summaries()) == condensed

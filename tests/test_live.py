@@ -15,19 +15,19 @@ from pathlib import Path
 import anthropic
 import pytest
 
-from engine import chats
 from engine.counting.ledger import build_ledger
-from engine.growing import Growing
-from engine.live import Chat, Event, Settings
-from engine.offline import FAULTS, Offline
-from engine.offline.model import COUNTER
+from engine.live import branches
+from engine.live.chat import Chat, Event, Settings
+from engine.live.growing import Growing
+from engine.live.offline import FAULTS, Offline
+from engine.live.offline.model import COUNTER
+from engine.live.running import Running
+from engine.live.tools import Toolbox
 from engine.planning.assemble import replay
 from engine.planning.policy import load
 from engine.planning.render import render
-from engine.running import Running
 from engine.session.model import Session
 from engine.storage.threads import Conflict, Threads
-from engine.toolbox import Toolbox
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -220,7 +220,7 @@ def test_a_thread_continues_after_a_reload_and_a_fork_shares_its_past(server: Of
     list(talk.send("one"))
     list(talk.send("two"))
     session = threads.load(thread)
-    again, _ = chats.resumed(session, client(server), threads.sink(thread), talk.settings)
+    again, _ = branches.resumed(session, client(server), threads.sink(thread), talk.settings)
     assert [f for f in talk.plan.__struct_fields__ if getattr(again.plan, f) != getattr(talk.plan, f)] == []
     assert kinds(again.send("three"))[-1] == "done"
     at = session.requests[1].cut - 1
@@ -242,13 +242,13 @@ def test_a_policy_chosen_on_the_way_is_in_force_from_its_request_on_after_a_relo
         sink.policy(load(name), len(talk.growing.session.requests))
         for k in range(12):
             plans += [event.data for event in talk.send(f"Question {n}.{k}: and then? " * 8) if event.kind == "plan"]
-    again, replayed = chats.resumed(
+    again, replayed = branches.resumed(
         threads.load(thread), client(server), sink, talk.settings, policies=threads.policies(thread)
     )
     assert [(plan.after, plan.decisions) for plan in replayed] == [(plan.after, plan.decisions) for plan in plans]
     assert [f for f in talk.plan.__struct_fields__ if getattr(again.plan, f) != getattr(talk.plan, f)] == []
     assert {d.action for plan in plans[12:24] for d in plan.decisions} >= {"drop"}
-    _, under_one = chats.resumed(threads.load(thread), client(server), sink, talk.settings)
+    _, under_one = branches.resumed(threads.load(thread), client(server), sink, talk.settings)
     assert [plan.after for plan in under_one] != [plan.after for plan in plans]
 
 
@@ -280,9 +280,9 @@ KILLED = textwrap.dedent("""
     import sys
     from pathlib import Path
     sys.path.insert(0, {root!r})
-    from engine.growing import Growing
+    from engine.live.growing import Growing
     from engine.session.model import Session
-    from engine.offline.model import COUNTER
+    from engine.live.offline.model import COUNTER
     from engine.storage.threads import Threads
     threads = Threads(Path(sys.argv[1]))
     thread = sys.argv[2]

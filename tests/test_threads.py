@@ -23,7 +23,7 @@ from engine.counting.tokens import CHARS
 from engine.envelope.pieces import Decision, Splice
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
-from engine.growing import Growing
+from engine.live.growing import Growing
 from engine.planning.assemble import step
 from engine.planning.policy import Policy, load
 from engine.session import portable

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.toolbox import MOST_READ, Toolbox
+from engine.live.tools import MOST_READ, Toolbox
 
 
 @pytest.fixture

@@ -25,11 +25,11 @@ sys.path.insert(0, str(ROOT))
 
 import anthropic  # noqa: E402
 
-from engine import chats  # noqa: E402
 from engine.counting.tokens import estimator  # noqa: E402
-from engine.growing import Growing  # noqa: E402
-from engine.live import Settings  # noqa: E402
-from engine.offline import Offline  # noqa: E402
+from engine.live import branches  # noqa: E402
+from engine.live.chat import Settings  # noqa: E402
+from engine.live.growing import Growing  # noqa: E402
+from engine.live.offline import Offline  # noqa: E402
 from engine.planning.assemble import step  # noqa: E402
 from engine.planning.policy import load  # noqa: E402
 from engine.pricing.prices import facts  # noqa: E402
@@ -133,7 +133,7 @@ def main() -> int:
         loaded = time.perf_counter()
         client = anthropic.Anthropic(api_key="none", base_url=offline.url, max_retries=0, timeout=60)
         server.watch(client)
-        chat, _ = chats.resumed(session, client, threads.sink(thread), Settings(MODEL, load(given.policy)))
+        chat, _ = branches.resumed(session, client, threads.sink(thread), Settings(MODEL, load(given.policy)))
         print(f"reopened: {loaded - begun:.2f} s to load, {time.perf_counter() - loaded:.2f} s to plan what was sent")
         profile = cProfile.Profile()
         if given.profile:

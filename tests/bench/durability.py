@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from engine.counting.tokens import CHARS  # noqa: E402
-from engine.growing import Growing  # noqa: E402
+from engine.live.growing import Growing  # noqa: E402
 from engine.planning.assemble import step  # noqa: E402
 from engine.planning.policy import load  # noqa: E402
 from engine.session.model import Usage  # noqa: E402

@@ -6,7 +6,7 @@ from hypothesis import given
 from law_sessions import ledger_of, sessions
 
 from engine.counting.tokens import CHARS
-from engine.growing import Growing
+from engine.live.growing import Growing
 from engine.planning.assemble import replay, settle, step
 from engine.planning.policy import load
 from engine.session.index import Index

@@ -11,7 +11,7 @@ import anthropic
 
 from engine.counting.ledger import Ledger
 from engine.errors import TurnscopeError
-from engine.live import summarised
+from engine.live.chat import summarised
 from engine.planning.assemble import recorded, replay
 from engine.planning.policy import Policy
 from engine.planning.trace import own_counts

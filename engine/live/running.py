@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from engine.live import Event, explained
+from engine.live.chat import Event, explained
 
 
 class Running:

@@ -5,6 +5,6 @@ everything around the words: tokens are counted, a prompt that is too long is re
 comparing prefixes, context edits and compaction are applied, and faults can be ordered.
 """
 
-from engine.offline.server import FAULTS, Offline
+from engine.live.offline.server import FAULTS, Offline
 
 __all__ = ["FAULTS", "Offline"]

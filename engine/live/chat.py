@@ -24,7 +24,7 @@ from engine.envelope.pieces import Decision, Piece
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx
 from engine.errors import ContextWindowExceededError, RuleError, TurnscopeError
-from engine.growing import Growing
+from engine.live.growing import Growing
 from engine.planning.assemble import count_key, settle, step
 from engine.planning.policy import Policy, following, wishes_alone
 from engine.planning.render import render

@@ -17,12 +17,13 @@ from msgspec import structs
 from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
-from engine.growing import Growing
 from engine.library.opening import family_of, ledger_of, replay
 from engine.library.store import Opened
-from engine.live import Chat, Settings, Sink, Tools
-from engine.offline import Offline
-from engine.offline.model import WINDOWS
+from engine.live.chat import Chat, Settings, Sink, Tools
+from engine.live.growing import Growing
+from engine.live.offline import Offline
+from engine.live.offline.model import WINDOWS
+from engine.live.tools import Toolbox
 from engine.planning import assemble
 from engine.planning.extract import extract
 from engine.planning.policy import Policy, following, load
@@ -31,7 +32,6 @@ from engine.pricing.prices import cost, facts
 from engine.session.builder import block_of
 from engine.session.model import JSON, Answer, Edit, Message, Request, Session
 from engine.storage.threads import SOURCE, Threads
-from engine.toolbox import Toolbox
 from engine.views.overview import overview
 
 ANTHROPIC = "https://api.anthropic.com"

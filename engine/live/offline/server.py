@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from engine.counting.tokens import count_texts
-from engine.offline import model as offline
+from engine.live.offline import model as offline
 from engine.session.content import block_text, dumps
 
 JSON = Any
