@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import time
+import tracemalloc
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -17,7 +19,7 @@ from conftest import SHARED
 from msgspec import structs
 
 import engine
-from engine.importers.claude_code import paths
+from engine.library import opening
 from engine.planning.policy import load as load_policy
 from engine.session.model import Request, Session
 
@@ -706,19 +708,66 @@ def test_a_rewind_to_the_first_prompt_shares_nothing(tmp_path: Path) -> None:
     assert [(b.at, len(b.requests)) for b in session.branches] == [(0, 2)]
 
 
-def test_branches_without_end_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A branch repeats the path it left, so that all of them together would be quadratic."""
-    monkeypatch.setattr(paths, "BRANCHED", 1000)
+def trunk_with_asides(count: int) -> Log:
+    """`count` prompts and answers, an aside with an answer left behind each."""
     log = Log()
-    for n in range(100):
-        trunk = log.user(f"q{n}")
+    for n in range(count):
+        log.user(f"prompt {n}")
+        trunk = log.answer(f"m{n}", f"answer {n}", usage=(10, 500, 0, 20))
         log.user(f"aside {n}")
+        log.answer(f"a{n}", f"on aside {n}", usage=(10, 500, 0, 20))
         log.last = trunk
-    log.answer("m1", "Hi.", usage=(10, 500, 0, 20))
+    log.user("the end")
+    return log
+
+
+def test_branches_share_what_stands_before_them(tmp_path: Path) -> None:
+    session = opened(trunk_with_asides(5), tmp_path)
+    assert [len(fork.own.blocks) for fork in session.forks] == [2] * 5
+    first = session.branches[0]
+    assert [block.text for block in first.blocks[-3:]] == ["answer 4", "aside 4", "on aside 4"]
+    assert all(mine is its for mine, its in zip(session.blocks[: first.at], first.blocks, strict=False))
+    assert [request.n for request in first.requests] == list(range(6))
+    assert all(mine is its for mine, its in zip(session.requests, first.requests[:5], strict=True))
+
+
+def test_a_branchs_counts_go_on_from_those_of_the_main_path(tmp_path: Path) -> None:
+    log = trunk_with_asides(4)
+    branch = log.user("aside of an aside", parent=log.lines[2]["uuid"])
+    log.answer("n1", "deeper", usage=(1, 2, 3, 4), parent=branch)
+    log.user("the end", parent=log.lines[-3]["uuid"])
     session = opened(log, tmp_path)
-    assert 1000 < sum(len(b.blocks) for b in session.branches) < 1200
-    assert len(session.requests) == 1
-    assert notes(session, "warning") == ["0: more branches than can be laid out: 89 lines of further ones were left out"]
+    ledger = opening.ledger_of(session)
+    assert max(fork.of for fork in session.forks) > 0
+    for number, one in enumerate(session.branches):
+        counted = set(ledger.memo)
+        its, whole = opening.ledger_of_branch(session, number, ledger), opening.ledger_of(one)
+        assert (its.sums, its.total) == (whole.sums, whole.total)
+        own = {block.digest for block in session.forks[number].own.blocks}
+        assert set(ledger.memo) - counted <= own | {block.digest for block in one.blocks[one.at :]}
+
+
+def test_three_thousand_branches_take_the_time_and_memory_of_what_they_add(tmp_path: Path) -> None:
+    """Four times as many branches, of a trunk that is four times as long, may take six times as long, and not sixteen times."""
+    spent, held = [], []
+    for count in (750, 3000):
+        path = trunk_with_asides(count).save(tmp_path / f"{count}.jsonl")
+        rounds = []
+        for _ in range(3):
+            began = time.process_time()
+            session = engine.load(path)
+            rounds.append(time.process_time() - began)
+        spent.append(min(rounds))
+        tracemalloc.start()
+        session = engine.load(path)
+        held.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(session.branches) == count
+        assert sum(len(fork.own.blocks) for fork in session.forks) == 2 * count
+        assert len(session.branches[count // 2].blocks) == count + 2
+        assert notes(session, "warning") == []
+    assert spent[1] < 6 * spent[0] + 0.2
+    assert held[1] < 5 * held[0]
 
 
 # Subagents ----------------------------------------------------------------------------------------------------------------

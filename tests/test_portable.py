@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from claude_log import Log, call
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+import engine
 from engine import importers
 from engine.errors import BrokenFile
 from engine.reading.source import Source, parse
@@ -80,8 +83,57 @@ def test_every_shared_session_is_read_back_equal(shared: Callable[..., Path]) ->
 
 
 def test_a_hand_written_session_needs_only_what_has_no_default() -> None:
-    value = {"format": "turnscope-session", "version": 1, "session": {"id": "mine"}}
-    assert portable.loads(value) == Session("mine")
+    for version in (1, 2):
+        value = {"format": "turnscope-session", "version": version, "session": {"id": "mine"}}
+        assert portable.loads(value) == Session("mine")
+
+
+def first_version(session: Session) -> dict[str, Any]:
+    """A session as version 1 wrote it: branches as whole sessions."""
+    value: dict[str, Any] = msgspec.to_builtins(session)
+    del value["forks"]
+    value["branches"] = [first_version(branch) for branch in session.branches]
+    value["subagents"] = [first_version(agent) for agent in session.subagents]
+    return value
+
+
+def branched(folder: Path) -> Session:
+    """A session with a branch, a branch of that, and one that shares nothing; a call and a subagent in a branch."""
+    log = Log()
+    log.user("hello")
+    start = log.answer("m1", "Hi.", call("t1", "Task", prompt="look"), usage=(10, 500, 0, 20))
+    log.result("t1", "found", toolUseResult={"agentId": "a1"})
+    turn = log.answer("m2", "Wrong.", usage=(10, 10, 500, 20))
+    log.user("left", parent=turn)
+    log.user("left again", parent=turn)
+    log.result("t1", "found another way", parent=start)
+    log.answer("m3", "Right.", usage=(10, 10, 500, 20))
+    log.user("another root", parent="")
+    log.user("the end", parent=log.lines[-2]["uuid"])
+    side = Log("s1", "a1")
+    side.user("look")
+    side.answer("am1", "found", usage=(1, 2, 3, 4))
+    side.save(folder / "s1" / "subagents" / "agent-a1.jsonl")
+    return engine.load(log.save(folder / "s1.jsonl"))
+
+
+def test_branches_of_version_1_share_again_what_they_repeat(tmp_path: Path) -> None:
+    session = branched(tmp_path)
+    assert len(session.branches) == 3
+    old = {"format": "turnscope-session", "version": 1, "session": first_version(session)}
+    again = portable.loads(parse(json.dumps(old).encode()))
+    assert again.branches == session.branches
+    assert again.subagents == session.subagents
+    assert [fork.start > 0 for fork in again.forks] == [False, True, True]
+    assert again.branches[1].blocks[0] is again.blocks[0]
+    assert portable.loads(parse(portable.dumps(again))) == again
+    assert portable.loads(parse(portable.dumps(session))) == session
+
+
+def test_a_wrong_branch_of_version_1_is_named() -> None:
+    value = {"format": "turnscope-session", "version": 1, "session": {"id": "s", "branches": [{"id": "b"}, {"id": 1}]}}
+    with pytest.raises(BrokenFile, match=r"\$\.session\.branches\[1\]\.id"):
+        portable.loads(value)
 
 
 def small() -> dict[str, Any]:
@@ -107,9 +159,11 @@ def test_the_small_session_of_the_next_test_is_right() -> None:
         (["session", "requests", 0, "cut"], 9, "$.session.requests[0]"),
         (["session", "observed", 0, "request"], 3, "$.session.observed[0]"),
         (["session", "observed", 0, "edit", "action"], "vanish", "$.session.observed[0].edit.action"),
-        (["session", "branches"], [{"id": 1}], "$.session.branches[0].id"),
+        (["session", "forks"], [{"own": {"id": 1}}], "$.session.forks[0].own.id"),
+        (["session", "forks"], [{"own": {"id": "b"}, "start": 9}], "$.session.forks[0]"),
+        (["session", "forks"], [{"own": {"id": "b"}, "of": 1}], "$.session.forks[0]"),
         (["session"], None, "$.session"),
-        (["version"], 2, "$.version"),
+        (["version"], 3, "$.version"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_path_and_a_hint(path: list[Any], value: Any, named: str) -> None:

@@ -5,8 +5,9 @@ Holds one counter's opinion of one session. It fits no scale and knows no price 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.counting.tokens import Counter, count_blocks, count_texts
 from engine.session.model import BUCKETS, ZERO, Block, Body, Bucket, Counts, Message, Part, Session
@@ -52,6 +53,18 @@ class Ledger:
             self.total.append(self.total[-1] + count)
             for i, column in enumerate(self.sums):
                 column.append(column[-1] + count * (i == _INDEX[block.bucket]))
+
+    def branch(self, session: Session, number: int) -> Ledger:
+        """The counts of branch `number` of the session that was counted here: only what it does not share is counted."""
+        start, at = len(self), number + 1
+        while at:
+            start, at = min(start, session.forks[at - 1].start), session.forks[at - 1].of
+        branch = session.branches[number]
+        sums = tuple(column[: start + 1] for column in self.sums)
+        ledger = Ledger(self.counter, sums, self.total[: start + 1], self.memo)
+        for message in branch.messages[bisect_left(branch.messages, start, key=lambda message: message.start) :]:
+            ledger.extend(branch.blocks[message.start : message.stop], message)
+        return replace(ledger, exact=self.exact * ledger.total[start] / max(1, ledger.total[-1]))  # what is new is estimated
 
     def body(self, parts: Body) -> Counts:
         """Tokens per bucket of a stand-in."""

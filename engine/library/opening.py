@@ -72,6 +72,12 @@ def ledger_of(session: Session, memo: dict[str, int] | None = None, exact: Mappi
     return replace(ledger, exact=counted / max(1, ledger.total[-1]))
 
 
+def ledger_of_branch(session: Session, number: int, ledger: Ledger) -> Ledger:
+    """Count branch `number` of a session: from where it parted, where the session's own `ledger` counts as it would."""
+    branch = session.branches[number]
+    return ledger.branch(session, number) if family_of(branch) == family_of(session) else ledger_of(branch)
+
+
 def replay(
     session: Session,
     policy: Policy | str = AS_RECORDED,

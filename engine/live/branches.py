@@ -29,8 +29,8 @@ from engine.planning.extract import extract
 from engine.planning.policy import Policy, following, load
 from engine.planning.trace import Trace
 from engine.pricing.prices import cost, facts
-from engine.session.builder import block_of
 from engine.session.model import JSON, Answer, Edit, Message, Request, Session
+from engine.session.timeline import block_of
 from engine.storage.threads import SOURCE, Threads
 from engine.views.overview import overview
 

@@ -13,9 +13,9 @@ from msgspec import structs
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import Counter
 from engine.planning.assemble import Basis
-from engine.session.builder import block_of, paired_with
 from engine.session.index import Index
-from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session
+from engine.session.model import JSON, Answer, Edit, Message, Observed, Request, Session
+from engine.session.timeline import Timeline
 
 
 class Growing:
@@ -23,12 +23,10 @@ class Growing:
 
     def __init__(self, start: Session, counter: Counter) -> None:
         self._head = start
-        self._blocks: list[Block] = list(start.blocks)
-        self._messages: list[Message] = list(start.messages)
+        self._line = Timeline.of(start)
         self._requests: list[Request] = list(start.requests)
         self._observed: list[Observed] = list(start.observed)
         self._answers: dict[str, Answer] = dict(start.answers)
-        self._calls = {str(b.raw.get("id")): b.at for b in start.blocks if b.kind == "tool_use" and isinstance(b.raw, dict)}
         self._value: Session | None = start
         self.ledger: Ledger = build_ledger(start, counter)
         self._index: Index | None = None
@@ -39,8 +37,8 @@ class Growing:
         if self._value is None:
             self._value = structs.replace(
                 self._head,
-                blocks=tuple(self._blocks),
-                messages=tuple(self._messages),
+                blocks=tuple(self._line.blocks),
+                messages=tuple(self._line.messages),
                 requests=tuple(self._requests),
                 observed=tuple(self._observed),
                 answers=dict(self._answers),
@@ -58,28 +56,20 @@ class Growing:
         self, role: str, content: str | Sequence[JSON], *, origin: str, id: str = "", sent_at: float | None = None
     ) -> Message:
         """Append one message; a prompt begins a turn. `role` system and tools are blocks of the request, not messages of it."""
-        start = len(self._blocks)
-        turn = self._blocks[-1].turn if self._blocks else 0
-        if origin == "prompt" and any(m.role not in ("system", "tools") for m in self._messages):
-            turn += 1
-        parts: Sequence[JSON] = [content] if isinstance(content, str) else content
-        for raw in parts or [None]:
-            block = block_of(len(self._blocks), len(self._messages), turn, role, "", raw)
-            self._blocks.append(self._pair(block))
-        message = Message(start, len(self._blocks), role, origin, id, sent_at)
-        self._messages.append(message)
-        self.ledger.extend(self._blocks[start:], message)
+        parts = [(raw, "") for raw in ([content] if isinstance(content, str) else content)]
+        message = self._line.append(role, parts, origin=origin, id=id, sent_at=sent_at)
+        self.ledger.extend(self._line.blocks[message.start :], message)
         self._changed()
         return message
 
     def request(self, **fields: Any) -> Request:
         """A request that is sent now, with its number, turn and cut. Not part of the session until it is `answered`."""
-        turn = self._blocks[-1].turn if self._blocks else 0
-        return Request(n=len(self._requests), turn=turn, cut=len(self._blocks), stop=len(self._blocks), **fields)
+        at, turn = self._line.end, max(0, self._line.turn)
+        return Request(n=len(self._requests), turn=turn, cut=at, stop=at, **fields)
 
     def answered(self, request: Request, stop: int | None = None) -> Request:
         """Append a request that got its answer (or none: `stop` stays its cut)."""
-        done = structs.replace(request, stop=len(self._blocks) if stop is None else stop)
+        done = structs.replace(request, stop=self._line.end if stop is None else stop)
         self._requests.append(done)
         self._value = None
         return done
@@ -97,15 +87,6 @@ class Growing:
     @property
     def answers(self) -> Mapping[str, Answer]:
         return self._answers
-
-    def _pair(self, block: Block) -> Block:
-        if block.kind == "tool_use" and isinstance(block.raw, dict):
-            self._calls[str(block.raw.get("id"))] = block.at
-        call = self._calls.get(str(block.raw.get("tool_use_id"))) if isinstance(block.raw, dict) else None
-        if block.kind != "tool_result" or call is None:
-            return block
-        self._blocks[call], block = paired_with(self._blocks[call], block)
-        return block
 
     def _changed(self) -> None:
         self._value = None

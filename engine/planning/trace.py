@@ -127,7 +127,7 @@ class Trace:
             parent=session.id,
             at=cut,
             subagents=(),
-            branches=(),
+            forks=(),
         )
 
 

@@ -1,34 +1,23 @@
 """Turns what an importer reads into a `Session`: everything that every importer would otherwise get wrong.
 
-Digests, addresses, message ordinals, buckets and kinds from block types, tool pairs, request cuts, turn numbers, fragments of
-one streamed message merged. Holds no knowledge of any file format.
+Request cuts and numbers, fragments of one streamed message merged, branches that share what stands before them. Where messages
+get their addresses, turns and pairs is `timeline`. Holds no knowledge of any file format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 from msgspec import structs
 
-from engine.session.content import dumps
-from engine.session.model import JSON, Block, Bucket, Edit, Message, Note, Observed, Part, Request, Session, Span, Usage
+from engine.session.model import JSON, Edit, Fork, Note, Observed, Part, Request, Session, Span, Usage, joined
+from engine.session.timeline import Timeline, block_of
 
-_KINDS: dict[str, tuple[str, Bucket]] = {
-    "text": ("text", Bucket.MESSAGES),
-    "image": ("image", Bucket.MESSAGES),
-    "image_url": ("image", Bucket.MESSAGES),
-    "document": ("document", Bucket.MESSAGES),
-    "thinking": ("thinking", Bucket.THINKING),
-    "redacted_thinking": ("redacted_thinking", Bucket.THINKING),
-    "tool_use": ("tool_use", Bucket.MESSAGES),
-    "server_tool_use": ("tool_use", Bucket.MESSAGES),
-    "mcp_tool_use": ("tool_use", Bucket.MESSAGES),
-    "tool_result": ("tool_result", Bucket.TOOL_RESULTS),
-    "compaction": ("compaction", Bucket.MESSAGES),
-}
+Look = Callable[[Session], Iterable[Observed]]  # run once addresses are known
+
 STUB_CHARACTERS = 10  # characters of answer per recorded output token beyond which the record is a start-of-stream value
 STUB_FLOOR = 200  # shorter answers are never doubted
 
@@ -45,21 +34,31 @@ class Draft:
     fence: bool = False
     extra: Mapping[str, JSON] = field(default_factory=dict)
     request: Request | None = None
+    ordinal: int = -1  # on the whole path
     start: int = -1
     stop: int = -1
 
 
 class Builder:
-    """Collects messages in order, then builds the session."""
+    """Collects messages in order, then builds the session, or the branch of one.
+
+    `drafts` are its own; a branch shares the first `shared` messages of the path of `base`.
+    """
 
     def __init__(self, id: str, source: str, title: str = "", **about: JSON) -> None:
         self.id, self.source, self.title = id, source, title
         self.about: dict[str, JSON] = {key: value for key, value in about.items() if value}
+        self.base: Builder | None = None
+        self.shared = 0
         self.drafts: list[Draft] = []
         self.notes: list[Note] = []
         self.window: int | None = None
         self._by_id: dict[str, Draft] = {}
         self._unanswered: dict[int, list[Request]] = {}
+        self.line = Timeline()
+        self.number = 0  # of its path: 0 = the session, k = its k-th fork
+        self.first = 0  # number of the first request of its own
+        self.requests: tuple[Request, ...] = ()  # its own, once it is built
 
     def message(
         self,
@@ -82,6 +81,7 @@ class Builder:
         draft = self._by_id.get(id) if id else None
         if draft is None:
             draft = Draft(role, origin or _origin(role, parts), [], id, sent_at, fence, extra or {})
+            draft.ordinal = self.shared + len(self.drafts)
             self.drafts.append(draft)
             if id:
                 self._by_id[id] = draft
@@ -100,44 +100,83 @@ class Builder:
         """Record something a person should know about the file."""
         self.notes.append(Note(severity, line, what))
 
-    def build(self, observe: Iterable[Any] = ()) -> Session:
-        """The session. `observe`: callables `(session) -> Iterable[Observed]`, run once addresses are known."""
-        blocks: list[Block] = []
-        messages: list[Message] = []
+    def branch(self, messages: int, id: str, title: str = "") -> Builder:
+        """A builder that goes on behind the first `messages` messages of this one's path, which was built before."""
+        if self.base is not None and messages <= self.shared:
+            return self.base.branch(messages, id, title)
+        branch = Builder(id, self.source, title, **self.about)
+        branch.base, branch.shared, branch.line = self, messages, self.line.fork(messages)
+        branch.first = self._before(branch.line.start)
+        return branch
+
+    @property
+    def last(self) -> int:
+        """Where the newest request that it shares was cut; 0 where it shares none."""
+        base = self.base
+        while base is not None and self.first <= base.first:
+            base = base.base
+        return base.requests[self.first - base.first - 1].cut if base else 0
+
+    def build(self, observe: Iterable[Look] = ()) -> Session:
+        """The session, with what `observe` sees in it."""
+        session = self._own()
+        observed = sorted((o for look in observe for o in look(session)), key=lambda o: o.request)
+        return structs.replace(session, observed=tuple(observed)) if observed else session
+
+    def fork(self, trunk: Session, forks: Sequence[Fork], observe: Sequence[Look] = ()) -> Fork:
+        """What this branch adds: the next one of `forks`, which hang from `trunk`. `observe` sees the whole path."""
+        assert self.base is not None
+        fork = Fork(self._own(), self.base.number, self.line.start, tuple(self.line.mended.values()))
+        self.number = len(forks) + 1
+        if observe:
+            path = joined(trunk, (*forks, fork), self.number)
+            seen = sorted((o for look in observe for o in look(path) if o.request >= self.first), key=lambda o: o.request)
+            fork = structs.replace(fork, own=structs.replace(fork.own, observed=tuple(seen)))
+        return fork
+
+    def _own(self) -> Session:
+        """Lay the drafts out behind what is shared."""
+        line = self.line
         requests: list[Request] = []
-        turn = -1
         for ordinal, draft in enumerate(self.drafts):
-            self._open(requests, ordinal, turn, len(blocks))
-            if draft.origin == "prompt" or (turn < 0 and draft.role not in ("system", "tools")):
-                turn += 1
-            draft.start = len(blocks)
-            for raw, kind in draft.parts or [(None, "empty")]:
-                blocks.append(block_of(len(blocks), ordinal, max(0, turn), draft.role, kind, raw))
-            draft.stop = len(blocks)
-            messages.append(
-                Message(draft.start, draft.stop, draft.role, draft.origin, draft.id, draft.sent_at, draft.fence, draft.extra)
+            self._open(requests, ordinal)
+            message = line.append(
+                draft.role,
+                draft.parts,
+                origin=draft.origin,
+                id=draft.id,
+                sent_at=draft.sent_at,
+                fence=draft.fence,
+                extra=draft.extra,
             )
+            draft.start, draft.stop = message.start, message.stop
             if draft.request is not None:
-                requests.append(_request(draft, len(requests), turn, blocks))
-        self._open(requests, len(self.drafts), turn, len(blocks))
-        session = Session(
+                stub = _is_stub(draft, line)
+                about = {"n": self.first + len(requests), "turn": line.turn, "cut": draft.start, "stop": draft.stop}
+                requests.append(structs.replace(draft.request, **about, output_stub=stub))
+        self._open(requests, len(self.drafts))
+        self.requests = tuple(requests)
+        return Session(
             self.id,
             self.title,
             self.source,
-            _paired(blocks),
-            tuple(messages),
-            tuple(requests),
+            tuple(line.blocks),
+            tuple(line.messages),
+            self.requests,
             (),
             tuple(self.notes),
             self.about,
             self.window,
         )
-        observed = sorted((o for look in observe for o in look(session)), key=lambda o: o.request)
-        return structs.replace(session, observed=tuple(observed)) if observed else session
 
-    def _open(self, requests: list[Request], ordinal: int, turn: int, cut: int) -> None:
+    def _open(self, requests: list[Request], ordinal: int) -> None:
+        at, turn = self.line.end, max(0, self.line.turn)
         for request in self._unanswered.get(ordinal, ()):
-            requests.append(structs.replace(request, n=len(requests), turn=max(0, turn), cut=cut, stop=cut))
+            requests.append(structs.replace(request, n=self.first + len(requests), turn=turn, cut=at, stop=at))
+
+    def _before(self, start: int) -> int:
+        """How many requests of its path ended before block `start`."""
+        return self.first + bisect_right(self.requests, start, key=lambda request: request.stop)
 
 
 def drop(request: int, start: int, stop: int, because: str, action: Any = "drop", **facts: JSON) -> Observed:
@@ -183,54 +222,10 @@ def _origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
     return "tool" if results and all(results) else "prompt"
 
 
-def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) -> Block:
-    """The block at an address: kind and bucket from its type (or from a role system or tools), digest from its content."""
-    name = ""
-    bucket = Bucket.SYSTEM if role == "system" else Bucket.TOOLS if role == "tools" else Bucket.MESSAGES
-    if isinstance(raw, str):
-        kind, digest = kind or ("system" if role == "system" else "text"), _digest("s" + raw)
-    elif isinstance(raw, Mapping):
-        declared = raw["type"] if isinstance(raw.get("type"), str) else ""
-        if bucket is Bucket.MESSAGES:
-            found, bucket = _KINDS.get(declared, (declared or "unknown", Bucket.MESSAGES))
-            if declared.endswith("_tool_result"):
-                found, bucket = "tool_result", Bucket.TOOL_RESULTS
-            kind = kind if kind and found == "text" else found
-        else:
-            kind = "tool" if bucket is Bucket.TOOLS else "system"
-        name = raw["name"] if isinstance(raw.get("name"), str) else ""
-        digest = _digest(dumps(raw))
-    else:
-        kind, digest = kind or "empty", _digest("")
-    return Block(at, message, turn, role, bucket, kind, digest, -1, name, raw)
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _paired(blocks: list[Block]) -> tuple[Block, ...]:
-    """Link each tool call to its result and back; results learn their tool's name."""
-    calls: dict[str, int] = {}
-    for at, block in enumerate(blocks):
-        if block.kind == "tool_use" and isinstance(block.raw, Mapping):
-            calls[str(block.raw.get("id"))] = at
-        elif block.kind == "tool_result" and isinstance(block.raw, Mapping):
-            call = calls.get(str(block.raw.get("tool_use_id")))
-            if call is not None:
-                blocks[call], blocks[at] = paired_with(blocks[call], block)
-    return tuple(blocks)
-
-
-def paired_with(call: Block, result: Block) -> tuple[Block, Block]:
-    """A call and its result, linked; a call keeps its first result."""
-    linked = structs.replace(call, pair=result.at) if call.pair < 0 else call
-    return linked, structs.replace(result, pair=call.at, name=call.name)
-
-
-def _request(draft: Draft, n: int, turn: int, blocks: Sequence[Block]) -> Request:
-    assert draft.request is not None
-    use = draft.request.usage
-    characters = sum(len(block.text) for block in blocks[draft.start : draft.stop])
-    stub = use is not None and characters > STUB_FLOOR and use.output_tokens * STUB_CHARACTERS < characters
-    return structs.replace(draft.request, n=n, turn=turn, cut=draft.start, stop=draft.stop, output_stub=stub)
+def _is_stub(draft: Draft, line: Timeline) -> bool:
+    """Whether the recorded output cannot be true, given how much was said."""
+    use = draft.request.usage if draft.request else None
+    if use is None:
+        return False
+    characters = sum(len(line.block(at).text) for at in range(draft.start, draft.stop))
+    return characters > STUB_FLOOR and use.output_tokens * STUB_CHARACTERS < characters

@@ -6,11 +6,13 @@ and never change; token counts are integers; times are seconds since the Unix ep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.session.content import block_text
 
@@ -225,14 +227,82 @@ class Session(Struct, frozen=True):
     parent: str = ""  # id of the session that this one belongs to
     at: int = -1  # block of the parent that started it (subagent), or first block not shared with it (branch)
     subagents: tuple[Session, ...] = ()
-    branches: tuple[Session, ...] = ()
+    forks: tuple[Fork, ...] = ()
+
+    @property
+    def branches(self) -> Branches:
+        """The paths that were left, each as a session of its own that is put together when it is asked for."""
+        return Branches(self)
 
     def __repr__(self) -> str:
         models = sorted({r.model for r in self.requests if r.model})
         more = "".join(
-            f", {len(group)} {name}" for name, group in (("subagents", self.subagents), ("branches", self.branches)) if group
+            f", {len(group)} {name}" for name, group in (("subagents", self.subagents), ("branches", self.forks)) if group
         )
         return (
             f"<Session {self.title or self.id!r} from {self.source}: {len(self.requests)} requests, "
             f"{len(self.blocks)} blocks, {', '.join(models) or 'no model named'}{more}>"
         )
+
+
+class Fork(Struct, frozen=True):
+    """A branch as what it adds to the path that it left, which it shares up to block `start`.
+
+    `own` holds its blocks, messages, requests, observed edits and notes from there on, with the addresses and numbers that
+    they have on the whole path. `mended`: blocks before `start` whose call or result stands elsewhere on this path.
+    """
+
+    own: Session
+    of: int = 0  # the path that it left: 0 = the session itself, k = its k-th fork, an earlier one
+    start: int = 0
+    mended: tuple[Block, ...] = ()
+
+
+class Branches(Sequence[Session]):
+    """The branches of a session. Each is put together from what it shares and what it adds when it is asked for."""
+
+    __slots__ = ("_trunk",)
+
+    def __init__(self, trunk: Session) -> None:
+        self._trunk = trunk
+
+    def __len__(self) -> int:
+        return len(self._trunk.forks)
+
+    @overload
+    def __getitem__(self, number: int) -> Session: ...
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Session, ...]: ...
+    def __getitem__(self, number: int | slice) -> Session | tuple[Session, ...]:
+        if isinstance(number, slice):
+            return tuple(self[n] for n in range(*number.indices(len(self))))
+        return joined(self._trunk, self._trunk.forks, range(1, 1 + len(self))[number])
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, (Branches, tuple)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(len(self))
+
+
+def joined(trunk: Session, forks: Sequence[Fork], number: int) -> Session:
+    """The path of fork `number` (from 1; 0 = the trunk) as a session that shares its blocks with the others."""
+    line: list[Fork] = []
+    while number:
+        line.append(forks[number - 1])
+        number = line[-1].of
+    blocks, messages = list(trunk.blocks), list(trunk.messages)
+    requests, observed = list(trunk.requests), list(trunk.observed)
+    for fork in reversed(line):
+        del blocks[fork.start :]
+        del messages[bisect_left(messages, fork.start, key=lambda message: message.start) :]
+        del requests[next((n for n, request in enumerate(requests) if request.stop > fork.start), len(requests)) :]
+        del observed[bisect_left(observed, len(requests), key=lambda seen: seen.request) :]
+        for block in fork.mended:
+            blocks[block.at] = block
+        blocks += fork.own.blocks
+        messages += fork.own.messages
+        requests += fork.own.requests
+        observed += fork.own.observed
+    last = line[0].own if line else trunk
+    return replace(last, blocks=tuple(blocks), messages=tuple(messages), requests=tuple(requests), observed=tuple(observed))

@@ -1,25 +1,31 @@
 """Turnscope's own JSON: a whole session as one value, to keep, to send on, or to write by hand.
 
-    {"format": "turnscope-session", "version": 1, "session": {"id": ..., "blocks": [...], "messages": [...], ...}}
+    {"format": "turnscope-session", "version": 2, "session": {"id": ..., "blocks": [...], "messages": [...], ...}}
 
 The keys are the fields of `model.Session` and of what it holds, so reading gives back an equal session. Fields that have a
-default may be left out. Tuples are lists, spans are `[start, stop]`.
+default may be left out. Tuples are lists, spans are `[start, stop]`. Branches are `forks`: each holds what it adds to the path
+that it left (see `model.Fork`), with the addresses of the whole path.
+
+Version 1, which is still read, has `branches` instead: whole sessions, each with all that it shares with the main path.
 """
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import orjson
+from msgspec import structs
 
 from engine.errors import BrokenFile
-from engine.session.model import JSON, Session
+from engine.session.model import JSON, Fork, Session
+from engine.session.thread import forks_of
 
 FORMAT = "turnscope-session"
-VERSION = 1
+VERSION = 2
 
 
 def dumps(session: Session) -> bytes:
@@ -38,17 +44,37 @@ def is_portable(value: JSON) -> bool:
 
 def loads(value: JSON, name: str = "the file") -> Session:
     """The session that a JSON value holds. BrokenFile with the path of the field that is wrong."""
-    hint = 'It has to look like {"format": "turnscope-session", "version": 1, "session": {...}}, as `engine.dumps` writes it.'
+    hint = 'It has to look like {"format": "turnscope-session", "version": 2, "session": {...}}, as `engine.dumps` writes it.'
     if not is_portable(value):
         raise BrokenFile(f"{name} is no Turnscope session", hint=hint)
-    if value.get("version") != VERSION:
-        newer = "It was written by another version of Turnscope; this one reads version 1."
-        raise BrokenFile(f"{name} has version {value.get('version')!r} at $.version", hint=newer)
+    version = value.get("version")
+    if version not in (1, VERSION):
+        newer = "It was written by another version of Turnscope; this one reads versions 1 and 2."
+        raise BrokenFile(f"{name} has version {version!r} at $.version", hint=newer)
     try:
         session = msgspec.convert(value.get("session"), Session)
+        if version == 1:
+            session = _with_branches(session, value["session"], "$")
     except (msgspec.ValidationError, RecursionError) as error:
         raise BrokenFile(f"{name} does not hold a session: {_placed(str(error))}", hint=hint) from error
     return _checked(session, name)
+
+
+def _with_branches(session: Session, value: Mapping[str, JSON], path: str) -> Session:
+    """A session of version 1 with its branches, which stand beside its fields as whole sessions."""
+    groups: dict[str, list[Session]] = {}
+    for group in ("subagents", "branches"):
+        groups[group] = []
+        for number, inner in enumerate(value.get(group) or ()):
+            place = f"{path}.{group}[{number}]"
+            try:
+                found = msgspec.convert(inner, Session)
+            except msgspec.ValidationError as error:
+                what, _, inside = str(error).partition(" - at `$")
+                raise msgspec.ValidationError(f"{what} - at `{place}{inside or '`'}") from error
+            groups[group].append(_with_branches(found, inner, place))
+    session = structs.replace(session, subagents=tuple(groups["subagents"]))
+    return structs.replace(session, forks=forks_of(session, groups["branches"]))
 
 
 def _placed(what: str) -> str:
@@ -58,21 +84,51 @@ def _placed(what: str) -> str:
 
 def _checked(session: Session, name: str, path: str = "$.session") -> Session:
     """Refuse addresses that lead nowhere: everything that reads a session relies on them."""
-    wrong = _wrong(session)
+    _refuse(name, path, _wrong(session))
+    for number, agent in enumerate(session.subagents):
+        _checked(agent, name, f"{path}.subagents[{number}]")
+    ends = [len(session.blocks)]
+    for number, fork in enumerate(session.forks):
+        place = f"{path}.forks[{number}]"
+        known = 0 <= fork.of <= number and 0 <= fork.start <= ends[fork.of]
+        if not known or any(not 0 <= block.at < fork.start for block in fork.mended):
+            _refuse(name, path, (f"forks[{number}]", f"a branch cannot leave path {fork.of} at block {fork.start}"))
+        _refuse(name, f"{place}.own", _wrong(fork.own, fork.start, *_before(session, fork)))
+        for inner, agent in enumerate(fork.own.subagents):
+            _checked(agent, name, f"{place}.own.subagents[{inner}]")
+        ends.append(fork.start + len(fork.own.blocks))
+    return session
+
+
+def _before(session: Session, fork: Fork) -> tuple[int, int]:
+    """How many messages and requests of the path that a branch left stand before it."""
+    messages = requests = 0
+    stop, number = fork.start, fork.of
+    while True:
+        left = session.forks[number - 1] if number else Fork(session)
+        if stop > left.start:
+            messages += bisect_left(left.own.messages, stop, key=lambda message: message.start)
+            requests += bisect_right(left.own.requests, stop, key=lambda request: request.stop)
+            stop = left.start
+        if not number:
+            return messages, requests
+        number = left.of
+
+
+def _refuse(name: str, path: str, wrong: tuple[str, str] | None) -> None:
     if wrong:
         where, what = wrong
         raise BrokenFile(
             f"{name}: {what} - at `{path}.{where}`", hint="Mend the field that is named, or export the session again."
         )
-    for group in ("subagents", "branches"):
-        for number, inner in enumerate(getattr(session, group)):
-            _checked(inner, name, f"{path}.{group}[{number}]")
-    return session
 
 
-def _wrong(session: Session) -> tuple[str, str] | None:
-    """The first field that contradicts another, with what is wrong about it."""
-    size, at = len(session.blocks), 0
+def _wrong(session: Session, start: int = 0, spoken: int = 0, sent: int = 0) -> tuple[str, str] | None:
+    """The first field that contradicts another, with what is wrong about it.
+
+    Of a branch: `start`, `spoken` and `sent` are the blocks, messages and requests before it.
+    """
+    size, at = start + len(session.blocks), start
     for number, message in enumerate(session.messages):
         if message.start != at or not at < message.stop <= size:
             return (
@@ -83,27 +139,29 @@ def _wrong(session: Session) -> tuple[str, str] | None:
     if at != size:
         return "blocks", f"{size - at} blocks belong to no message"
     for number, block in enumerate(session.blocks):
-        if block.at != number or not -1 <= block.pair < size or not 0 <= block.message < len(session.messages):
+        held = spoken <= block.message < spoken + len(session.messages)
+        if block.at != start + number or not -1 <= block.pair < size or not held:
             return (
                 f"blocks[{number}]",
                 f"this block says it is number {block.at}, in message {block.message}, paired with {block.pair}",
             )
-    cut = 0
+    cut = start
     for number, request in enumerate(session.requests):
-        if request.n != number or not cut <= request.cut <= request.stop <= size:
+        if request.n != sent + number or not cut <= request.cut <= request.stop <= size:
             return (
                 f"requests[{number}]",
                 f"this request says it is number {request.n}, over blocks {request.cut}:{request.stop}",
             )
         cut = request.cut
-    return _wrong_edit(session)
+    return _wrong_edit(session, sent, size)
 
 
-def _wrong_edit(session: Session) -> tuple[str, str] | None:
-    size, last = len(session.blocks), 0
+def _wrong_edit(session: Session, sent: int, size: int) -> tuple[str, str] | None:
+    last = sent
     for number, seen in enumerate(session.observed):
         span: Any = seen.edit.span or (0, 0)
-        limit = session.requests[seen.request].cut if last <= seen.request < len(session.requests) else -1
+        known = last <= seen.request < sent + len(session.requests)
+        limit = session.requests[seen.request - sent].cut if known else -1
         refs = [part.ref for part in seen.edit.body or () if part.ref is not None]
         if not 0 <= span[0] <= span[1] <= limit or any(not 0 <= ref < size for ref in refs):
             return f"observed[{number}]", f"request {seen.request} cannot change blocks {span[0]}:{span[1]}"

@@ -25,11 +25,11 @@ from msgspec import structs
 from engine.envelope.plan import Plan
 from engine.errors import PolicyError, TurnscopeError
 from engine.planning.policy import Policy, load, parse, write
-from engine.session.builder import block_of, paired_with
 from engine.session.content import dumps, text_of
-from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session, Usage
+from engine.session.model import JSON, Answer, Edit, Message, Observed, Request, Session, Usage
 from engine.session.portable import dumps as dump_session
 from engine.session.portable import loads as load_session
+from engine.session.timeline import Timeline
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -216,7 +216,7 @@ class Threads:
             parent=row["parent"] or (start.id if row["base"] is not None else ""),
             at=row["at"],
             subagents=(),
-            branches=(),
+            forks=(),
         )
 
     def _texts(self, db: Database, lists: Sequence[Sequence[str]]) -> dict[str, str]:
@@ -487,28 +487,12 @@ def _in_force(db: Database, thread: str, role: str, cut: int) -> str | None:
 
 def _built(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> Session:
     """The session's blocks and messages: those of `start`, then the stored ones, as `Growing` appended them."""
-    blocks, messages = list(start.blocks), list(start.messages)
-    calls = {str(b.raw.get("id")): b.at for b in blocks if b.kind == "tool_use" and isinstance(b.raw, dict)}
-    said = any(message.role not in STATIC for message in messages)
-    turn = blocks[-1].turn if blocks else 0
+    line = Timeline.of(start)
     for row in rows:
-        first, role, origin = len(blocks), row["role"], row.get("origin") or row["role"]
-        turn += origin == "prompt" and said
-        said = said or role not in STATIC
-        for raw in [_read(texts[digest]) for digest in json.loads(row["blobs"])] or [None]:
-            _append(blocks, calls, block_of(len(blocks), len(messages), turn, role, "", raw))
-        messages.append(Message(first, len(blocks), role, origin, row.get("uid") or "", row["sent"]))
-    return structs.replace(start, blocks=tuple(blocks), messages=tuple(messages))
-
-
-def _append(blocks: list[Block], calls: dict[str, int], block: Block) -> None:
-    if isinstance(block.raw, dict) and block.kind == "tool_use":
-        calls[str(block.raw.get("id"))] = block.at
-    elif isinstance(block.raw, dict) and block.kind == "tool_result":
-        call = calls.get(str(block.raw.get("tool_use_id")))
-        if call is not None:
-            blocks[call], block = paired_with(blocks[call], block)
-    blocks.append(block)
+        parts = [(_read(texts[digest]), "") for digest in json.loads(row["blobs"])]
+        origin = row.get("origin") or row["role"]
+        line.append(row["role"], parts, origin=origin, id=row.get("uid") or "", sent_at=row["sent"])
+    return structs.replace(start, blocks=tuple(line.blocks), messages=tuple(line.messages))
 
 
 def _request(row: Mapping[str, Any]) -> Request:

@@ -16,7 +16,7 @@ from msgspec import structs
 from engine.importers import Importer
 from engine.importers.claude_code.agents import agents_of, placed
 from engine.importers.claude_code.lines import scan
-from engine.importers.claude_code.paths import NAME, paths_of
+from engine.importers.claude_code.paths import NAME, lay_out, told
 from engine.reading.source import Source
 from engine.session.model import Session
 
@@ -42,13 +42,14 @@ def read(source: Source) -> tuple[Session, ...]:
     main = [e for e in entries if not e.side] if any(e.spoken and not e.side for e in entries) else entries
     stem = source.path.stem
     name = stem if stem in file.sessions or main is entries else next(reversed(file.sessions), stem)
-    sessions = paths_of(main, file, name)
-    if not sessions:
+    layout = lay_out(main, file, name)
+    if layout is None:
         return ()
+    first = told(layout, file)
     scanned = len(file.notes)
     known = {e.id for e in main if e.type == "assistant"}
     agents = agents_of(source, file, [e for e in entries if e.side] if main is not entries else [], known)
-    first = structs.replace(sessions[0], notes=(*sessions[0].notes, *file.notes[scanned:]), branches=tuple(sessions[1:]))
+    first = structs.replace(first, notes=(*first.notes, *file.notes[scanned:]))
     return (placed(first, agents, file.spawned),)
 
 

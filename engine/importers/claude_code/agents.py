@@ -13,7 +13,7 @@ import orjson
 from msgspec import structs
 
 from engine.importers.claude_code.lines import Entry, File, scan, string
-from engine.importers.claude_code.paths import paths_of, session_of
+from engine.importers.claude_code.paths import alone, lay_out, told
 from engine.reading.source import Source
 from engine.session.model import Session
 
@@ -27,7 +27,7 @@ def agents_of(source: Source, file: File, inline: list[Entry], known: set[str]) 
         agents.setdefault(agent.id, agent)
     for id, found in file.progress.items():
         if found and id not in agents:
-            agents[id] = session_of(found, File(), id, notes=False, known=known)
+            agents[id] = alone(found, id, known)
     return list(agents.values())
 
 
@@ -43,8 +43,10 @@ def _inline(entries: list[Entry], file: File, known: set[str]) -> list[Session]:
     sessions = []
     for root, group in groups.items():
         if any(entry.spoken for entry in group):
-            paths = paths_of(group, File(about=file.about, entries=file.entries, preserved=file.preserved), root, known)
-            sessions.append(structs.replace(paths[0], branches=tuple(paths[1:])))
+            own = File(about=file.about, entries=file.entries, preserved=file.preserved)
+            layout = lay_out(group, own, root, known)
+            assert layout is not None
+            sessions.append(told(layout, own))
     return sessions
 
 
@@ -60,12 +62,13 @@ def _beside(source: Source, file: File, known: set[str]) -> list[Session]:
             file.note("warning", 0, f"a subagent's file could not be read: {agent.name}, {error.strerror}")
             continue
         name = agent.stem.removeprefix("agent-")
-        if sessions := paths_of(list(scanned.entries.values()), scanned, name, known):
+        if layout := lay_out(scanned.entries.values(), scanned, name, known):
             _meta(agent, name, file)
             for id, call in scanned.spawned.items():
                 file.spawned.setdefault(id, call)
-            agents.append(structs.replace(sessions[0], branches=tuple(sessions[1:])))
-            known.update(r.id for one in sessions for r in one.requests)  # a fork repeats what another was told
+            agents.append(told(layout, scanned))
+            forks = (fork.own for fork in layout.session.forks)
+            known.update(r.id for one in (layout.session, *forks) for r in one.requests)  # a fork repeats what another was told
     return agents
 
 
@@ -95,11 +98,13 @@ def placed(main: Session, agents: list[Session], spawned: dict[str, str]) -> Ses
 
     That session may be the main one, a branch of it, or another subagent.
     """
-    homes = [main, *main.branches, *agents]
-    calls, prompts = _calls(homes, len(main.branches))
+    homes = [main, *(fork.own for fork in main.forks), *agents]
+    starts = [0, *(max(0, fork.own.at - fork.start) for fork in main.forks), *(0 for _ in agents)]
+    calls, prompts = _calls(homes, starts)
     taken = {calls[spawned[agent.id]] for agent in agents if spawned.get(agent.id) in calls}
     under: dict[int, int] = {}
-    for number, agent in enumerate(agents, 1 + len(main.branches)):
+    inside: dict[int, list[int]] = {}
+    for number, agent in enumerate(agents, 1 + len(main.forks)):
         place = calls.get(spawned.get(agent.id, ""))
         if place is None and agent.id not in spawned and agent.blocks:
             same = (p for p in prompts.get(agent.blocks[0].text, ()) if p not in taken)
@@ -108,20 +113,23 @@ def placed(main: Session, agents: list[Session], spawned: dict[str, str]) -> Ses
             place = (0, -1)
         taken.add(place)
         under[number] = place[0]
+        inside.setdefault(place[0], []).append(number)
         homes[number] = structs.replace(agent, parent=homes[place[0]].id, at=place[1])
 
     def whole(number: int) -> Session:
-        return structs.replace(homes[number], subagents=tuple(whole(n) for n, home in under.items() if home == number))
+        hung = inside.get(number)
+        return structs.replace(homes[number], subagents=tuple(map(whole, hung))) if hung else homes[number]
 
-    return structs.replace(whole(0), branches=tuple(whole(number) for number in range(1, 1 + len(main.branches))))
+    forks = tuple(structs.replace(fork, own=whole(number)) for number, fork in enumerate(main.forks, 1))
+    return structs.replace(whole(0), forks=forks)
 
 
-def _calls(homes: list[Session], branches: int) -> tuple[dict[str, Place], dict[str, list[Place]]]:
+def _calls(homes: list[Session], starts: list[int]) -> tuple[dict[str, Place], dict[str, list[Place]]]:
     """Where each tool call stands, by its id, and by the prompt that it gives. A branch counts from where it parted."""
     calls: dict[str, Place] = {}
     prompts: dict[str, list[Place]] = {}
-    for number, home in enumerate(homes):
-        for block in home.blocks[max(0, home.at) if 0 < number <= branches else 0 :]:
+    for number, (home, start) in enumerate(zip(homes, starts, strict=True)):
+        for block in home.blocks[start:]:
             if block.kind == "tool_use" and isinstance(block.raw, dict):
                 calls.setdefault(string(block.raw.get("id")), (number, block.at))
                 given = block.raw.get("input")

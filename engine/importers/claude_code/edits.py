@@ -6,15 +6,14 @@ Each function gives a look: called with the finished session, it yields the edit
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from engine.importers.claude_code.lines import Entry, strings
-from engine.session.builder import Builder, Draft, drop
+from engine.session.builder import Draft, Look, drop
 from engine.session.model import Edit, Observed, Part, Session, Span
 
 CLEARED = "[Old tool result content cleared]"  # what microcompaction leaves of a tool result
-Look = Callable[[Session], Iterable[Observed]]
 
 
 def _first_request(session: Session, at: int) -> int:
@@ -28,7 +27,7 @@ def _addresses(session: Session, drafts: Iterable[Draft]) -> set[int]:
     return found | {session.blocks[at].pair for at in found if session.blocks[at].pair >= 0}
 
 
-def compacted(boundary: Entry | None, kept: list[Draft]) -> Look:
+def compacted(boundary: Entry | None, kept: Sequence[Draft]) -> Look:
     """Everything before the summary (the last of `kept`) left the window, but for messages that were preserved."""
     meta = boundary.meta("compactMetadata") if boundary else {}
     trigger = "the user asked for it" if meta.get("trigger") == "manual" else "the window was nearly full"
@@ -48,13 +47,17 @@ def compacted(boundary: Entry | None, kept: list[Draft]) -> Look:
     return look
 
 
-def microcompacted(entry: Entry, builder: Builder, drafts: dict[str, Draft], kept: list[Draft] | None) -> Look:
-    """The named tool results were cleared for later requests, their calls stay; named attachments left altogether."""
+def microcompacted(
+    entry: Entry, after: Draft | None, draft: Callable[[str], Draft | None], kept: Sequence[Draft] | None
+) -> Look:
+    """The named tool results were cleared for later requests, their calls stay; named attachments left altogether.
+
+    `after`: the message before it; `draft`: the message of a line; `kept`: see `compacted`, None before the first one.
+    """
     meta = entry.meta("microcompactMetadata")
     ids = set(strings(meta.get("compactedToolIds")))
-    reminders = [drafts[uuid] for uuid in strings(meta.get("clearedAttachmentUUIDs")) if uuid in drafts]
+    reminders = [found for uuid in strings(meta.get("clearedAttachmentUUIDs")) if (found := draft(uuid))]
     facts: dict[str, Any] = {key: meta[key] for key in ("trigger", "preTokens", "tokensSaved") if key in meta}
-    after = builder.drafts[-1] if builder.drafts else None
 
     def look(session: Session) -> Iterator[Observed]:
         request = _first_request(session, after.stop - 1) if after else 0
@@ -69,9 +72,9 @@ def microcompacted(entry: Entry, builder: Builder, drafts: dict[str, Draft], kep
                 body = (Part("user", "tool_result", CLEARED, raw),)
                 because = "microcompacted: an old tool result was cleared, its call stays"
                 yield Observed(request, Edit("clear", because, Span(block.at, block.at + 1), body, facts=facts))
-        for draft in reminders:
-            if draft.start >= since:
-                yield drop(request, draft.start, draft.stop, "microcompacted: an old attachment was left out", **facts)
+        for left in reminders:
+            if left.start >= since:
+                yield drop(request, left.start, left.stop, "microcompacted: an old attachment was left out", **facts)
 
     return look
 

@@ -30,17 +30,14 @@ class Entry:
     agent: str = ""
     type: str = ""
     message: dict[str, Any] = field(default_factory=dict)
+    id: str = ""  # of the message that this line is a part of
     spoken: bool = False  # it holds a message, or a part of one
 
     def __post_init__(self) -> None:
         self.type, message = string(self.data.get("type")), self.data.get("message")
         self.message = message if isinstance(message, dict) else {}
+        self.id = string(self.message.get("id"))
         self.spoken = bool(self.message) and self.type in ("user", "assistant")
-
-    @property
-    def id(self) -> str:
-        """The id of the message that this line is a part of; "" where it has none."""
-        return string(self.message.get("id"))
 
     @property
     def summary(self) -> bool:

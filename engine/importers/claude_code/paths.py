@@ -1,162 +1,212 @@
 """From lines to sessions: the path of the newest leaf, the branches that were left, and the messages along each.
 
-Holds the knowledge of which lines make one message and one request. What was cut from the window is told by `edits`.
+Holds the knowledge of which lines make one message and one request. `tree` finds the paths; what was cut from the window is
+told by `edits`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from engine.importers.claude_code.edits import Look, compacted, microcompacted, never_sent
+from engine.importers.claude_code.edits import compacted, microcompacted, never_sent
 from engine.importers.claude_code.lines import TITLES, Entry, File, string
-from engine.session.builder import Builder, Draft, usage
+from engine.importers.claude_code.tree import END, Limb, Tree
+from engine.session.builder import Builder, Draft, Look, usage
 from engine.session.content import text_of
-from engine.session.model import Note, Session
+from engine.session.model import Fork, Note, Session
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
 NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
 REMINDERS = frozenset({"hook_additional_context", "skill_listing", "queued_command", "file", "directory", "nested_memory"})
-BRANCHED = 200_000  # lines that all branches together may repeat of the paths they left
 
 
-def paths_of(entries: list[Entry], file: File, name: str, known: Collection[str] = ()) -> list[Session]:
-    """The path of the newest leaf first, then one session per branch that was left. `known`: see `_session`."""
-    by = {entry.uuid: entry for entry in entries}
-    left = {entry.uuid for entry in entries if entry.spoken}
-    fragments: dict[str, list[Entry]] = {}
-    results: dict[str, list[Entry]] = {}
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the next line needs to know of those before it on its path."""
+
+    newest: Draft | None = None
+    looks: int = 0  # how many looks the limb that it stands on has made
+    attempts: int = 1
+    before: float | None = None  # when the newest message of the user was sent
+    kept: tuple[Draft, ...] | None = None  # what the newest compaction preserved, its own summary last; None before the first
+    named: str = ""  # the newest title that a line of the path was given
+    opening: str = ""  # how the first prompt begins
+
+    @property
+    def messages(self) -> int:
+        return self.newest.ordinal + 1 if self.newest else 0
+
+
+@dataclass(slots=True, eq=False)
+class Path:
+    """A limb as messages: `states[k]` stands before line `k` of its `whole`, the last one at its end."""
+
+    limb: Limb
+    base: Path | None
+    builder: Builder
+    states: list[State]
+    drafts: dict[str, Draft] = field(default_factory=dict)  # by line
+    looks: list[tuple[Draft | None, Look]] = field(default_factory=list)  # with the newest message of the time
+    at: int = END  # the first block that the main path does not share
+    unbilled: int = END  # the first request that the main path does not hold
+    same: int = END  # how many messages are as on the main path; END = the path was kept
+    shared: int = 0  # how many messages of its base it goes on from
+
+    def state(self, depth: int) -> State:
+        """Before the chain's line at a depth of its own."""
+        at = depth - self.limb.at
+        return self.states[self.limb.cuts[at] if at < len(self.limb.cuts) else -1]
+
+    def draft(self, uuid: str) -> Draft | None:
+        """The message of a line on the path."""
+        path: Path | None = self
+        stop = END
+        while path is not None:
+            found = path.drafts.get(uuid)
+            if found is not None and found.ordinal < stop:
+                return found
+            stop, path = min(stop, path.shared), path.base
+        return None
+
+    def looks_since(self, address: int) -> list[Look]:
+        """Its looks, and those before it that are made from messages that reach to a block address; oldest first."""
+        found = [look for _, look in reversed(self.looks)]
+        path = self
+        while path.base is not None:
+            stop, path = path.states[0].looks, path.base
+            for newest, look in reversed(path.looks[:stop]):
+                if newest is not None and newest.stop <= address:
+                    return found[::-1]
+                found.append(look)
+        return found[::-1]
+
+
+@dataclass(slots=True)
+class Layout:
+    """A file's paths laid out: the main one, and what the others add."""
+
+    tree: Tree
+    main: Path
+    session: Session
+
+
+def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[str] = ()) -> Layout | None:
+    """The path of the newest leaf, with a fork for each branch that was left; None where nothing was said.
+
+    `known`: ids of answers that were billed elsewhere.
+    """
+    tree, spoken = Tree(), list[Entry]()
     for entry in entries:
+        tree.add(entry)
         if entry.spoken:
-            for key in _belongs_to(entry):
-                (fragments if entry.type == "assistant" else results).setdefault(key, []).append(entry)
-    sessions: list[Session] = []
-    billed: set[str] = set()
-    room = BRANCHED
-    for leaf in reversed([entry for entry in entries if entry.spoken]):
-        if leaf.uuid not in left or room < 0:
+            spoken.append(entry)
+    if not spoken:
+        return None
+    left = {entry.uuid for entry in spoken}
+    limb = tree.limb(spoken[-1])
+    left.difference_update(entry.uuid for entry in limb.whole)
+    main = _path(limb, None, Builder(name, NAME, **file.about), file, known)
+    session = main.builder.build([look for _, look in main.looks])
+    billed = {request.id for request in session.requests}
+    laid, kept, forks = {limb: main}, [main], list[Fork]()
+    for leaf in reversed(spoken):
+        if leaf.uuid not in left:
             continue
-        path = _complete(_chain(leaf, by), fragments, results)
-        left.difference_update(entry.uuid for entry in path)
-        if not sessions:
-            sessions.append(session_of(path, file, name, notes=True, known=known))
-            billed = {request.id for request in sessions[0].requests}
-            continue
-        room -= len(path)
-        branch = session_of(path, file, f"{name}~{len(sessions)}", notes=False, known=known)
-        at = _fork(sessions[0], branch)
-        if at < len(branch.blocks) or {r.id for r in branch.requests} - billed:
-            sessions.append(structs.replace(branch, parent=sessions[0].id, at=at))
-        # else a copy of what the main path holds, as resuming a session leaves it
-    if room < 0 and left:
-        note = Note("warning", 0, f"more branches than can be laid out: {len(left)} lines of further ones were left out")
-        sessions[0] = structs.replace(sessions[0], notes=(*sessions[0].notes, note))
-    return sessions
+        limb = tree.limb(leaf)
+        left.difference_update(entry.uuid for entry in limb.whole)
+        base = laid[limb.base] if limb.base else None
+        path = _path(limb, base, _branch(main, base, limb.at, f"{name}~{len(kept)}"), file, known)
+        fork = path.builder.fork(session, forks, path.looks_since(path.builder.last))
+        laid[limb] = path
+        left_from = kept[fork.of]
+        path.at = left_from.at if left_from.at < fork.start else _parted(session, fork)
+        unbilled = (request.n for request in fork.own.requests if request.id not in billed)
+        path.unbilled = left_from.unbilled if left_from.unbilled < path.builder.first else next(unbilled, END)
+        if path.at < path.builder.line.end or path.unbilled < END:
+            forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=path.at)))
+            kept.append(path)
+        else:  # a copy of what the main path holds, as resuming a session leaves it
+            path.same = _same(session, fork, path.builder)
+    return Layout(tree, main, structs.replace(session, forks=tuple(forks)))
 
 
-def _belongs_to(entry: Entry) -> Iterator[str]:
-    """Ids that tie a line to others: an answer's message id, the calls that its results answer."""
-    if entry.type == "assistant":
-        if entry.id:
-            yield entry.id
-        return
-    content = entry.message.get("content")
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and isinstance(block.get("tool_use_id"), str):
-            yield block["tool_use_id"]
+def told(layout: Layout, file: File) -> Session:
+    """The session of a file, with its notes."""
+    session = layout.session
+    stubs = sum(request.output_stub for request in session.requests)
+    what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
+    notes = (*session.notes, *file.notes, *([Note("warning", 0, what)] if stubs else ()))
+    return structs.replace(session, notes=notes)
 
 
-def _chain(leaf: Entry, by: dict[str, Entry]) -> list[Entry]:
-    path: list[Entry] = []
-    seen: set[str] = set()
-    at: Entry | None = leaf
-    while at is not None and at.uuid not in seen:
-        seen.add(at.uuid)
-        path.append(at)
-        at = by.get(at.parent)
-    path.reverse()
+def alone(lines: list[Entry], name: str, known: Collection[str]) -> Session:
+    """A session of lines that follow each other, whatever they say of their parents."""
+    limb = Limb(None, 0, lines, lines, list(range(len(lines))))
+    path = _path(limb, None, Builder(name, NAME), File(), known)
+    return path.builder.build([look for _, look in path.looks])
+
+
+def _branch(main: Path, base: Path | None, depth: int, id: str) -> Builder:
+    """A builder that goes on from a path's line at `depth`; from the main path where that path is a copy of it."""
+    messages = base.state(depth).messages if base else 0
+    if base is None or messages <= base.same < END:
+        return main.builder.branch(messages, id)
+    builder = base.builder
+    if base.same == END or builder.base is None or messages <= builder.shared:
+        return builder.branch(messages, id)
+    branch = builder.base.branch(builder.shared, id)
+    branch.drafts = [replace(draft) for draft in builder.drafts[: messages - builder.shared]]
+    return branch
+
+
+def _path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Collection[str]) -> Path:
+    """The messages of a limb, which go on from what `builder` has."""
+    state = base.state(limb.at) if base else State()
+    path = Path(limb, base, builder, [state], shared=state.messages)
+    state = replace(state, looks=0)
+    for entry in limb.whole:
+        state = _next(path, state, entry, file, known)
+        path.states.append(state)
+    given = [file.titles[kind] for kind in TITLES if kind in file.titles]
+    builder.title = given[-1] if given else state.named or state.opening
     return path
 
 
-def _complete(path: list[Entry], fragments: dict[str, list[Entry]], results: dict[str, list[Entry]]) -> list[Entry]:
-    """Add what one API exchange holds besides the chain: sibling fragments of a message, results of parallel calls.
-
-    A message's fragments stand together and in file order, so that its last line is the last one here too.
-    """
-    on = {entry.uuid for entry in path}
-    answered = {key for entry in path if entry.type == "user" and entry.spoken for key in _belongs_to(entry)}
-    begun: set[str] = set()
-    whole: list[Entry] = []
-    for entry in path:
-        if entry.type != "assistant" or not entry.spoken:
-            whole.append(entry)
-            continue
-        if entry.id in begun:
-            continue
-        parts = [entry]
-        if entry.id:
-            begun.add(entry.id)
-            parts = fragments[entry.id]
-        if len(parts) > 1:  # what is not on the chain may be a copy that a resumed session wrote
-            said = [part.message.get("content") for part in parts if part.uuid in on]
-            parts = [part for part in parts if part.uuid in on or part.message.get("content") not in said]
-        whole += parts
-        for result in [result for part in parts for call in _calls(part) for result in results.get(call, ())]:
-            if result.uuid not in on and not answered.issuperset(_belongs_to(result)):
-                on.add(result.uuid)
-                answered.update(_belongs_to(result))
-                whole.append(result)
-    return whole
-
-
-def _calls(entry: Entry) -> Iterator[str]:
-    content = entry.message.get("content")
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("id"), str):
-            yield block["id"]
-
-
-def session_of(path: list[Entry], file: File, name: str, *, notes: bool, known: Collection[str]) -> Session:
-    """Build one path. Answers whose id is in `known` were billed elsewhere: side questions repeat what the session said."""
-    builder = Builder(name, NAME, _title(path, file), **file.about)
-    looks: list[Look] = []
-    drafts: dict[str, Draft] = {}
-    kept: list[Draft] | None = None  # what the newest compaction preserved, its own summary last; None before the first
-    before: float | None = None
-    attempts = 1
-    for entry in path:
-        draft = None
-        if entry.type == "system":
-            attempts += entry.data.get("subtype") == "api_error"
-            if entry.data.get("subtype") == "microcompact_boundary":
-                looks.append(microcompacted(entry, builder, drafts, kept))
-        elif entry.type == "attachment":
-            draft = _reminder(builder, entry)
-        elif entry.spoken:
-            draft = _spoken(builder, entry, before, attempts, known)
-            if entry.type == "assistant":
-                attempts = 1
-            if entry.summary:
-                kept = [*(drafts[u] for u in file.preserved.get(entry.parent, ()) if u in drafts), draft]
-                looks.append(compacted(file.entries.get(entry.parent), kept))
-            if _unsent(entry):
-                looks.append(never_sent(draft))
-            before = entry.at if entry.type == "user" else before
-        if draft is not None:
-            drafts[entry.uuid] = draft
-    if notes:
-        builder.notes.extend(file.notes)
-    session = builder.build(looks)
-    stubs = sum(request.output_stub for request in session.requests)
-    if stubs and notes:
-        what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
-        session = structs.replace(session, notes=(*session.notes, Note("warning", 0, what)))
-    return session
+def _next(path: Path, state: State, entry: Entry, file: File, known: Collection[str]) -> State:
+    """Add one line; gives what the line after it needs to know."""
+    builder, draft = path.builder, None
+    attempts, before, kept, opening = state.attempts, state.before, state.kept, state.opening
+    if entry.type == "system":
+        attempts += entry.data.get("subtype") == "api_error"
+        if entry.data.get("subtype") == "microcompact_boundary":
+            path.looks.append((state.newest, microcompacted(entry, state.newest, path.draft, kept)))
+    elif entry.type == "attachment":
+        draft = _reminder(builder, entry)
+    elif entry.spoken:
+        draft = _spoken(builder, entry, before, attempts, known)
+        if entry.type == "assistant":
+            attempts = 1
+        else:
+            before, opening = entry.at, opening or _opening(entry)
+        if entry.summary:
+            preserved = (path.draft(uuid) for uuid in file.preserved.get(entry.parent, ()))
+            kept = (*(found for found in preserved if found), draft)
+            path.looks.append((draft, compacted(file.entries.get(entry.parent), kept)))
+        if _unsent(entry):
+            path.looks.append((draft, never_sent(draft)))
+    if draft is not None:
+        path.drafts[entry.uuid] = draft
+    newest = builder.drafts[-1] if builder.drafts else state.newest
+    named = file.titles.get(entry.uuid, state.named)
+    return State(newest, len(path.looks), attempts, before, kept, named, opening)
 
 
 def _spoken(builder: Builder, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
+    """Add a line's message. Answers whose id is in `known` were billed elsewhere: side questions repeat what was said."""
     message, data = entry.message, entry.data
     content = message.get("content")
     content = content if isinstance(content, (str, list)) else ""
@@ -201,20 +251,30 @@ def _reminder(builder: Builder, entry: Entry) -> Draft | None:
     return None
 
 
-def _title(path: list[Entry], file: File) -> str:
-    given = [file.titles[kind] for kind in TITLES if kind in file.titles]
-    named = given or [file.titles[e.uuid] for e in path if e.uuid in file.titles]
-    if named:
-        return named[-1]
-    for entry in path:
-        if entry.type == "user" and entry.spoken and entry.data.get("isMeta") is not True:
-            text = " ".join(text_of(entry.message.get("content")).split())
-            if text and not text.startswith("<"):
-                return text[:80]
-    return ""
+def _opening(entry: Entry) -> str:
+    """How a prompt begins; "" where it is none of the user's own words."""
+    if entry.data.get("isMeta") is True:
+        return ""
+    text = " ".join(text_of(entry.message.get("content")).split())
+    return "" if text.startswith("<") else text[:80]
 
 
-def _fork(main: Session, branch: Session) -> int:
-    """First block of `branch` that `main` does not share; past its end where `main` shares them all."""
-    pairs = zip(main.blocks, branch.blocks, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a.digest != b.digest), min(len(main.blocks), len(branch.blocks)))
+def _parted(main: Session, fork: Fork) -> int:
+    """First block of a fork that the main path does not share; past its end where that shares them all."""
+    pairs = zip(main.blocks[fork.start :], fork.own.blocks, strict=False)
+    end = min(len(main.blocks), fork.start + len(fork.own.blocks))
+    return next((a.at for a, b in pairs if a.digest != b.digest), end)
+
+
+def _same(main: Session, fork: Fork, builder: Builder) -> int:
+    """How many messages of a copy are as on the main path, with everything that is known of them."""
+    first, own = builder.shared, fork.own
+    pairs = zip(main.messages[first:], own.messages, strict=False)
+    count = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(main.messages) - first, len(own.messages)))
+    stop = own.messages[count - 1].stop if count else fork.start
+    turns = all(a.turn == b.turn for a, b in zip(main.blocks[fork.start : stop], own.blocks, strict=False))
+    requests = tuple(request for request in own.requests if request.stop <= stop)
+    end = builder.first + len(requests)
+    observed = [[o for o in one.observed if builder.first <= o.request < end] for one in (main, own)]
+    alike = turns and requests == main.requests[builder.first : end] and observed[0] == observed[1]
+    return first + count if fork.of == 0 and alike else 0
