@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from engine.counting.exact import ExactCounts
 from engine.counting.exact import available as exact_available
 from engine.errors import TurnscopeError
-from engine.library.opening import ledger_of, load, load_all, overview, replay
+from engine.library.opening import entries, ledger_of, load, load_all, overview, places, replay, thread
 from engine.library.store import Opened, Recent, Store
 from engine.session.portable import dumps
-from engine.settings import claude_projects, context_pairs, data_file, data_folder, to_open
+from engine.settings import context_pairs, data_file, data_folder, to_open
 
 if TYPE_CHECKING:
     from engine.live import branches as chats
@@ -74,16 +74,18 @@ __all__ = [
     "TurnscopeError",
     "asking",
     "chats",
-    "claude_projects",
     "context_pairs",
     "data_file",
     "data_folder",
     "dumps",
+    "entries",
     "exact_available",
     "ledger_of",
     "load",
     "load_all",
     "overview",
+    "places",
     "replay",
+    "thread",
     "to_open",
 ]

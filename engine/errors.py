@@ -1,8 +1,10 @@
 """Every error the engine raises on purpose.
 
     TurnscopeError
-    |- UnreadableFile            the file cannot be opened, is a directory, is empty or is not text
+    |- UnreadableFile            the file cannot be opened, is empty, or is a folder without a session
+    |  `- ArchiveTooLarge        an archive would unpack to far more than it should hold
     |- UnknownFormat             no importer, or more than one, recognises the content
+    |- UnknownEntry              the source does not hold the conversation that was asked for
     |- BrokenFile                the format is known, but nothing usable could be read
     |- PolicyError               a policy file is wrong
     |- RuleError                 a rule asked for something the runner cannot do
@@ -27,8 +29,20 @@ class UnreadableFile(TurnscopeError):
     """The file cannot be opened or holds no text."""
 
 
+class ArchiveTooLarge(UnreadableFile):
+    """An archive would unpack to more than `limit` bytes, as one does that was made to fill the memory."""
+
+    def __init__(self, what: str, *, hint: str = "", limit: int = 0) -> None:
+        super().__init__(what, hint=hint)
+        self.limit = limit
+
+
 class UnknownFormat(TurnscopeError):
     """No importer recognises the content."""
+
+
+class UnknownEntry(TurnscopeError):
+    """The source does not hold the conversation that was asked for."""
 
 
 class BrokenFile(TurnscopeError):

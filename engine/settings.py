@@ -6,14 +6,17 @@ The only module that reads environment variables.
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_data_path
 
 DATA = "TURNSCOPE_DATA"  # folder for what Turnscope remembers; default: the user's data folder
 OPEN = "TURNSCOPE_OPEN"  # file or folder that the app starts with, set by the `turnscope` command
 PAIRS = "CONTEXT_MESSAGE_PAIRS"  # how many user + assistant pairs to keep
-CLAUDE = "CLAUDE_CONFIG_DIR"  # Claude Code's own variable: folders with session files, separated by commas
 
 
 def data_folder() -> Path:
@@ -45,9 +48,29 @@ def to_open() -> Path | None:
     return Path(given) if given else None
 
 
-def claude_projects() -> tuple[Path, ...]:
-    """Folders in which Claude Code keeps its sessions, those that exist."""
-    given = os.environ.get(CLAUDE, "")
-    roots = [Path(part.strip()) for part in given.split(",") if part.strip()]
-    roots = roots or [Path.home() / ".claude", Path.home() / ".config" / "claude"]
-    return tuple(root / "projects" for root in roots if (root / "projects").is_dir())
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where tools keep their files: folders of the user, and the environment, as far as a tool itself goes by it."""
+
+    system: Literal["linux", "macos", "windows"]
+    home: Path
+    config: Path  # ~/.config, ~/Library/Application Support, %APPDATA%
+    data: Path  # ~/.local/share, ~/Library/Application Support, %LOCALAPPDATA%
+    variables: Mapping[str, str]
+
+
+def machine() -> Machine:
+    """This machine."""
+    home, given = Path.home(), os.environ
+    if sys.platform == "win32":
+        roaming, local = (Path(given.get(name) or home / "AppData" / end) for name, end in _WINDOWS.items())
+        return Machine("windows", home, roaming, local, given)
+    if sys.platform == "darwin":
+        support = home / "Library" / "Application Support"
+        return Machine("macos", home, support, support, given)
+    config, data = (Path(given.get(name) or home / end) for name, end in _LINUX.items())
+    return Machine("linux", home, config, data, given)
+
+
+_WINDOWS = {"APPDATA": "Roaming", "LOCALAPPDATA": "Local"}
+_LINUX = {"XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": ".local/share"}

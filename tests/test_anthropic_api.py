@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from engine import importers
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import estimator
-from engine.importers.anthropic_api import IMPORTER, assembled
+from engine.importers.anthropic_api import IMPORTER
 from engine.planning import policy, render
 from engine.planning.assemble import replay
 from engine.reading.body import common
-from engine.reading.source import Source, open_source
+from engine.reading.holders import open_source
+from engine.reading.source import Source
+from engine.reading.streams import message_of
 from engine.session.model import Session
 
 Shared = Callable[..., Path]
@@ -281,7 +283,7 @@ def test_a_stream_of_events_is_assembled_into_its_message() -> None:
     assert session.observed == ()
     request = session.requests[0]
     assert (request.id, request.stop_reason, request.usage and request.usage.output_tokens) == ("msg_9", "tool_use", 12)
-    assert assembled([{"type": "error", "error": {"message": "late"}}]) == {"type": "error", "error": {"message": "late"}}
+    assert message_of([{"type": "error", "error": {"message": "late"}}]) == {"type": "error", "error": {"message": "late"}}
 
 
 @pytest.mark.parametrize(
@@ -309,7 +311,7 @@ def test_a_compaction_delta_fills_its_block() -> None:
         {"type": "content_block_start", "index": 0, "content_block": {"type": "compaction", "content": None}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "compaction_delta", "content": "so far"}},
     ]
-    message = assembled(stream)
+    message = message_of(stream)
     assert message is not None
     assert message["content"] == [{"type": "compaction", "content": "so far"}]
 
@@ -400,7 +402,7 @@ def logs(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(logs())
 def test_any_sequence_of_bodies_is_rendered_again_exactly(records: list[dict[str, Any]]) -> None:
-    (session,) = IMPORTER.read(source(records))
+    (session,) = importers.read_source(source(records))
     assert rendered(session) == [record["request"] for record in records]
 
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from engine import importers
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import estimator
-from engine.importers.openai_chat import IMPORTER, converted
+from engine.importers.openai_chat import IMPORTER
 from engine.planning import policy, render
 from engine.planning.assemble import replay
+from engine.reading.chat_completions import converted
 from engine.reading.source import Source
 from engine.session.model import Session, Usage
 
@@ -181,5 +182,5 @@ MESSAGES = st.one_of(
 def test_any_sequence_of_bodies_renders_as_its_counterparts(lists: list[list[Any]]) -> None:
     opening = {"role": "user", "content": "the opening"}
     bodies = [{"model": "gpt-4o", "messages": [SYSTEM, opening, *messages]} for messages in lists]
-    (session,) = IMPORTER.read(source([{"request": body} for body in bodies], lines=True))
+    (session,) = importers.read_source(source([{"request": body} for body in bodies], lines=True))
     assert rendered(session) == [converted(body) for body in bodies]

@@ -59,13 +59,13 @@ def file(tmp_path: Path) -> Path:
 def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that were really read, not remembered."""
     read: list[str] = []
-    really = importers.read_source
+    really = importers.read_entry
 
-    def counted(source: Source) -> Any:
+    def counted(source: Source, id: str = "") -> Any:
         read.append(source.path.name)
-        return really(source)
+        return really(source, id)
 
-    monkeypatch.setattr(importers, "read_source", counted)
+    monkeypatch.setattr(importers, "read_entry", counted)
     return read
 
 

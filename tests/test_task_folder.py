@@ -158,7 +158,7 @@ def test_an_old_history_without_times_is_claimed_by_one_importer() -> None:
 
 def test_a_changed_file_of_the_folder_belongs_to_the_session(tmp_path: Path) -> None:
     folder(tmp_path, *task(1), context_history=[])
-    beside = Source(tmp_path / SCREEN, b"[]").beside()
+    beside = [file.path for file in IMPORTER.related(Source(tmp_path / SCREEN, b"[]"))]
     assert [file.name for file in beside] == [HISTORY, "context_history.json"]
 
 

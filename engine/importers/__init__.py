@@ -1,30 +1,80 @@
 """Importers: one file per format, found by sniffing content. Each module defines `IMPORTER`.
 
-Holds discovery and the choice of the one importer that claims a `Source`.
+Holds discovery, the choice of the one importer that claims a source, and reading its conversations one by one. A folder or an
+archive that no importer claims as a whole holds what the importers claim inside it.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from engine.errors import BrokenFile, UnknownFormat
-from engine.reading.source import DEEP, Source, open_source
+from msgspec import structs
+
+from engine.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
+from engine.reading.holders import open_source
+from engine.reading.source import DEEP, Entry, Source
 from engine.session.model import Session
+from engine.session.thread import Thread
+from engine.settings import Machine
+
+HOLDERS = ("folder", "zip")  # kinds of sources whose files may be claimed one by one
+INSIDE = "#"  # between the name of a file in a folder or archive, and the id of a conversation in that file
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder in which a tool keeps its sessions, and the pattern of the paths that open as one each."""
+
+    folder: Path
+    pattern: str = "*"
+
+    def paths(self) -> Iterator[Path]:
+        """Those that are there."""
+        return self.folder.glob(self.pattern) if self.folder.is_dir() else iter(())
+
+
+def _one(source: Source) -> Iterator[Entry]:
+    """The only conversation of a source."""
+    yield Entry(at=source.at, size=source.size)
+
+
+def _nowhere(_machine: Machine) -> Iterable[Place]:
+    return ()
+
+
+def _alone(_source: Source) -> Iterable[Source]:
+    return ()
+
+
+def _itself(path: Path) -> Path:
+    return path
 
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """One format. `sniff` recognises content; `read` gives every session of the file, the main one first."""
+    """One format. What has a default holds for a format of single files with one conversation each.
+
+    `sniff` says how well a source's content fits, 0 (not at all) to 100: the best one reads it. `entries` lists its
+    conversations without reading them, the main one first; `read` reads one. `finds` says where the tool keeps its files,
+    `related` which other files belong to a source's sessions, `part_of` the path that opens in place of a file that is part
+    of a session. `follow` goes on reading a file that grows.
+    """
 
     name: str
     title: str
-    sniff: Callable[[Source], bool]
-    read: Callable[[Source], tuple[Session, ...]]
+    sniff: Callable[[Source], int]
+    read: Callable[[Source, Entry], Thread]
+    entries: Callable[[Source], Iterator[Entry]] = _one
+    finds: Callable[[Machine], Iterable[Place]] = _nowhere
+    related: Callable[[Source], Iterable[Source]] = _alone
+    part_of: Callable[[Path], Path] = _itself
+    suffixes: tuple[str, ...] = (".json", ".jsonl")
 
 
 @cache
@@ -34,36 +84,156 @@ def importers() -> tuple[Importer, ...]:
     return tuple(importlib.import_module(f"{__name__}.{name}").IMPORTER for name in names)
 
 
+def suffixes() -> frozenset[str]:
+    """How the names of files end that are worth a look inside a folder."""
+    return frozenset((".zip", *(suffix for importer in importers() for suffix in importer.suffixes)))
+
+
 def claim(source: Source) -> Importer:
-    """The one importer that recognises the content. UnknownFormat where none does."""
-    claims = [importer for importer in importers() if importer.sniff(source)]
-    if len(claims) == 1:
-        return claims[0]
-    known = ", ".join(importer.title for importer in importers())
-    if claims:
+    """The one importer that recognises the content best. UnknownFormat where none does, or where two do as well."""
+    found = _best(source)
+    if found is None:
+        known = ", ".join(importer.title for importer in importers())
+        raise UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=f"It reads: {known}.")
+    return found
+
+
+def _best(source: Source) -> Importer | None:
+    scores = {importer: importer.sniff(source) for importer in importers()}
+    best = max(scores.values())
+    claims = [importer for importer, score in scores.items() if score == best > 0]
+    if len(claims) > 1:
         raise UnknownFormat(
             f"{source.path.name} looks like {' and like '.join(c.title for c in claims)}",
             hint="Please report this file's shape.",
         )
-    raise UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=f"It reads: {known}.")
+    return claims[0] if claims else None
+
+
+def related(source: Source) -> list[Source]:
+    """Files that belong to the sessions of a source, and are read with it."""
+    return [file for importer in importers() for file in importer.related(source)]
+
+
+def part_of(path: Path) -> Path:
+    """The path under which the session opens that a file is part of; the path itself where it is part of none."""
+    for importer in importers():
+        whole = importer.part_of(path)
+        if whole != path:
+            return whole
+    return path
+
+
+def places(machine: Machine) -> Iterator[tuple[Importer, Place]]:
+    """Where the tools that are known keep their sessions on this machine."""
+    return ((importer, place) for importer in importers() for place in importer.finds(machine) if place.folder.is_dir())
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    """The conversations of a source, the main one first; none is read for it. Raises `TurnscopeError`s only."""
+    importer = _best(source)
+    if importer is not None:
+        yield from importer.entries(source)
+        return
+    if source.kind not in HOLDERS:
+        claim(source)  # says what would be read
+    empty = True
+    for name, file, inner in _inside(source):
+        for entry in inner.entries(file):
+            empty = False
+            id = f"{name}{INSIDE}{entry.id}" if entry.id else name
+            yield structs.replace(entry, id=id, title=entry.title or name)
+    if empty and source.kind == "zip":
+        claim(source)
+    elif empty:
+        raise UnreadableFile(
+            f"{source.path.name or source.path} is a folder without a session that Turnscope knows",
+            hint="Choose another one, or one of the files inside it.",
+        )
+
+
+def _inside(source: Source) -> Iterator[tuple[str, Source, Importer]]:
+    """The files of a folder or archive that are claimed; what belongs to another one is read with that one."""
+    taken: set[Path] = set()
+    wanted = suffixes()
+    for file in source.files():
+        if file.path in taken or file.path.suffix not in wanted:
+            continue
+        try:
+            opened = open_source(file.path) if source.kind == "folder" else file
+            importer = _best(opened)
+        except (RecursionError, UnknownFormat, UnreadableFile):  # a file that is of no use does not hide the others
+            continue
+        if importer is not None:
+            taken.update(other.path for other in importer.related(opened))
+            yield file.path.relative_to(source.path).as_posix(), opened, importer
+
+
+def read_entry(source: Source, id: str = "") -> Thread:
+    """One conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s only."""
+    try:
+        file, importer, inner = _file(source, id)
+        entry = next((entry for entry in importer.entries(file) if inner in ("", entry.id)), None)
+        thread = importer.read(file, entry) if entry else None
+    except RecursionError as error:
+        raise _too_deep(source) from error
+    if entry is None and inner:
+        raise _unknown(source, id)
+    if thread is None or not thread.session.blocks:
+        raise _silent(source, importer)
+    return thread
+
+
+def _file(source: Source, id: str) -> tuple[Source, Importer, str]:
+    """The file that an entry stands in, its importer, and the entry's id there."""
+    importer = _best(source)
+    if importer is not None:
+        return source, importer, id
+    if source.kind not in HOLDERS:
+        claim(source)
+    id = id or next(entries(source)).id
+    at = len(id)
+    while at > 0:  # a file's name may hold the mark as well
+        name = id[:at]
+        file = source.near(name) if ".." not in PurePath(name).parts and not PurePath(name).is_absolute() else None
+        if file is not None:
+            opened = open_source(file.path) if source.kind == "folder" else file
+            return opened, claim(opened), id[at + 1 :]
+        at = id.rfind(INSIDE, 0, at)
+    raise _unknown(source, id)
+
+
+def _unknown(source: Source, id: str) -> UnknownEntry:
+    return UnknownEntry(
+        f"{source.path.name} holds no conversation {id!r}", hint="It may have been removed since; choose another from its list."
+    )
+
+
+def _silent(source: Source, importer: Importer) -> BrokenFile:
+    return BrokenFile(
+        f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session in which something was said."
+    )
+
+
+def _too_deep(source: Source) -> BrokenFile:
+    return BrokenFile(f"{source.path.name} is {DEEP}", hint="No chat tool writes such a file; check where it comes from.")
 
 
 def read(path: Path | str) -> tuple[Session, ...]:
-    """Every session of a file, the main one first. Raises `TurnscopeError`s only."""
+    """Every session of a path, the main one first. Raises `TurnscopeError`s only."""
     return read_source(open_source(Path(path)))
 
 
 def read_source(source: Source) -> tuple[Session, ...]:
-    """Every session of a file that was opened."""
+    """Every session of a source that was opened, those without a message left out where there are others."""
     try:
-        importer = claim(source)
-        sessions = importer.read(source)
+        ids = [entry.id for entry in entries(source)]
     except RecursionError as error:
-        raise BrokenFile(
-            f"{source.path.name} is {DEEP}", hint="No chat tool writes such a file; check where it comes from."
-        ) from error
-    if not any(session.blocks for session in sessions):
-        raise BrokenFile(
-            f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session in which something was said."
-        )
-    return sessions
+        raise _too_deep(source) from error
+    if len(ids) < 2:
+        return (read_entry(source).session,)
+    found: list[Session] = []
+    for id in ids:
+        with suppress(BrokenFile):
+            found.append(read_entry(source, id).session)
+    return tuple(found) or (read_entry(source).session,)

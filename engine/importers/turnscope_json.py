@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from engine.importers import Importer
-from engine.reading.source import Source
+from engine.reading.source import Entry, Source
 from engine.session import portable
-from engine.session.model import Session
+from engine.session.thread import Thread
 
 
-def sniff(source: Source) -> bool:
-    return b'"turnscope-session"' in source.data and portable.is_portable(source.document)
+def sniff(source: Source) -> int:
+    return 100 if portable.is_portable(source.document) else 0
 
 
-def read(source: Source) -> tuple[Session, ...]:
-    return (portable.loads(source.document, source.path.name),)
+def read(source: Source, _entry: Entry) -> Thread:
+    return Thread(portable.loads(source.document, source.path.name))
 
 
 IMPORTER = Importer("turnscope-json", "Turnscope session (JSON)", sniff, read)

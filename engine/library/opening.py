@@ -6,7 +6,7 @@ Keeps nothing: `store` remembers, pages cache.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,8 +21,11 @@ from engine.planning import policy as policies
 from engine.planning.policy import Policy, following
 from engine.planning.trace import Trace, trace
 from engine.pricing.prices import facts, read_overlay, use
+from engine.reading.holders import open_source
+from engine.reading.source import Entry
 from engine.session.model import Answer, Session
-from engine.settings import context_pairs, prices_file
+from engine.session.thread import Thread
+from engine.settings import context_pairs, machine, prices_file
 from engine.views import overview as views
 
 AS_RECORDED = "as-recorded"
@@ -47,9 +50,28 @@ def load_all(path: Path | str) -> tuple[Session, ...]:
     return importers.read(path)
 
 
-def load(path: Path | str) -> Session:
-    """The main session of a file; its subagents and branches hang from it."""
-    return load_all(path)[0]
+def load(path: Path | str, entry: Entry | str = "") -> Session:
+    """A session of a file, folder, archive or database, its subagents and branches hanging from it.
+
+    `entry`: which one, as `entries` lists it, or its id; "" = the main one.
+    """
+    return thread(path, entry).session
+
+
+def thread(path: Path | str, entry: Entry | str = "") -> Thread:
+    """The same as `load`, as the tree of all that was said: `.leaves`, `.path(leaf)`, `.messages()`."""
+    _edge()
+    return importers.read_entry(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
+
+
+def entries(path: Path | str) -> Iterator[Entry]:
+    """What can be loaded from a path, the main one first, by what is known without reading it. Lists as far as it is asked."""
+    return importers.entries(open_source(Path(path)))
+
+
+def places() -> tuple[tuple[str, importers.Place], ...]:
+    """Where the tools that are known keep their sessions on this machine, with the name of each one's format."""
+    return tuple((importer.title, place) for importer, place in importers.places(machine()))
 
 
 def family_of(session: Session) -> str:

@@ -26,7 +26,8 @@ from engine.counting.ledger import Ledger
 from engine.counting.tokens import exact_counter
 from engine.library.opening import family_of, ledger_of, replay
 from engine.planning.trace import Trace
-from engine.reading.source import Source, open_source
+from engine.reading.holders import open_source
+from engine.reading.source import Source
 from engine.session.model import Session
 from engine.views.overview import Overview, overview
 
@@ -94,18 +95,21 @@ class Store:
     path: Path
     clock: Callable[[], float] = field(default=time.time)
 
-    def open(self, file: Path, *, name: str = "", progress: Progress | None = None) -> Opened:
-        """Open a session file, from memory where its content is known. Raises `TurnscopeError`s."""
+    def open(self, file: Path, *, entry: str = "", name: str = "", progress: Progress | None = None) -> Opened:
+        """Open a conversation of a file or folder ("" = the main one), from memory where its content is known.
+
+        Raises `TurnscopeError`s.
+        """
         tell = progress or _silent
         tell("Reading the file", 0.05)
         source = open_source(file)
-        key = _key(source)
+        key = _key(source, entry)
         found = None
         with suppress(*TROUBLE):
             found = self._kept(key)
         if found is None:
             tell("Reading its messages", 0.2)
-            session = importers.read_source(source)[0]
+            session = importers.read_entry(source, entry).session
             tell("Counting tokens", 0.6)
             memo: dict[str, int] = {}
             ledger = ledger_of(session, memo)
@@ -115,7 +119,7 @@ class Store:
             with suppress(*TROUBLE):
                 self._keep(found, memo)
         with suppress(*TROUBLE):
-            self._remember(found, file, name or file.name, len(source.data))
+            self._remember(found, file, name or file.name, source.size)
         tell("Done", 1.0)
         return found
 
@@ -258,12 +262,13 @@ def _silent(_what: str, _share: float) -> None:
     """Progress that nobody watches."""
 
 
-def _key(source: Source) -> str:
-    """Digest of the content, and of the files beside it that belong to the session."""
-    digest = sha256(source.data)
-    for file in source.beside():
-        stat = file.stat()
-        digest.update(f"{file.name}:{stat.st_size}:{stat.st_mtime_ns}".encode())
+def _key(source: Source, entry: str = "") -> str:
+    """Digest of the content, and of the files beside it that belong to the session; of folders and the like of what changes."""
+    digest = sha256(source.data if source.kind == "file" else source.version.encode())
+    for file in importers.related(source):
+        stat = file.path.stat()
+        digest.update(f"{file.path.name}:{stat.st_size}:{stat.st_mtime_ns}".encode())
+    digest.update(f"entry:{entry}".encode("utf-8", "surrogatepass") if entry else b"")
     return digest.hexdigest()[:32]
 
 

@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
+from engine.reading.source import Source
 from engine.session.content import text_of
 from engine.session.model import JSON, Note
 
@@ -22,11 +23,10 @@ RESPONSE = ("response", "response_body", "responseBody", "res")
 INSIDE = ("parsed_body", "body", "json", "string", "body_raw", "data")  # where HTTP-level records keep the body
 TIMES = ("timestamp", "sent_at", "created_at", "recorded_at", "time", "started_at", "logged_at")
 ROLES = frozenset({"user", "assistant", "system", "tool", "developer", "function"})
-FOREIGN = frozenset(
-    {"id", "_id", "ts", "timestamp", "messageId", "parts", "createdAt", "created_at", "uuid", "type", "info", "extra"}
-)
-CONTAINER = frozenset(
-    {"info", "trajectory", "history", "sessionId", "session_id", "conversationId", "title", "chat", "parentId"}
+# What a message of either API may hold. A tool that stores messages adds what is its own to them: ids, times, titles.
+SENT = frozenset(
+    "role content name tool_calls tool_call_id function_call refusal audio annotations reasoning reasoning_content "
+    "reasoning_details thinking prefix partial cache_control".split()
 )
 KNOWN = frozenset(
     "model messages max_tokens max_completion_tokens system tools tool_choice temperature top_p top_k stop stop_sequences "
@@ -36,16 +36,6 @@ KNOWN = frozenset(
 )
 OPENAI_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
 EARLIEST, LATEST = 946_684_800.0, 32_503_680_000.0  # years 2000 and 3000: a number outside is no time in seconds
-
-
-class Records(Protocol):
-    """A file as `Source` gives it."""
-
-    data: bytes
-
-    @property
-    def document(self) -> JSON: ...
-    def records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]: ...
 
 
 @dataclass(slots=True)
@@ -61,7 +51,7 @@ class Exchange:
     error: str = ""  # why there is no answer; "" where there is one, or nothing is known
 
 
-def exchanges(source: Records) -> Iterator[Exchange | Note]:
+def exchanges(source: Source) -> Iterator[Exchange | Note]:
     """Every call that the file holds, in order; what cannot be read comes as a `Note`."""
     passed = 0
     for record, line in records_of(source):
@@ -100,12 +90,15 @@ def exchange(record: Any, line: int) -> Exchange | None:
 
 
 def is_body(value: Any) -> bool:
-    """Whether a value is a request body with messages, and not another tool's file that looks like one."""
+    """Whether a value is a request body with messages, and no file in which a tool stores them.
+
+    What is sent holds what an API takes; further keys are believed where others ask for something as only a request does.
+    """
     if not isinstance(value, Mapping) or not isinstance(value.get("messages"), list) or not value["messages"]:
         return False
-    if not all(_message(m) and not FOREIGN & m.keys() for m in value["messages"][:8]):
+    if not all(_message(m) and m.keys() <= SENT for m in value["messages"][:8]):
         return False
-    return not CONTAINER & value.keys() and (isinstance(value.get("model"), str) or value.keys() <= KNOWN)
+    return value.keys() <= KNOWN or (isinstance(value.get("model"), str) and len(value.keys() & KNOWN) > 2)
 
 
 def _message(value: Any) -> bool:
@@ -136,13 +129,9 @@ def parsed(text: str) -> JSON:
             return text
 
 
-def events(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a stream of server-sent events."""
-    for line in text.splitlines():
-        if line.startswith("data:"):
-            value = parsed(line[5:].strip())
-            if isinstance(value, dict):
-                yield value
+def as_text(value: Any) -> str:
+    """A text; "" for anything else."""
+    return value if isinstance(value, str) else ""
 
 
 def failure(found: Exchange) -> str:
@@ -155,9 +144,9 @@ def failure(found: Exchange) -> str:
     return f"status {found.status}" if found.status >= 400 else ""
 
 
-def records_of(source: Records, limit: int | None = None) -> Iterator[tuple[Any, int]]:
+def records_of(source: Source) -> Iterator[tuple[Any, int]]:
     """What may hold a call each: the records of a cassette, a list or JSON lines, with their numbers, or the one value."""
-    head = source.data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    head = source.head[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
         yield from _interactions(_yaml(source.data)) if is_cassette(head) else ()
         return
@@ -171,14 +160,12 @@ def records_of(source: Records, limit: int | None = None) -> Iterator[tuple[Any,
         recorded = document.get("interactions") or document.get("http_interactions")
         yield from _interactions(document) if isinstance(recorded, list) else [(document, 1)]
     else:
-        yield from source.records(limit)
+        yield from source.records()
 
 
 def bare_list(document: list[Any]) -> bool:
     """A list of plain chat messages, and nothing else of any tool."""
-    allowed = {"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "function_call", "audio", "annotations"}
-    allowed |= {"reasoning_content", "reasoning"}
-    if not all(_message(m) and "content" in m and m.keys() <= allowed for m in document):
+    if not all(_message(m) and "content" in m and m.keys() <= SENT for m in document):
         return False
     contents = [m["content"] for m in document if isinstance(m["content"], list)]
     if contents and contents[0] and str(text_of(contents[0][0])).startswith("<task>"):  # Cline and Roo open a task so

@@ -5,15 +5,16 @@ Knows calls in Anthropic's shape (`Call`); `align` lays the bodies of one conver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msgspec import structs
 
 from engine.reading.align import Alignment
-from engine.reading.body import Msg, take_apart
-from engine.reading.calls import Exchange, Records, exchanges, failure
+from engine.reading.body import Msg, RecordedBody, take_apart
+from engine.reading.calls import Exchange, exchanges, failure
+from engine.reading.source import Entry, Source
 from engine.session.builder import Builder
 from engine.session.content import text_of
 from engine.session.model import JSON, Note, Session
@@ -34,63 +35,109 @@ class Call:
 
 
 @dataclass(slots=True)
-class _Found:
-    """Conversations found so far, and which messages each knows."""
+class Sent:
+    """A call taken apart. Messages that calls have in common are one value."""
+
+    body: RecordedBody
+    answer: Msg | None
+    call: Call
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Calls that belong together, in order. `number`: 1 = the one that began first."""
+
+    number: int
+    title: str
+    sent: list[Sent] = field(default_factory=list)
+
+    def session(self, stem: str, source: str) -> Session:
+        """The session that the calls add up to."""
+        name = stem if self.number == 1 else f"{stem}~{self.number - 1}"
+        line = Alignment(Builder(name, source, self.title))
+        for sent in self.sent:
+            call, about = sent.call, dict(sent.call.about)
+            if call.error:
+                line.builder.note("warning", call.line, f"the request was not answered: {call.error}")
+                about.setdefault("stop_reason", "error")
+            line.request(sent.body, sent.answer, **about)
+        return line.build()
+
+
+@dataclass(slots=True)
+class Conversations:
+    """What a log of calls holds, in the order in which it began; `notes` are about the log as a whole."""
 
     stem: str
-    source: str
-    all: list[Alignment] = field(default_factory=list)
-    calls: list[int] = field(default_factory=list)
-    knows: dict[Hashable, set[int]] = field(default_factory=dict)
+    all: list[Conversation] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    _knows: dict[Hashable, set[int]] = field(default_factory=dict)
+    _same: dict[Hashable, Msg] = field(default_factory=dict)
+
+    def entries(self) -> Iterator[Entry]:
+        """The conversations, the one with the most calls first."""
+        for one in self._ordered():
+            yield Entry(str(one.number), one.title, one.sent[0].call.about.get("sent_at"), requests=len(one.sent))
+
+    def session(self, id: str, source: str) -> Session:
+        """One conversation as a session of the importer `source`; "" = the first, which gets the log's notes."""
+        ordered = self._ordered()
+        one = next(one for one in ordered if id in ("", str(one.number)))
+        session = one.session(self.stem, source)
+        return structs.replace(session, notes=(*session.notes, *self.notes)) if one is ordered[0] else session
 
     def take(self, call: Call) -> None:
+        """Put a call to the conversation that it belongs to."""
         body = take_apart(call.body)
-        messages = body.messages
+        body.messages = messages = [self._known(message) for message in body.messages]
+        body.system, body.tools = (self._known(held) if held else None for held in (body.system, body.tools))
         at = self._home(messages)
         if at is None:
             at = len(self.all)
-            name = self.stem if not at else f"{self.stem}~{at}"
-            self.all.append(Alignment(Builder(name, self.source, _title(messages))))
-            self.calls.append(0)
-        about = dict(call.about)
-        if call.error:
-            self.all[at].builder.note("warning", call.line, f"the request was not answered: {call.error}")
-            about.setdefault("stop_reason", "error")
+            self.all.append(Conversation(at + 1, _title(messages)))
         said = {"role": "assistant", "content": (call.answer or {}).get("content") or []}
         answer = take_apart({"messages": [said]}).messages[0] if call.answer else None
-        self.all[at].request(body, answer, **about)
-        self.calls[at] += 1
+        self.all[at].sent.append(Sent(body, answer, Call({}, None, call.about, call.error, call.line)))
         for message in (*messages, answer) if answer else messages:
-            self.knows.setdefault(message.key, set()).add(at)
+            self._knows.setdefault(message.key, set()).add(at)
+
+    def _ordered(self) -> list[Conversation]:
+        return sorted(self.all, key=lambda one: -len(one.sent))
+
+    def _known(self, message: Msg) -> Msg:
+        """The message that was seen before, where it is the same: a log repeats all that was said in each of its calls."""
+        return message if message.extra else self._same.setdefault((message.key, message.bare), message)
 
     def _home(self, messages: list[Msg]) -> int | None:
         """The conversation that shares the most with a body: its first message, or one that is no coincidence."""
-        first = self.knows.get(messages[0].key, ()) if messages else ()
+        first = self._knows.get(messages[0].key, ()) if messages else ()
         if len(first) == 1:
             return next(iter(first))
         shared: dict[int, int] = {}
         for number, message in enumerate(messages):
             telling = number == 0 or message.role == "assistant" or len(text_of(message.parts)) >= TELLING
-            for at in self.knows.get(message.key, ()) if telling else ():
+            for at in self._knows.get(message.key, ()) if telling else ():
                 shared[at] = shared.get(at, 0) + 1
         return max(shared, key=lambda at: (shared[at], at)) if shared else None
 
 
-def read_calls(records: Records, stem: str, source: str, convert: Callable[[Exchange], Call]) -> tuple[Session, ...]:
-    """Every session in a file of recorded calls, the one with the most calls first. Notes go to the first."""
-    notes: list[Note] = []
-    found = _Found(stem, source)
+def sessions_of(calls: Iterable[Call | Note], stem: str, source: str) -> tuple[Session, ...]:
+    """Every session that recorded calls add up to, the one with the most calls first: of logs, proxies, cassettes or traces.
+
+    `stem` begins the sessions' ids, `source` names the importer. Notes go to the first session.
+    """
+    found = gathered(calls, stem)
+    return tuple(found.session(entry.id, source) for entry in found.entries())
+
+
+def gathered(calls: Iterable[Call | Note], stem: str) -> Conversations:
+    """Which calls belong together. A call that failed and was sent again with the same body is one with several attempts."""
+    found = Conversations(stem)
     failed: list[Call] = []
-
-    def calls() -> Iterable[Call]:
-        for item in exchanges(records):
-            if isinstance(item, Note):
-                notes.append(item)
-            else:
-                item.error = item.error or failure(item)
-                yield from _converted(item, convert, notes)
-
-    for call in calls():
+    for call in calls:
+        if isinstance(call, Note):
+            found.notes.append(call)
+            continue
         if failed and failed[-1].body == call.body:  # a retry: the same body sent again
             call.about["attempts"] = 1 + len(failed)
         else:
@@ -104,21 +151,34 @@ def read_calls(records: Records, stem: str, source: str, convert: Callable[[Exch
             failed = []
     for lost in failed[-1:]:
         found.take(lost)
-    order = sorted(range(len(found.all)), key=lambda at: (-found.calls[at], at))
-    sessions = [found.all[at].build() for at in order]
-    if sessions:
-        sessions[0] = structs.replace(sessions[0], notes=(*sessions[0].notes, *notes))
-    return tuple(sessions)
+    return found
 
 
-def _converted(item: Exchange, convert: Callable[[Exchange], Call], notes: list[Note]) -> Iterable[Call]:
+def conversations(source: Source, convert: Callable[[Exchange], Call]) -> Conversations:
+    """The conversations of a file of recorded calls, found once. `convert` gives a call in Anthropic's shape."""
+    if "conversations" not in source.kept:
+        source.kept["conversations"] = gathered(_calls(source, convert), source.path.stem)
+    found: Conversations = source.kept["conversations"]
+    return found
+
+
+def _calls(source: Source, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
+    for item in exchanges(source):
+        if isinstance(item, Note):
+            yield item
+        else:
+            item.error = item.error or failure(item)
+            yield from _converted(item, convert)
+
+
+def _converted(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
     """The call, without its response where that has no known shape, or nothing where the body has none either."""
     for response in (item.response, None):
         try:
             yield convert(replace(item, response=response))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             part = "body" if response is None else "response"
-            notes.append(Note("error", item.line, f"the {part} of a call has no known shape and was left out: {error}"))
+            yield Note("error", item.line, f"the {part} of a call has no known shape and was left out: {error}")
         else:
             return
 

@@ -1,6 +1,6 @@
 """Whose API a recorded call speaks: Anthropic's Messages, or OpenAI's Chat Completions and the many that follow it.
 
-Each file has one dialect or none, so that exactly one importer claims it. Holds no reading of calls (see `exchange`).
+Each file has one dialect or none, so that exactly one importer claims it. Holds no reading of calls (see `calls`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Literal
 
-from engine.reading.calls import OPENAI_PARTS, Exchange, Records, bare_list, exchange, is_cassette, records_of
+from engine.reading.calls import OPENAI_PARTS, Exchange, bare_list, exchange, is_cassette, records_of
+from engine.reading.source import Source
 
 Dialect = Literal["anthropic", "openai", ""]
 
@@ -28,23 +29,42 @@ ANTHROPIC_BLOCKS = frozenset(
 SNIFFED = 20  # records looked at
 
 
-def dialect(source: Records) -> Dialect:
-    """Whose API the calls in the file speak; "" where it holds none. The first call that is certain decides."""
-    head = source.data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+def speaks(source: Source, wanted: Dialect) -> int:
+    """How well a file fits an API, 0 to 100: whether calls stand in it, and whether they could only be made to that one."""
+    found = dialect(source)
+    return 0 if found[0] != wanted else 90 if found[1] else 50
+
+
+def dialect(source: Source) -> tuple[Dialect, bool]:
+    """Whose API the calls in the file speak, and whether that is certain; "" where it holds none.
+
+    The first call that is certain decides.
+    """
+    if "dialect" not in source.kept:
+        source.kept["dialect"] = _dialect(source)
+    found: tuple[Dialect, bool] = source.kept["dialect"]
+    return found
+
+
+def _dialect(source: Source) -> tuple[Dialect, bool]:
+    head = source.head[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
         if not is_cassette(head):
-            return ""
-        return "anthropic" if b"/v1/messages" in source.data else "openai" if b"/chat/completions" in source.data else ""
+            return "", False
+        if b"/v1/messages" in source.data:
+            return "anthropic", True
+        return ("openai", True) if b"/chat/completions" in source.data else ("", False)
     if isinstance(source.document, list) and bare_list(source.document):
-        return "openai"
+        return "openai", False
     guess: Dialect = ""
-    for record, _ in islice(records_of(source, SNIFFED), SNIFFED):
+    records = records_of(source) if source.document is not None else ((record, 0) for record in source.first)
+    for record, _ in islice(records, SNIFFED):
         found = exchange(record, 0)
         if found is not None:
             if sure := certain(found):
-                return sure
+                return sure, True
             guess = guess or likely(found)
-    return guess
+    return guess, False
 
 
 def certain(found: Exchange) -> Dialect:

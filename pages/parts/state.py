@@ -71,7 +71,7 @@ class _Slot:
 
 def entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
-    files = _files(engine.to_open(), engine.claude_projects())
+    files = _files(engine.to_open(), tuple(place.folder for _, place in engine.places()))
     known = {entry.id: entry for entry in files}
     for entry in registry.recents(store().recent(), files):
         known.setdefault(entry.id, entry)

@@ -9,34 +9,58 @@ lines of any type; nothing is removed from the file when the tool compacts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from engine.importers import Importer
-from engine.importers.claude_code.agents import agents_of, placed
+from engine.importers import Importer, Place
+from engine.importers.claude_code.agents import agents_of, beside, placed
 from engine.importers.claude_code.lines import scan
 from engine.importers.claude_code.paths import NAME, lay_out, told
-from engine.reading.source import Source
+from engine.reading.source import Entry, Source
 from engine.session.model import Session
+from engine.session.thread import Thread
+from engine.settings import Machine
 
+CONFIG = "CLAUDE_CONFIG_DIR"  # the tool's own variable: folders, separated by commas
 ASIDE = {"summary": "leafUuid", "file-history-snapshot": "messageId", "queue-operation": "sessionId"}  # lines without a message
 
 
-def sniff(source: Source) -> bool:
-    return any(_ours(record) for record in source.first)
+def sniff(source: Source) -> int:
+    return max(map(_ours, source.first), default=0)
 
 
-def _ours(record: Any) -> bool:
+def _ours(record: Any) -> int:
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
-        return False
+        return 0
     if "parentUuid" in record and "sessionId" in record:
-        return True
+        return 95
     key = ASIDE.get(record["type"])
-    return key is not None and isinstance(record.get(key), str) and bool({"summary", "snapshot", "operation"} & record.keys())
+    aside = key is not None and isinstance(record.get(key), str) and {"summary", "snapshot", "operation"} & record.keys()
+    return 60 if aside else 0
 
 
-def read(source: Source) -> tuple[Session, ...]:
+def finds(machine: Machine) -> Iterator[Place]:
+    given = [Path(part.strip()) for part in machine.variables.get(CONFIG, "").split(",") if part.strip()]
+    for root in given or [machine.home / ".claude", machine.home / ".config" / "claude"]:
+        yield Place(root / "projects", "*/*.jsonl")
+
+
+def related(source: Source) -> Iterator[Source]:
+    """Files of subagents."""
+    return iter(beside(source))
+
+
+def part_of(path: Path) -> Path:
+    """A subagent's file opens with its session, where that is there."""
+    whole = path.parent.parent.with_suffix(".jsonl")
+    inside = path.parent.name == "subagents" and path.stem.startswith("agent-") and whole.is_file()
+    return whole if inside else path
+
+
+def read(source: Source, _entry: Entry) -> Thread:
     file = scan(source)
     entries = list(file.entries.values())
     main = [e for e in entries if not e.side] if any(e.spoken and not e.side for e in entries) else entries
@@ -44,13 +68,15 @@ def read(source: Source) -> tuple[Session, ...]:
     name = stem if stem in file.sessions or main is entries else next(reversed(file.sessions), stem)
     layout = lay_out(main, file, name)
     if layout is None:
-        return ()
+        return Thread(Session(name, source=NAME))
     first = told(layout, file)
     scanned = len(file.notes)
     known = {e.id for e in main if e.type == "assistant"}
     agents = agents_of(source, file, [e for e in entries if e.side] if main is not entries else [], known)
     first = structs.replace(first, notes=(*first.notes, *file.notes[scanned:]))
-    return (placed(first, agents, file.spawned),)
+    return Thread(placed(first, agents, file.spawned))
 
 
-IMPORTER = Importer(NAME, "Claude Code session (JSON lines)", sniff, read)
+IMPORTER = Importer(
+    NAME, "Claude Code session (JSON lines)", sniff, read, finds=finds, related=related, part_of=part_of, suffixes=(".jsonl",)
+)

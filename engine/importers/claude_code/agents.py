@@ -6,15 +6,15 @@ lines that carry whole messages.
 
 from __future__ import annotations
 
-from itertools import islice
-from pathlib import Path
+from glob import escape
+from itertools import chain
 
-import orjson
 from msgspec import structs
 
+from engine.errors import UnreadableFile
 from engine.importers.claude_code.lines import Entry, File, scan, string
 from engine.importers.claude_code.paths import alone, lay_out, told
-from engine.reading.source import Source
+from engine.reading.source import Source, lines_of
 from engine.session.model import Session
 
 Place = tuple[int, int]  # number of a session, block
@@ -50,18 +50,25 @@ def _inline(entries: list[Entry], file: File, known: set[str]) -> list[Session]:
     return sessions
 
 
+def beside(source: Source) -> list[Source]:
+    """Files of subagents that may belong to a session's: in a folder of its own, and beside it."""
+    if source.path.stem.startswith("agent-"):
+        return []
+    return [*source.beside(f"{escape(source.path.stem)}/subagents/agent-*.jsonl"), *source.beside("agent-*.jsonl")]
+
+
 def _beside(source: Source, file: File, known: set[str]) -> list[Session]:
     """Subagents in files of their own: `SESSION/subagents/agent-ID.jsonl`, or `agent-ID.jsonl` beside the session."""
     agents: list[Session] = []
-    for agent in source.beside():
-        if agent.parent == source.path.parent and _owner(agent) not in file.sessions:
+    for agent in beside(source):
+        if agent.path.parent == source.path.parent and _owner(agent) not in file.sessions:
             continue
         try:
-            scanned = scan(Source(agent, agent.read_bytes()))
-        except OSError as error:
-            file.note("warning", 0, f"a subagent's file could not be read: {agent.name}, {error.strerror}")
+            scanned = scan(agent)
+        except UnreadableFile as error:
+            file.note("warning", 0, f"a subagent's file could not be read: {error.what}")
             continue
-        name = agent.stem.removeprefix("agent-")
+        name = agent.path.stem.removeprefix("agent-")
         if layout := lay_out(scanned.entries.values(), scanned, name, known):
             _meta(agent, name, file)
             for id, call in scanned.spawned.items():
@@ -72,25 +79,18 @@ def _beside(source: Source, file: File, known: set[str]) -> list[Session]:
     return agents
 
 
-def _meta(path: Path, agent: str, file: File) -> None:
-    try:
-        call = orjson.loads(path.with_suffix(".meta.json").read_bytes()).get("toolUseId")
-    except (OSError, ValueError, AttributeError):
-        return
+def _meta(source: Source, agent: str, file: File) -> None:
+    meta = source.near(f"{source.path.stem}.meta.json")
+    call = meta.document.get("toolUseId") if meta and isinstance(meta.document, dict) else None
     if isinstance(call, str):
         file.spawned.setdefault(agent, call)
 
 
-def _owner(path: Path) -> str:
+def _owner(source: Source) -> str:
     """The session that a subagent's file names in its first lines."""
-    try:
-        with path.open("rb") as lines:
-            for line in islice(lines, 5):
-                if owner := string(orjson.loads(line).get("sessionId")):
-                    return owner
-    except (OSError, ValueError, AttributeError):
-        pass
-    return ""
+    records = chain((record for record, _ in lines_of(source.head, limit=5)), source.first)
+    named = (string(record.get("sessionId")) for record in records if isinstance(record, dict))
+    return next(filter(None, named), "")
 
 
 def placed(main: Session, agents: list[Session], spawned: dict[str, str]) -> Session:

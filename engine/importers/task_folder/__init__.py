@@ -9,19 +9,56 @@ what the UI still shows of it is put back. Tools that are written as XML inside 
 
 from __future__ import annotations
 
-from engine.importers import Importer
-from engine.importers.task_folder.folder import is_history, is_screen, open_folder
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.importers import Importer, Place
+from engine.importers.task_folder.folder import FILES, MAIN, is_history, is_screen, open_folder
 from engine.importers.task_folder.timeline import NAME, session_of
-from engine.reading.source import Source
-from engine.session.model import Session
+from engine.reading.source import Entry, Source
+from engine.session.thread import Thread
+from engine.settings import Machine
+
+EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
+EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline")
 
 
-def sniff(source: Source) -> bool:
-    return is_history(source.document) or is_screen(source.document)
+def sniff(source: Source) -> int:
+    if source.kind == "folder":
+        return 90 if any(sniff(file) for name in MAIN if (file := source.near(name))) else 0
+    return 85 if is_screen(source.document) else 80 if is_history(source.document) else 0
 
 
-def read(source: Source) -> tuple[Session, ...]:
-    return (session_of(open_folder(source)),)
+def read(source: Source, _entry: Entry) -> Thread:
+    return Thread(session_of(open_folder(source)))
 
 
-IMPORTER = Importer(NAME, "Cline or Roo Code task (api_conversation_history.json, ui_messages.json)", sniff, read)
+def finds(machine: Machine) -> Iterator[Place]:
+    storages = [machine.config / editor / "User" / "globalStorage" for editor in EDITORS]
+    storages.append(machine.home / ".vscode-server" / "data" / "User" / "globalStorage")
+    for storage in storages:
+        yield from (Place(storage / extension / "tasks") for extension in EXTENSIONS)
+    yield Place(machine.home / ".cline" / "data" / "tasks")
+
+
+def related(source: Source) -> Iterator[Source]:
+    """The other files of the task."""
+    if source.kind == "folder" or source.path.name in FILES:
+        found = (source.near(name) for name in FILES if name != source.path.name)
+        yield from (file for file in found if file is not None)
+
+
+def part_of(path: Path) -> Path:
+    """A task's files open as their folder."""
+    return path.parent if path.name in FILES and any((path.parent / name).is_file() for name in MAIN) else path
+
+
+IMPORTER = Importer(
+    NAME,
+    "Cline or Roo Code task (api_conversation_history.json, ui_messages.json)",
+    sniff,
+    read,
+    finds=finds,
+    related=related,
+    part_of=part_of,
+)

@@ -16,6 +16,9 @@ from engine.reading.source import Source
 from engine.session.model import JSON, Note, Usage
 
 HISTORY, SCREEN, OLD_SCREEN = "api_conversation_history.json", "ui_messages.json", "claude_messages.json"
+EDITS, METADATA = "context_history.json", "task_metadata.json"
+MAIN = (HISTORY, SCREEN, OLD_SCREEN)
+FILES = (*MAIN, EDITS, METADATA)
 TAGS = frozenset({"isSummary", "condenseId", "condenseParent", "truncationParent", "truncationId", "isTruncationMarker"})
 _LOOKED_AT = 40  # entries that recognition looks at
 _MODEL = re.compile(r"<model>([^<\n]+)</model>")
@@ -103,10 +106,14 @@ class Folder:
 
 
 def open_folder(source: Source) -> Folder:
-    """The task that a file belongs to; the other files of its folder are read where they are there."""
+    """The task that a file or folder holds; the other files of its folder are read where they are there."""
     notes: list[Note] = []
+    inside = source.kind == "folder"
     own = source.document
-    if is_screen(own):
+    if inside:
+        history = _near(source, HISTORY, is_history)
+        screen = _near(source, SCREEN, is_screen) or _near(source, OLD_SCREEN, is_screen)
+    elif is_screen(own):
         screen, history = own, _near(source, HISTORY, is_history)
     else:
         history = own
@@ -118,7 +125,7 @@ def open_folder(source: Source) -> Folder:
         notes.append(
             Note("warning", 0, f"{HISTORY} is not beside this file: messages are put together from what the screen showed")
         )
-    named = source.path.name in (HISTORY, SCREEN, OLD_SCREEN) and source.path.absolute().parent.name
+    named = source.path.absolute().name if inside else source.path.name in MAIN and source.path.absolute().parent.name
     rows = [[row if isinstance(row, dict) else {} for row in rows] for rows in (history or [], screen or [])]
     if odd := sum(not row for part in rows for row in part):
         notes.append(Note("warning", 0, f"{odd} entries are no objects and were passed over"))
@@ -126,8 +133,8 @@ def open_folder(source: Source) -> Folder:
         named or source.path.stem,
         rows[0],
         [row for row in rows[1] if row],
-        _document(source, "context_history.json"),
-        _document(source, "task_metadata.json"),
+        _document(source, EDITS),
+        _document(source, METADATA),
         notes,
         both,
     )

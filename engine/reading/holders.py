@@ -1,0 +1,241 @@
+"""Sources that hold others: folders, zip archives that are read in place, and SQLite databases that are read as a copy.
+
+Whatever the path leads to, `open_source` gives it as a `Source`. Holds no format.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from fnmatch import fnmatchcase
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from engine.errors import ArchiveTooLarge, UnreadableFile
+from engine.reading.source import Kind, Source, is_blank, unreadable
+
+RATIO = 200  # times that an archive's content may be larger than the archive, where it is larger than FREE
+FREE = 50_000_000  # bytes of content that are never too many
+TOTAL = 4_000_000_000  # bytes of content of one archive
+MEMBERS = 200_000
+TRIES = 5  # a database that changes while it is copied is copied again
+_TROUBLE = (OSError, ValueError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def open_source(path: Path) -> Source:
+    """What lies at a path. UnreadableFile where it cannot be read or is empty, with what to do instead."""
+    try:
+        if path.is_dir():
+            return Folder(path)
+        if path.exists() and not path.is_file():  # a pipe or a device may never end
+            raise UnreadableFile(f"{path.name} is no regular file", hint="Save what it gives into a file and open that.")
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    source = Source(path)
+    if source.head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return Archive(path)
+    if source.head.startswith(b"SQLite format 3\x00"):
+        return Database(path)
+    if is_blank(source):
+        raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
+    return source
+
+
+class Folder(Source):
+    """A folder. What is `near` and `beside` it lies inside."""
+
+    kind: Kind = "folder"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, b"")
+
+    def files(self) -> Iterator[Source]:
+        for folder, names, files in os.walk(self.path):
+            names.sort()
+            yield from (Source(Path(folder, name)) for name in sorted(files))
+
+    @property
+    def version(self) -> str:
+        """Of all files inside."""
+        digest = blake2b(digest_size=16)
+        for file in self.files():
+            with suppress(UnreadableFile):  # gone since it was listed
+                digest.update(f"{file.path}:{file.version}".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
+    def near(self, name: str) -> Source | None:
+        return Source(self.path / "-").near(name)
+
+    def beside(self, pattern: str) -> list[Source]:
+        return Source(self.path / "-").beside(pattern)
+
+
+class Archive(Source):
+    """A zip archive. Members are unpacked in memory, one at a time, and none that would not fit."""
+
+    kind: Kind = "zip"
+    room = TOTAL  # bytes that its content may have
+
+    @cached_property
+    def _zip(self) -> zipfile.ZipFile:
+        """ArchiveTooLarge for one that says of itself that it would fill the memory; UnreadableFile for a broken one."""
+        try:
+            archive = zipfile.ZipFile(self.path)
+            packed = self.path.stat().st_size
+        except _TROUBLE as error:
+            raise unreadable(self.path, error) from error
+        self.room = min(TOTAL, max(FREE, RATIO * packed))
+        if sum(info.file_size for info in archive.infolist()) > self.room or len(archive.infolist()) > MEMBERS:
+            raise self.too_large()
+        return archive
+
+    def too_large(self) -> ArchiveTooLarge:
+        return ArchiveTooLarge(
+            f"{self.path.name} would unpack to far more than it should hold",
+            hint="Where you trust it, unpack it yourself and open the folder.",
+            limit=self.room,
+        )
+
+    @cached_property
+    def members(self) -> Mapping[str, zipfile.ZipInfo]:
+        """Its files by their names."""
+        return {info.filename: info for info in self._zip.infolist() if not info.is_dir()}
+
+    def unpack(self, name: str, size: int = -1) -> bytes:
+        """The first `size` bytes of a member; -1 = all. What it says of its size is not believed."""
+        try:
+            with self._zip.open(self.members[name]) as member:
+                data = member.read(self.room + 1 if size < 0 else size)
+        except _TROUBLE as error:
+            raise unreadable(self.path / name, error) from error
+        if len(data) > self.room:
+            raise self.too_large()
+        return data
+
+    def files(self) -> Iterator[Source]:
+        order = sorted(self.members, key=lambda name: (PurePosixPath(name).parent.parts, name))
+        return (Member(self, name) for name in order)
+
+    def near(self, name: str) -> Source | None:
+        return Member(self, name) if name in self.members else None
+
+    def beside(self, pattern: str) -> list[Source]:
+        return [Member(self, name) for name in sorted(self.members) if _matches(name, pattern)]
+
+
+class Member(Source):
+    """A file of an archive. Its path goes on from the archive's own."""
+
+    def __init__(self, archive: Archive, name: str) -> None:
+        super().__init__(archive.path / name)
+        self.archive, self.name = archive, name
+
+    @cached_property
+    def data(self) -> bytes:
+        return self.archive.unpack(self.name)
+
+    @property
+    def size(self) -> int:
+        return self.archive.members[self.name].file_size
+
+    @property
+    def at(self) -> float | None:
+        return self.archive.at
+
+    @property
+    def version(self) -> str:
+        return self.archive.version
+
+    def _start(self, size: int) -> bytes:
+        return self.archive.unpack(self.name, size)
+
+    def near(self, name: str) -> Source | None:
+        return self.archive.near(self._beside(name))
+
+    def beside(self, pattern: str) -> list[Source]:
+        return self.archive.beside(self._beside(pattern))
+
+    def _beside(self, name: str) -> str:
+        return str(PurePosixPath(self.name).parent / name)
+
+
+class Database(Source):
+    """An SQLite database. It is copied with its log before it is read, so that a tool that has it open is not disturbed."""
+
+    kind: Kind = "sqlite"
+
+    @property
+    def version(self) -> str:
+        """Of the database and its log."""
+        return f"{super().version}:{_state([self.path.with_name(self.path.name + '-wal')])}"
+
+    @cached_property
+    def _copy(self) -> TemporaryDirectory[str]:
+        folder = TemporaryDirectory(prefix="turnscope-")
+        parts = [self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm", "-journal")]
+        try:
+            for _ in range(TRIES):
+                before = _state(parts)
+                for part in parts:
+                    copy = Path(folder.name, part.name)
+                    copy.unlink(missing_ok=True)
+                    if part.is_file():
+                        shutil.copyfile(part, copy)
+                if _state(parts) == before:
+                    return folder
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        what = f"{self.path.name} is being written to all the time"
+        raise UnreadableFile(what, hint="Close the application that it belongs to, or try again in a moment.")
+
+    @cached_property
+    def _db(self) -> sqlite3.Connection:
+        copy = Path(self._copy.name, self.path.name)
+        try:
+            if copy.with_name(copy.name + "-journal").exists():  # a write that was cut short: SQLite takes it back
+                with closing(sqlite3.connect(copy)) as db:
+                    db.execute("pragma schema_version")
+            db = sqlite3.connect(f"{copy.as_uri()}?mode=ro", uri=True, check_same_thread=False)
+            db.row_factory = sqlite3.Row
+            db.execute("select count(*) from sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            raise unreadable(self.path, error) from error
+        return db
+
+    def tables(self) -> frozenset[str]:
+        return frozenset(row["name"] for row in self.rows("select name from sqlite_master where type in ('table', 'view')"))
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Mapping[str, Any]]:
+        try:
+            for row in self._db.execute(sql, values):
+                yield dict(row)
+        except sqlite3.Error as error:
+            raise unreadable(self.path, error) from error
+
+
+def _state(parts: Sequence[Path]) -> list[tuple[int, int]]:
+    """When the parts of a database were written last; who only reads it writes to its `-shm` as well."""
+    found = []
+    for part in parts:
+        if part.name.endswith("-shm"):
+            continue
+        try:
+            stat = part.stat()
+            found.append((stat.st_mtime_ns, stat.st_size))
+        except FileNotFoundError:
+            found.append((0, 0))
+    return found
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a path matches a pattern part by part: `*` stays within a folder."""
+    parts, wanted = PurePosixPath(name).parts, PurePosixPath(pattern).parts
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
