@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
+from typing import Protocol
 
 from msgspec import structs
 
@@ -56,6 +57,13 @@ def _itself(path: Path) -> Path:
     return path
 
 
+class Follower(Protocol):
+    """A source that may grow, and what is known of it so far."""
+
+    def thread(self) -> Thread:
+        """What it holds now, as `Importer.read` would give it. `TurnscopeError`s where it cannot be read any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Importer:
     """One format. What has a default holds for a format of single files with one conversation each.
@@ -75,6 +83,7 @@ class Importer:
     related: Callable[[Source], Iterable[Source]] = _alone
     part_of: Callable[[Path], Path] = _itself
     suffixes: tuple[str, ...] = (".json", ".jsonl")
+    follow: Callable[[Path], Follower] | None = None
 
 
 @cache
@@ -182,6 +191,29 @@ def read_entry(source: Source, id: str = "") -> Thread:
     if thread is None or not thread.session.blocks:
         raise _silent(source, importer)
     return thread
+
+
+class _Rereading:
+    """A source whose format cannot be read on: it is read again when it changed."""
+
+    def __init__(self, path: Path, id: str) -> None:
+        self.path, self.id = path, id
+        self.version = ""
+        self.read: Thread | None = None
+
+    def thread(self) -> Thread:
+        source = open_source(self.path)
+        if self.read is None or source.version != self.version:
+            self.version, self.read = source.version, read_entry(source, self.id)
+        return self.read
+
+
+def follow(path: Path, id: str = "") -> Follower:
+    """A conversation that may grow: read on where its format can be, else read again. Raises `TurnscopeError`s only."""
+    source = open_source(path)
+    importer = _best(source)
+    can = importer is not None and importer.follow is not None and source.kind == "file" and not id
+    return importer.follow(path) if can and importer and importer.follow else _Rereading(path, id)
 
 
 def _file(source: Source, id: str) -> tuple[Source, Importer, str]:

@@ -4,7 +4,8 @@ The format has no public description; what is done here follows what real files 
 is several lines (one per content block) that share `message.id` and need not be neighbours; `parentUuid` chains run through
 lines of any type; nothing is removed from the file when the tool compacts.
 
-`lines` reads, `paths` builds messages and requests, `edits` tells what left the window, `agents` finds subagents.
+`lines` reads, `tree` finds the paths, `paths` builds messages and requests, `edits` tells what left the window, `agents` finds
+subagents, `following` goes on where a file grew.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from engine.importers import Importer, Place
-from engine.importers.claude_code.agents import agents_of, beside, placed
+from engine.importers.claude_code.agents import beside
+from engine.importers.claude_code.following import Following, Reading
 from engine.importers.claude_code.lines import scan
-from engine.importers.claude_code.paths import NAME, lay_out, told
+from engine.importers.claude_code.paths import NAME
 from engine.reading.source import Entry, Source
-from engine.session.model import Session
 from engine.session.thread import Thread
 from engine.settings import Machine
 
@@ -61,22 +60,17 @@ def part_of(path: Path) -> Path:
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    file = scan(source)
-    entries = list(file.entries.values())
-    main = [e for e in entries if not e.side] if any(e.spoken and not e.side for e in entries) else entries
-    stem = source.path.stem
-    name = stem if stem in file.sessions or main is entries else next(reversed(file.sessions), stem)
-    layout = lay_out(main, file, name)
-    if layout is None:
-        return Thread(Session(name, source=NAME))
-    first = told(layout, file)
-    scanned = len(file.notes)
-    known = {e.id for e in main if e.type == "assistant"}
-    agents = agents_of(source, file, [e for e in entries if e.side] if main is not entries else [], known)
-    first = structs.replace(first, notes=(*first.notes, *file.notes[scanned:]))
-    return Thread(placed(first, agents, file.spawned))
+    return Reading(source).thread(scan(source))
 
 
 IMPORTER = Importer(
-    NAME, "Claude Code session (JSON lines)", sniff, read, finds=finds, related=related, part_of=part_of, suffixes=(".jsonl",)
+    NAME,
+    "Claude Code session (JSON lines)",
+    sniff,
+    read,
+    finds=finds,
+    related=related,
+    part_of=part_of,
+    suffixes=(".jsonl",),
+    follow=Following,
 )

@@ -6,29 +6,46 @@ lines that carry whole messages.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from glob import escape
 from itertools import chain
 
 from msgspec import structs
 
 from engine.errors import UnreadableFile
-from engine.importers.claude_code.lines import Entry, File, scan, string
+from engine.importers.claude_code.lines import Chain, Entry, File, scan, string
 from engine.importers.claude_code.paths import alone, lay_out, told
 from engine.reading.source import Source, lines_of
-from engine.session.model import Session
+from engine.session.model import Note, Session
 
 Place = tuple[int, int]  # number of a session, block
 
 
-def agents_of(source: Source, file: File, inline: list[Entry], known: set[str]) -> list[Session]:
-    """Every subagent of a session, in no place yet. `inline`: the session's own side chains; `known`: ids it was billed for."""
-    agents: dict[str, Session] = {}
-    for agent in (*_inline(inline, file, known), *_beside(source, file, known)):
-        agents.setdefault(agent.id, agent)
+@dataclass(slots=True)
+class Agents:
+    """The subagents of a session, in no place yet, and what their own files say of the calls that started them."""
+
+    sessions: dict[str, Session] = field(default_factory=dict)
+    spawned: dict[str, str] = field(default_factory=dict)  # agent id -> tool_use id
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def billed(self) -> set[str]:
+        """Ids of what they were billed for."""
+        ones = (one for agent in self.sessions.values() for one in (agent, *(fork.own for fork in agent.forks)))
+        return {request.id for one in ones for request in one.requests}
+
+
+def agents_of(source: Source, file: File, inline: list[Entry], known: set[str]) -> Agents:
+    """Every subagent of a session. `inline`: the session's own side chains; `known`: ids it was billed for."""
+    agents = Agents()
+    for agent in (*_inline(inline, file, known), *_beside(source, file, known, agents)):
+        agents.sessions.setdefault(agent.id, agent)
     for id, found in file.progress.items():
-        if found and id not in agents:
-            agents[id] = alone(found, id, known)
-    return list(agents.values())
+        if found and id not in agents.sessions:
+            agents.sessions[id] = alone(found, id, known)
+    return agents
 
 
 def _inline(entries: list[Entry], file: File, known: set[str]) -> list[Session]:
@@ -43,10 +60,10 @@ def _inline(entries: list[Entry], file: File, known: set[str]) -> list[Session]:
     sessions = []
     for root, group in groups.items():
         if any(entry.spoken for entry in group):
-            own = File(about=file.about, entries=file.entries, preserved=file.preserved)
+            own = File(about=file.about, entries=file.entries, chain=Chain(preserved=file.preserved))
             layout = lay_out(group, own, root, known)
             assert layout is not None
-            sessions.append(told(layout, own))
+            sessions.append(told(layout.session, own))
     return sessions
 
 
@@ -57,33 +74,29 @@ def beside(source: Source) -> list[Source]:
     return [*source.beside(f"{escape(source.path.stem)}/subagents/agent-*.jsonl"), *source.beside("agent-*.jsonl")]
 
 
-def _beside(source: Source, file: File, known: set[str]) -> list[Session]:
+def _beside(source: Source, file: File, known: set[str], agents: Agents) -> Iterator[Session]:
     """Subagents in files of their own: `SESSION/subagents/agent-ID.jsonl`, or `agent-ID.jsonl` beside the session."""
-    agents: list[Session] = []
     for agent in beside(source):
         if agent.path.parent == source.path.parent and _owner(agent) not in file.sessions:
             continue
         try:
             scanned = scan(agent)
         except UnreadableFile as error:
-            file.note("warning", 0, f"a subagent's file could not be read: {error.what}")
+            agents.notes.append(Note("warning", 0, f"a subagent's file could not be read: {error.what}"))
             continue
         name = agent.path.stem.removeprefix("agent-")
         if layout := lay_out(scanned.entries.values(), scanned, name, known):
-            _meta(agent, name, file)
-            for id, call in scanned.spawned.items():
-                file.spawned.setdefault(id, call)
-            agents.append(told(layout, scanned))
+            for id, call in (*_meta(agent, name), *scanned.spawned.items()):
+                agents.spawned.setdefault(id, call)
             forks = (fork.own for fork in layout.session.forks)
             known.update(r.id for one in (layout.session, *forks) for r in one.requests)  # a fork repeats what another was told
-    return agents
+            yield told(layout.session, scanned)
 
 
-def _meta(source: Source, agent: str, file: File) -> None:
+def _meta(source: Source, agent: str) -> list[tuple[str, str]]:
     meta = source.near(f"{source.path.stem}.meta.json")
     call = meta.document.get("toolUseId") if meta and isinstance(meta.document, dict) else None
-    if isinstance(call, str):
-        file.spawned.setdefault(agent, call)
+    return [(agent, call)] if isinstance(call, str) else []
 
 
 def _owner(source: Source) -> str:
@@ -93,11 +106,12 @@ def _owner(source: Source) -> str:
     return next(filter(None, named), "")
 
 
-def placed(main: Session, agents: list[Session], spawned: dict[str, str]) -> Session:
+def placed(main: Session, found: Agents, spawned: dict[str, str]) -> Session:
     """Hang each subagent from the session that holds the call that started it: by id, else by the prompt that both hold.
 
     That session may be the main one, a branch of it, or another subagent.
     """
+    agents, spawned = list(found.sessions.values()), {**found.spawned, **spawned}
     homes = [main, *(fork.own for fork in main.forks), *agents]
     starts = [0, *(max(0, fork.own.at - fork.start) for fork in main.forks), *(0 for _ in agents)]
     calls, prompts = _calls(homes, starts)

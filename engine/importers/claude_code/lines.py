@@ -6,8 +6,10 @@ Holds what a line is and what becomes of lines that are lost, doubled or moved. 
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Literal
 
 from engine.reading.source import Source
@@ -31,9 +33,11 @@ class Entry:
     type: str = ""
     message: dict[str, Any] = field(default_factory=dict)
     id: str = ""  # of the message that this line is a part of
+    given: str = ""  # the parent that the line itself names
     spoken: bool = False  # it holds a message, or a part of one
 
     def __post_init__(self) -> None:
+        self.given = self.parent
         self.type, message = string(self.data.get("type")), self.data.get("message")
         self.message = message if isinstance(message, dict) else {}
         self.id = string(self.message.get("id"))
@@ -51,47 +55,80 @@ class Entry:
         return found if isinstance(found, dict) else {}
 
 
+@dataclass(slots=True, eq=False)
+class Chain:
+    """How far the chain of parents is mended, and what the lines to come need to know of it."""
+
+    entries: int = 0
+    last: dict[str, str] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)  # preserved line -> the summary that it now follows
+    lost: set[str] = field(default_factory=set)  # lines that others name and that are not in the file
+    preserved: dict[str, frozenset[str]] = field(default_factory=dict)  # compact boundary -> lines that it kept
+    notes: list[Note] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class File:
-    """What one pass over the lines leaves."""
+    """What the lines leave. More may be fed to it as the file grows."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)  # by leaf uuid, or by the type of line that gave it
     about: dict[str, Any] = field(default_factory=dict)
     sessions: dict[str, None] = field(default_factory=dict)  # every session id that a line names, in order
-    notes: list[Note] = field(default_factory=list)
+    seen: list[Note] = field(default_factory=list)  # of single lines
     spawned: dict[str, str] = field(default_factory=dict)  # agent id -> tool_use id
     progress: dict[str, list[Entry]] = field(default_factory=dict)  # agent id -> nested messages
-    preserved: dict[str, frozenset[str]] = field(default_factory=dict)  # compact boundary -> lines that it kept
     unknown: Tally[str] = field(default_factory=Tally)
-    said: Tally[str] = field(default_factory=Tally)  # how often each kind of note was made
+    chain: Chain = field(default_factory=Chain)
 
     def note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
-        """Note something about a line; of many alike only the first few keep their line number."""
-        kind = what.partition(":")[0]
-        self.said[kind] += 1
-        if self.said[kind] <= NOTED:
-            self.notes.append(Note(severity, line, what))
+        """Note something about a line."""
+        self.seen.append(Note(severity, line, what))
+
+    @property
+    def preserved(self) -> dict[str, frozenset[str]]:
+        return self.chain.preserved
+
+    def notes(self, last: Iterable[Note] = ()) -> tuple[Note, ...]:
+        """What a person should know; of many notes alike only the first few with their line. `last`: of a last line."""
+        said: Tally[str] = Tally()
+        found: list[Note] = []
+        for note in (*self.seen, *last, *self.chain.notes):
+            kind = note.what.partition(":")[0]
+            said[kind] += 1
+            if said[kind] <= NOTED:
+                found.append(note)
+        more = ((kind, count - NOTED) for kind, count in said.items() if count > NOTED)
+        found += [Note("info", 0, f"{count} more lines like this: {kind}") for kind, count in more]
+        if self.unknown:
+            what = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unknown.items()))
+            found.append(Note("info", 0, f"line types that carry no message were passed over: {what}"))
+        return tuple(found)
 
 
 def scan(source: Source) -> File:
     """Read a file's lines and mend their chain."""
     file = File()
-    for record, line in source.records():
+    feed(file, source.records())
+    return file
+
+
+def feed(file: File, records: Iterable[tuple[Any, int]]) -> bool:
+    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come."""
+    for record, line in records:
         if isinstance(record, Note):
-            file.note(record.severity, record.line, record.what)
+            file.seen.append(record)
         elif not isinstance(record, dict):
             file.note("warning", line, "not a record of Claude Code (no object), skipped")
         else:
             _entry(file, record, line)
+    kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None))
+    if not kept:
+        for entry in file.entries.values():
+            entry.parent = entry.given
+        file.chain = Chain()
     _link(file)
-    for kind, count in file.said.items():
-        if count > NOTED:
-            file.notes.append(Note("info", 0, f"{count - NOTED} more lines like this: {kind}"))
-    if file.unknown:
-        what = ", ".join(f"{kind} ({count})" for kind, count in sorted(file.unknown.items()))
-        file.notes.append(Note("info", 0, f"line types that carry no message were passed over: {what}"))
-    return file
+    return kept
 
 
 def _entry(file: File, record: dict[str, Any], line: int) -> None:
@@ -129,30 +166,32 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
 
 def _link(file: File) -> None:
     """Mend the chain of parents: lines whose parent is lost, and what continues from messages that a compaction preserved."""
-    last: dict[str, str] = {}
-    moved: dict[str, str] = {}  # preserved line -> the summary that it now follows
-    for entry in file.entries.values():
-        chain = (entry.agent or entry.uuid) if entry.side else ""
-        if entry.parent in moved:
-            entry.parent = moved[entry.parent]
+    chain = file.chain
+    for entry in islice(file.entries.values(), chain.entries, None):
+        strand = (entry.agent or entry.uuid) if entry.side else ""
+        if entry.parent in chain.moved:
+            entry.parent = chain.moved[entry.parent]
         elif entry.parent and entry.parent not in file.entries:
-            entry.parent = last.get(chain, "")
+            chain.lost.add(entry.parent)
+            entry.parent = chain.last.get(strand, "")
             where = "; it was hung from the line before" if entry.parent else ""
-            file.note("info", entry.line, f"its parent line is not in the file{where}")
+            chain.notes.append(Note("info", entry.line, f"its parent line is not in the file{where}"))
         elif not entry.parent and (entry.summary or entry.agent):  # an old summary; a subagent that was resumed
-            entry.parent = last.get(chain, "")
+            entry.parent = chain.last.get(strand, "")
         if entry.data.get("subtype") == "compact_boundary":
-            file.preserved[entry.uuid] = kept = _preserved(entry, file)
-            moved.update(dict.fromkeys(kept, entry.uuid))
-        elif entry.summary and entry.parent in file.preserved:
-            moved.update(dict.fromkeys(file.preserved[entry.parent], entry.uuid))
-        last[chain] = entry.uuid
+            chain.preserved[entry.uuid] = kept = _preserved(entry, file)
+            chain.moved.update(dict.fromkeys(kept, entry.uuid))
+        elif entry.summary and entry.parent in chain.preserved:
+            chain.moved.update(dict.fromkeys(chain.preserved[entry.parent], entry.uuid))
+        chain.last[strand] = entry.uuid
+    chain.entries = len(file.entries)
 
 
 def _preserved(boundary: Entry, file: File) -> frozenset[str]:
     """The lines that a compaction left in the window beside its summary: named one by one, or from head to tail."""
     segment, named = boundary.meta("compactMetadata", "preservedSegment"), boundary.meta("compactMetadata", "preservedMessages")
-    kept = {uuid for uuid in strings(named.get("uuids")) if uuid in file.entries}
+    uuids = strings(named.get("uuids"))
+    kept = {uuid for uuid in uuids if uuid in file.entries}
     chain: list[str] = []
     at = segment.get("tailUuid")
     while isinstance(at, str) and at in file.entries and len(chain) <= len(file.entries):
@@ -161,6 +200,7 @@ def _preserved(boundary: Entry, file: File) -> frozenset[str]:
             kept.update(chain)
             break
         at = file.entries[at].parent
+    file.chain.lost.update(uuid for uuid in (*uuids, string(at)) if uuid and uuid not in file.entries)
     return frozenset(kept)
 
 

@@ -16,7 +16,7 @@ from engine.importers.claude_code.lines import TITLES, Entry, File, string
 from engine.importers.claude_code.tree import END, Limb, Tree
 from engine.session.builder import Builder, Draft, Look, usage
 from engine.session.content import text_of
-from engine.session.model import Fork, Note, Session
+from engine.session.model import Fork, Note, Session, joined
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
@@ -92,6 +92,8 @@ class Layout:
     tree: Tree
     main: Path
     session: Session
+    known: Collection[str]
+    copies: int = 0  # block up to which paths were left out, being copies of the main one
 
 
 def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[str] = ()) -> Layout | None:
@@ -112,7 +114,7 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
     main = _path(limb, None, Builder(name, NAME, **file.about), file, known)
     session = main.builder.build([look for _, look in main.looks])
     billed = {request.id for request in session.requests}
-    laid, kept, forks = {limb: main}, [main], list[Fork]()
+    laid, kept, forks, copies = {limb: main}, [main], list[Fork](), 0
     for leaf in reversed(spoken):
         if leaf.uuid not in left:
             continue
@@ -131,15 +133,42 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
             kept.append(path)
         else:  # a copy of what the main path holds, as resuming a session leaves it
             path.same = _same(session, fork, path.builder)
-    return Layout(tree, main, structs.replace(session, forks=tuple(forks)))
+            copies = max(copies, path.builder.line.end)
+    return Layout(tree, main, structs.replace(session, forks=tuple(forks)), known, copies)
 
 
-def told(layout: Layout, file: File) -> Session:
-    """The session of a file, with its notes."""
-    session = layout.session
+def extended(layout: Layout, file: File, since: list[Entry], leaf: Entry) -> Session | None:
+    """The session with lines that were added `since`, which end in `leaf`: the main path goes on, all else is as it was.
+
+    None where that is not so, and everything has to be laid out anew.
+    """
+    main, old = layout.main, layout.session
+    limb = layout.tree.limb(leaf, since, kept=False)
+    if limb.base is not main.limb:
+        return None
+    on = {entry.uuid for entry in limb.whole}
+    cut = main.limb.cuts[limb.at] if limb.at < len(main.limb.cuts) else len(main.limb.whole)
+    if any(entry.spoken and entry.uuid not in on for entry in (*main.limb.whole[cut:], *since)):
+        return None  # a path was left
+    messages = main.state(limb.at).messages
+    builder = main.builder.branch(messages, old.id)
+    start = builder.line.start
+    ends = ((fork.own.at, fork.start, fork.start + len(fork.own.blocks)) for fork in old.forks)
+    if layout.copies > start or any(at >= min(start, end) or left > start for at, left, end in ends):
+        return None
+    path = _path(limb, main, builder, file, layout.known)
+    fork = builder.fork(old, old.forks, path.looks_since(builder.last))
+    session = joined(old, (*old.forks, fork), len(old.forks) + 1)
+    again = {entry.line for entry in main.limb.whole[cut:]}
+    notes = (*(note for note in old.notes if note.line not in again), *fork.own.notes)
+    return structs.replace(session, notes=notes, forks=old.forks)
+
+
+def told(session: Session, file: File, last: Iterable[Note] = ()) -> Session:
+    """The session of a file, with the file's notes. `last`: notes about a last line that is not whole yet."""
     stubs = sum(request.output_stub for request in session.requests)
     what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
-    notes = (*session.notes, *file.notes, *([Note("warning", 0, what)] if stubs else ()))
+    notes = (*session.notes, *file.notes(last), *([Note("warning", 0, what)] if stubs else ()))
     return structs.replace(session, notes=notes)
 
 

@@ -1,0 +1,361 @@
+"""Files, folders, archives and databases: every conversation is listed without being read, and can be opened by its entry."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claude_log import Log, call
+
+import engine
+from engine import Store, importers
+from engine.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
+from engine.importers import claude_code, task_folder
+from engine.reading import holders
+from engine.reading.holders import open_source
+from engine.reading.source import Source
+from engine.settings import Machine
+
+EXAMPLES = Path(__file__).parent / "examples" / "importers"
+
+
+@pytest.fixture
+def diaries() -> Iterator[None]:
+    """Importers of a folder beside the project's own, as a package that extends them would bring them."""
+    importers.__path__.append(str(EXAMPLES))
+    importers.importers.cache_clear()
+    yield
+    importers.__path__.remove(str(EXAMPLES))
+    importers.importers.cache_clear()
+    sys.modules.pop("engine.importers.diary", None)
+
+
+def claude(name: str, *prompts: str) -> Log:
+    log = Log(name)
+    for number, prompt in enumerate(prompts):
+        log.user(prompt)
+        log.answer(f"{name}m{number}", f"{prompt}: answered", usage=(1, 2, 3, 4))
+    return log
+
+
+def talk(prompt: str, count: int) -> list[dict[str, Any]]:
+    """Requests of one conversation."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"The task of this conversation is {prompt}, nothing else."}]
+    found = []
+    for number in range(count):
+        body = {"model": "claude-sonnet-4-5", "max_tokens": 5, "system": "s", "messages": [*messages]}
+        content = [{"type": "text", "text": f"{prompt} {number}"}]
+        found.append({"request": body, "response": {"type": "message", "content": content, "usage": {"input_tokens": 1}}})
+        messages += [{"role": "assistant", "content": content}, {"role": "user", "content": f"and {prompt} {number}?"}]
+    return found
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """An API log of three conversations that take turns."""
+    calls = [talk("apples", 2), talk("pears", 3), talk("plums", 1)]
+    records = [calls[1][0], calls[0][0], calls[2][0], calls[1][1], calls[0][1], calls[1][2]]
+    path = tmp_path / "three.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+# Several conversations --------------------------------------------------------------------------------------------------
+
+
+def test_a_log_of_three_conversations_lists_and_loads_all_three(log: Path) -> None:
+    listed = list(engine.entries(log))
+    assert [(entry.id, entry.requests) for entry in listed] == [("1", 3), ("2", 2), ("3", 1)]
+    assert [entry.title.split()[-3] for entry in listed] == ["pears,", "apples,", "plums,"]
+    for entry in listed:
+        session = engine.load(log, entry)
+        assert len(session.requests) == entry.requests
+        assert session == engine.load(log, entry.id)
+        assert session.title == entry.title
+    assert engine.load(log) == engine.load(log, listed[0])
+    assert [session.id for session in engine.load_all(log)] == ["three", "three~1", "three~2"]
+
+
+def test_the_store_keeps_conversations_of_one_file_apart(log: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "data" / "store.db")
+    titles = [store.open(log, entry=id).overview.title for id in ("1", "2", "3", "1")]
+    assert len(set(titles)) == 3
+    assert titles[0] == titles[3]
+    assert len(store.recent()) == 3
+
+
+def test_an_entry_that_is_not_there_is_refused_with_a_hint(log: Path) -> None:
+    with pytest.raises(UnknownEntry, match="holds no conversation '9'") as caught:
+        engine.load(log, "9")
+    assert caught.value.hint
+
+
+def test_the_thread_of_a_conversation_gives_its_paths_by_leaf(tmp_path: Path) -> None:
+    log = claude("s1", "hello")
+    start = log.last
+    log.user("left")
+    log.user("went on", parent=start)
+    thread = engine.thread(log.save(tmp_path / "s1.jsonl"))
+    assert thread.leaves == ("s1", "s1~1")
+    assert [block.text for block in thread.path("s1~1").blocks] == ["hello", "hello: answered", "left"]
+    assert thread.path() == thread.session
+    assert [blocks[0].text for _, blocks in thread.messages()] == ["hello", "hello: answered", "went on", "left"]
+    with pytest.raises(KeyError):
+        thread.path("s1~2")
+
+
+# One file makes a format ------------------------------------------------------------------------------------------------
+
+
+def test_a_format_is_one_file(diaries: None, tmp_path: Path) -> None:
+    said = [["me", "Hello"], ["it", "Hi.", 12, 3], ["it"]]
+    value = {"diary": 1, "days": [{"day": "2026-01-02", "said": said}, {"day": "2026-01-03", "said": [["me", "Again"]]}]}
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(value))
+    (EXAMPLES / "diary.py").read_text().count("\n") < 60 or pytest.fail("the example has grown")
+    listed = list(engine.entries(path))
+    assert [entry.id for entry in listed] == ["2026-01-03", "2026-01-02"]
+    session = engine.load(path, listed[1])
+    assert (session.source, session.title) == ("diary", "What was said on 2026-01-02")
+    assert [block.text for block in session.blocks] == ["Hello", "Hi."]
+    assert session.requests[0].usage is not None
+    assert session.requests[0].usage.prompt_tokens == 12
+    assert [note.severity for note in session.notes] == ["warning"]
+    assert [s.id for s in engine.load_all(path)] == ["mine 2026-01-03", "mine 2026-01-02"]
+    inside = [entry.id for entry in engine.entries(tmp_path)]
+    assert inside == ["mine.json#2026-01-03", "mine.json#2026-01-02"]
+    assert engine.load(tmp_path, inside[1]) == session
+
+
+def test_without_the_file_the_format_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"diary": 1, "days": []}))
+    with pytest.raises(UnknownFormat):
+        engine.load(path)
+
+
+# Folders ----------------------------------------------------------------------------------------------------------------
+
+
+def task(folder: Path) -> Path:
+    """A task of Cline or Roo."""
+    folder.mkdir(parents=True)
+    history = [
+        {"role": "user", "content": [{"type": "text", "text": "<task>build it</task>"}], "ts": 1_760_000_000_000},
+        {"role": "assistant", "content": [{"type": "text", "text": "Done."}], "ts": 1_760_000_001_000},
+    ]
+    event = {
+        "ts": 1_760_000_000_000,
+        "type": "say",
+        "say": "api_req_started",
+        "text": json.dumps({"tokensIn": 5, "tokensOut": 2}),
+    }
+    (folder / "api_conversation_history.json").write_text(json.dumps(history))
+    (folder / "ui_messages.json").write_text(json.dumps([event]))
+    return folder
+
+
+def test_a_task_folder_opens_as_its_files_do(tmp_path: Path) -> None:
+    folder = task(tmp_path / "1760000000000")
+    session = engine.load(folder)
+    assert (session.id, session.source) == ("1760000000000", "task-folder")
+    assert session == engine.load(folder / "ui_messages.json") == engine.load(folder / "api_conversation_history.json")
+    assert importers.part_of(folder / "ui_messages.json") == folder
+    assert Store(tmp_path / "store.db").open(folder).session == session
+
+
+def test_a_folder_holds_what_its_files_hold(log: Path, tmp_path: Path) -> None:
+    claude("s1", "hello").save(tmp_path / "a" / "s1.jsonl")
+    side = Log("s1", "a1")
+    side.user("look")
+    side.save(tmp_path / "a" / "s1" / "subagents" / "agent-a1.jsonl")
+    task(tmp_path / "b" / "t")
+    (tmp_path / "notes.json").write_text("{}")
+    (tmp_path / "empty.json").write_text("")
+    (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 no archive")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    ids = [entry.id for entry in engine.entries(tmp_path)]
+    assert ids == ["three.jsonl#1", "three.jsonl#2", "three.jsonl#3", "a/s1.jsonl", "b/t/api_conversation_history.json"]
+    assert engine.load(tmp_path, ids[3]) == engine.load(tmp_path / "a" / "s1.jsonl")
+    assert engine.load(tmp_path, ids[1]) == engine.load(log, "2")
+    assert engine.load(tmp_path) == engine.load(log)
+    assert len(engine.load_all(tmp_path)) == 5
+
+
+@pytest.mark.parametrize("id", ["../outside.jsonl", "{}/outside.jsonl", "nothing.jsonl"])
+def test_no_entry_leads_out_of_its_folder(id: str, tmp_path: Path) -> None:
+    claude("s1", "hello").save(tmp_path / "outside.jsonl")
+    claude("s2", "hello").save(tmp_path / "in" / "s2.jsonl")
+    with pytest.raises(UnknownEntry):
+        engine.load(tmp_path / "in", id.format(tmp_path))
+
+
+def test_a_folder_is_listed_only_as_far_as_it_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(300):
+        claude(f"s{number}", "hello").save(tmp_path / f"s{number:03}.jsonl")
+    looked: list[str] = []
+    really = claude_code.IMPORTER.sniff
+    counted = [
+        importers.Importer(i.name, i.title, lambda s: looked.append(s.path.name) or really(s), i.read)
+        if i is claude_code.IMPORTER
+        else i
+        for i in importers.importers()
+    ]
+    monkeypatch.setattr(importers, "importers", lambda: counted)
+    listed = engine.entries(tmp_path)
+    assert [next(listed).id for _ in range(5)] == [f"s{number:03}.jsonl" for number in range(5)]
+    assert len(set(looked) - {tmp_path.name}) == 5
+
+
+# Archives ---------------------------------------------------------------------------------------------------------------
+
+
+def zipped(path: Path, files: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_an_archive_is_read_in_place(log: Path, tmp_path: Path) -> None:
+    parent = claude("s1", "hello")
+    parent.answer("m9", call("t1", "Task", prompt="look"), usage=(1, 2, 3, 4))
+    parent.result("t1", "found", toolUseResult={"agentId": "a1"})
+    side = Log("s1", "a1")
+    side.user("look")
+    side.answer("am", "found", usage=(1, 2, 3, 4))
+    folder = task(tmp_path / "t")
+    files = {f"t/{file.name}": file.read_bytes() for file in folder.iterdir()}
+    files |= {"x/s1.jsonl": parent.text().encode(), "x/s1/subagents/agent-a1.jsonl": side.text().encode()}
+    path = zipped(tmp_path / "all.zip", {**files, "three.jsonl": log.read_bytes(), "readme.txt": b"hello"})
+    ids = [entry.id for entry in engine.entries(path)]
+    assert ids == ["three.jsonl#1", "three.jsonl#2", "three.jsonl#3", "t/api_conversation_history.json", "x/s1.jsonl"]
+    assert engine.load(path, ids[1]) == engine.load(log, "2")
+    assert [agent.id for agent in engine.load(path, ids[4]).subagents] == ["a1"]
+    assert engine.load(path, ids[3]).requests[0].usage is not None
+    assert Store(tmp_path / "store.db").open(path, entry=ids[4]).session == engine.load(path, ids[4])
+
+
+def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holders, "FREE", 1_000_000)
+    path = zipped(tmp_path / "bomb.zip", {"s.jsonl": b"0" * 5_000_000})
+    with pytest.raises(ArchiveTooLarge, match=r"bomb\.zip would unpack to far more") as caught:
+        engine.load(path)
+    assert caught.value.hint
+    assert 1_000_000 <= caught.value.limit < 5_000_000
+    monkeypatch.setattr(holders, "RATIO", 10_000)
+    monkeypatch.setattr(holders, "TOTAL", 4_000_000)
+    with pytest.raises(ArchiveTooLarge):
+        engine.load(path)
+
+
+def test_an_archive_that_lies_about_a_size_is_refused(tmp_path: Path) -> None:
+    """What the directory says of a member is no promise: it is not unpacked beyond that."""
+    path = zipped(tmp_path / "lies.zip", {"s.jsonl": claude("s1", "hello " * 50_000).text().encode()})
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"PK\x01\x02")
+    data[at + 24 : at + 28] = (10).to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(TurnscopeError) as caught:
+        engine.load(path)
+    assert caught.value.hint
+
+
+def test_an_archive_of_something_else_is_in_no_known_format(tmp_path: Path) -> None:
+    with pytest.raises(UnknownFormat, match=r"pictures\.zip is in no format"):
+        engine.load(zipped(tmp_path / "pictures.zip", {"a.png": b"x", "b.json": b"{}"}))
+
+
+# Databases --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_database_in_use_is_read_with_its_log_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("pragma journal_mode = wal")
+    writer.execute("pragma wal_autocheckpoint = 0")
+    writer.execute("create table said (text)")
+    writer.execute("insert into said values ('one')")
+    writer.execute("begin immediate")
+    writer.execute("insert into said values ('not yet')")
+    before = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in tmp_path.iterdir())
+    source = open_source(path)
+    assert source.kind == "sqlite"
+    assert source.tables() == {"said"}
+    assert [dict(row) for row in source.rows("select * from said")] == [{"text": "one"}]
+    assert sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in tmp_path.iterdir()) == before
+    writer.execute("commit")
+    assert len(list(open_source(path).rows("select * from said where text != ?", [""]))) == 2
+    assert source.version != open_source(tmp_path).version
+    with pytest.raises(UnreadableFile, match="readonly"):
+        list(source.rows("delete from said"))
+    writer.close()
+
+
+def test_a_write_that_was_cut_short_is_taken_back(tmp_path: Path) -> None:
+    path, crashed = tmp_path / "app.db", tmp_path / "crashed" / "app.db"
+    crashed.parent.mkdir()
+    with sqlite3.connect(path) as writer:
+        writer.execute("create table said (text)")
+        writer.execute("insert into said values ('one')")
+        writer.commit()
+        writer.execute("pragma cache_size = 1")
+        writer.execute("pragma cache_spill = on")
+        writer.executemany("insert into said values (?)", [("x" * 4000,)] * 200)
+        for file in tmp_path.glob("app.db*"):
+            (crashed.parent / file.name).write_bytes(file.read_bytes())
+        assert (crashed.parent / "app.db-journal").exists()
+    assert [row["text"] for row in open_source(crashed).rows("select text from said")] == ["one"]
+
+
+def test_a_database_of_no_known_tool_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    with sqlite3.connect(path) as writer:
+        writer.execute("create table said (text)")
+    with pytest.raises(UnknownFormat):
+        engine.load(path)
+    path.write_bytes(path.read_bytes()[:100] + b"broken" * 100)
+    with pytest.raises(UnreadableFile, match="cannot be read"):
+        open_source(path).tables()
+
+
+# Where tools keep their files -------------------------------------------------------------------------------------------
+
+
+def test_claude_code_is_found_where_its_own_variable_says(tmp_path: Path) -> None:
+    here = Machine("linux", tmp_path, tmp_path / ".config", tmp_path / "data", {})
+    assert [place.folder for place in claude_code.finds(here)] == [
+        tmp_path / ".claude" / "projects",
+        tmp_path / ".config" / "claude" / "projects",
+    ]
+    there = Machine("linux", tmp_path, tmp_path, tmp_path, {"CLAUDE_CONFIG_DIR": f"{tmp_path}/a, {tmp_path}/b,"})
+    (first, second) = claude_code.finds(there)
+    assert [first.folder, second.folder] == [tmp_path / "a" / "projects", tmp_path / "b" / "projects"]
+    session = claude("s1", "hello").save(first.folder / "-work" / "s1.jsonl")
+    claude("s1", "side").save(first.folder / "-work" / "s1" / "subagents" / "agent-a1.jsonl")
+    assert list(first.paths()) == [session]
+    assert importers.part_of(first.folder / "-work" / "s1" / "subagents" / "agent-a1.jsonl") == session
+
+
+@pytest.mark.parametrize(
+    ("system", "config"), [("linux", ".config"), ("macos", "Library/Application Support"), ("windows", "AppData/Roaming")]
+)
+def test_tasks_are_found_in_the_editors_storage_on_every_system(system: Any, config: str, tmp_path: Path) -> None:
+    here = Machine(system, tmp_path, tmp_path / config, tmp_path / "data", {})
+    storage = tmp_path / config / "Code" / "User" / "globalStorage"
+    folder = task(storage / "rooveterinaryinc.roo-cline" / "tasks" / "t1")
+    found = [path for _, place in importers.places(here) for path in place.paths()]
+    assert found == [folder]
+    assert task_folder.IMPORTER in [importer for importer, _ in importers.places(here)]
+
+
+def test_related_files_of_a_file_that_is_part_of_nothing_are_none(tmp_path: Path) -> None:
+    path = claude("s1", "hello").save(tmp_path / "s1.jsonl")
+    assert importers.related(Source(path)) == []
+    assert importers.part_of(path) == path
