@@ -20,7 +20,8 @@ from engine.counting.tokens import estimator
 from engine.planning import policy as policies
 from engine.planning.policy import Policy, following
 from engine.planning.trace import Trace, trace
-from engine.pricing.prices import facts, read_overlay, use
+from engine.pricing.overlay import read_overlay
+from engine.pricing.prices import PRICES, Prices
 from engine.session.model import Answer, Session
 from engine.settings import context_pairs, prices_file
 from engine.views import overview as views
@@ -29,11 +30,10 @@ AS_RECORDED = "as-recorded"
 
 
 @cache
-def _edge() -> None:
-    """Read once what the user keeps outside: prices of their own. BrokenFile where that file is wrong."""
+def own_prices() -> Prices:
+    """The built-in prices under the user's own file, read once. BrokenFile where that file is wrong."""
     own = prices_file()
-    if own is not None:
-        use(read_overlay(own))
+    return Prices(read_overlay(own)) if own else PRICES
 
 
 def named(name: str, folder: Path | None = None) -> Policy:
@@ -43,7 +43,6 @@ def named(name: str, folder: Path | None = None) -> Policy:
 
 def load_all(path: Path | str) -> tuple[Session, ...]:
     """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read."""
-    _edge()
     return importers.read(path)
 
 
@@ -52,18 +51,24 @@ def load(path: Path | str) -> Session:
     return load_all(path)[0]
 
 
-def family_of(session: Session) -> str:
+def family_of(session: Session, prices: Prices | None = None) -> str:
     """Tokenizer family of the model that most of a session's requests used; "" where unknown."""
+    prices = prices or own_prices()
     models = Tally(request.model for request in session.requests if request.model)
-    return facts(models.most_common(1)[0][0]).family if models else ""
+    return prices.facts(models.most_common(1)[0][0]).family if models else ""
 
 
-def ledger_of(session: Session, memo: dict[str, int] | None = None, exact: Mapping[str, int] | None = None) -> Ledger:
+def ledger_of(
+    session: Session,
+    memo: dict[str, int] | None = None,
+    exact: Mapping[str, int] | None = None,
+    prices: Prices | None = None,
+) -> Ledger:
     """Count a session with the counter of its main model.
 
     `memo`: tokens by digest from an earlier count, extended. `exact`: exact tokens of texts by digest, where known.
     """
-    family = family_of(session)
+    family = family_of(session, prices)
     if not exact:
         return build_ledger(session, estimator(family), memo)
     known = {b.digest: exact[b.digest] + media_tokens(b.raw, family) for b in session.blocks if b.digest in exact}
@@ -77,15 +82,19 @@ def replay(
     policy: Policy | str = AS_RECORDED,
     ledger: Ledger | None = None,
     answers: Mapping[str, Answer] | None = None,
+    prices: Prices | None = None,
 ) -> Trace:
-    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own."""
-    _edge()
+    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own.
+
+    `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.
+    """
+    prices = prices or own_prices()
     if answers:
         session = structs.replace(session, answers={**answers, **session.answers})
     chosen = named(policy) if isinstance(policy, str) else policy
     if chosen.name != AS_RECORDED and any(key.startswith("by-hand:") for key in session.answers):
         chosen = following(chosen)  # what a person condensed by hand stays so under every policy
-    return trace(session, chosen, ledger or ledger_of(session))
+    return trace(session, chosen, ledger or ledger_of(session, prices=prices), prices)
 
 
 def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:

@@ -28,7 +28,6 @@ from engine.live.growing import Growing
 from engine.planning.assemble import count_key, settle, step
 from engine.planning.policy import Policy, following, wishes_alone
 from engine.planning.render import render
-from engine.pricing.prices import cost
 from engine.session.builder import usage as read_usage
 from engine.session.model import JSON, Answer, Ask, Edit, Message, Request
 
@@ -149,7 +148,7 @@ class Chat:
         """What would be sent now, were `text` said first. Changes nothing."""
         growing = self.growing
         if text:
-            growing = Growing(growing.session, growing.ledger.counter)
+            growing = Growing(growing.session, growing.ledger.counter, growing.prices)
             growing.message("user", text, origin="prompt")
         return step(self.plan, growing.session, self._asked(growing), self.policy, growing.basis)
 
@@ -163,7 +162,7 @@ class Chat:
         yield Event("condensing")
         plan, basis = self._by_hand(), self.growing.basis
         ctx = Ctx(self.growing.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
-                  plan.budget, plan.budget.limit, 0)  # fmt: skip
+                  plan.budget, plan.budget.limit, 0, prices=basis.prices)  # fmt: skip
         asking = wishes.condensed(plan.after, ctx, keep_turns)
         try:
             ask = next(asking)
@@ -311,7 +310,7 @@ class Chat:
         billed = read_usage(raw["usage"])
         request = self._end(plan, raw["content"], "complete", self.clock() - began, raw["stop_reason"], billed, raw["id"])
         self.plan = settle(structs.replace(plan, request=request))
-        if priced := cost(billed, plan.model, request.sent_at) if billed else None:
+        if priced := self.growing.prices.cost(billed, plan.model, request.sent_at) if billed else None:
             self.spent += priced.total
         yield Event("done", request)
 

@@ -20,6 +20,7 @@ from engine.envelope.plan import Plan
 from engine.planning import policy as policies
 from engine.planning.assemble import replay
 from engine.planning.policy import Policy
+from engine.pricing.prices import PRICES, Prices
 from engine.session.model import Answer, Ask, Session
 
 
@@ -48,6 +49,7 @@ class Trace:
     policy: Policy
     ledger: Ledger
     plans: tuple[Plan, ...]
+    prices: Prices = PRICES
 
     def __repr__(self) -> str:
         cuts = sum(any(d.splice for d in plan.decisions) for plan in self.plans)
@@ -142,10 +144,11 @@ def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[
     return envelope
 
 
-def trace(session: Session, policy: Policy | str, ledger: Ledger) -> Trace:
+def trace(session: Session, policy: Policy | str, ledger: Ledger, prices: Prices = PRICES) -> Trace:
     """Replay a session under a policy, given by value or by name."""
     chosen = policies.load(policy) if isinstance(policy, str) else policy
-    return Trace(session, chosen, ledger, tuple(replay(session, chosen, ledger, own_counts(session, chosen))))
+    plans = replay(session, chosen, ledger, own_counts(session, chosen), prices=prices)
+    return Trace(session, chosen, ledger, tuple(plans), prices)
 
 
 def own_counts(session: Session, policy: Policy) -> Ledger | None:

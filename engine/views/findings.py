@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.counting.reconcile import Floats, Ints
 from engine.planning.trace import Trace
-from engine.pricing.prices import rates
+from engine.pricing.prices import Prices
 from engine.session.model import JSON, Action
 from engine.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
 from engine.views.overview import CELLS, Marker, Overview
@@ -80,7 +80,8 @@ def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None =
     """
     if not len(view):
         return ()
-    known = _Facts(trace, view, view.prompts, _input_usd(view), tuple(breaks(trace) if broken is None else broken))
+    broken = breaks(trace) if broken is None else broken
+    known = _Facts(trace, view, view.prompts, _input_usd(view, trace.prices), tuple(broken))
     found = [finding for kind in KINDS for finding in kind(known)]
     mean = float(known.input_usd.sum()) / max(1, int(known.prompts.sum()))
 
@@ -109,12 +110,12 @@ def markers(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
     return tuple(Marker(b.request, "break", f"cache broke ({b.cause}): {b.evidence}") for b in broken)
 
 
-def _input_usd(view: Overview) -> Floats:
+def _input_usd(view: Overview, prices: Prices) -> Floats:
     """USD per request and cell without the answer, which the overview prices together with the prompt."""
     usd = view.usd.copy()
     for n in np.flatnonzero((view.answers > 0) & usd.any(axis=1)):
         when = None if np.isnan(view.sent_at[n]) else float(view.sent_at[n])
-        rate = rates(view.models[n], int(view.recorded[n]), when)
+        rate = prices.rates(view.models[n], int(view.recorded[n]), when)
         if rate:
             usd[n] -= view.billed[n, :, 3] * (float(rate.output) / 1e6)
     return usd

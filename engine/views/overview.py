@@ -103,7 +103,7 @@ def overview(trace: Trace) -> Overview:
     models = tuple(plan.request.model for plan in plans)
     static = any(block.bucket in ("system", "tools") for block in session.blocks)
     fitted = reconcile(counts, recorded, models, static)
-    money: Bill = bill(session, plans, trace.ledger, fitted)
+    money: Bill = bill(trace, fitted)
     return Overview(
         session.id,
         session.title,
