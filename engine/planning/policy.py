@@ -1,4 +1,4 @@
-"""Policies as data: an ordered list of rules with their parameters, read from TOML.
+"""Policies as data: an ordered list of rules with their parameters, read from TOML and written to it.
 
 Holds loading and discovery. Applying a policy is `assemble`'s business.
 """
@@ -6,7 +6,6 @@ Holds loading and discovery. Applying a policy is `assemble`'s business.
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
 import tomllib
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import tomli_w
 
 from engine import rules as rules_package
 from engine.counting.ledger import PER_MESSAGE
@@ -152,24 +152,17 @@ def _params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
 
 
 def write(policy: Policy) -> str:
-    """The policy as TOML text that `parse` reads back to an equal policy."""
-    lines = [f"{key} = {_toml(getattr(policy, key))}" for key in ("title", "doc", "source", "fidelity", "version", "counter")]
-    lines += [f"per_message = {policy.per_message}", f"guarantees = {_toml(list(policy.guarantees))}"]
-    lines += ["", "[budget]", *_rows(policy.budget)]
-    if policy.constants:
-        lines += ["", "[constants]", *(f"{_toml(k)} = {_toml(v)}" for k, v in policy.constants.items())]
-    for part in policy.rules:
-        lines += ["", "[[rules]]", f'rule = "{part.rule.name}"', *_rows(part.params)]
-    return "\n".join(lines) + "\n"
+    """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
+    texts = {key: getattr(policy, key) for key in ("title", "doc", "source", "fidelity", "version", "counter")}
+    held = texts | {"per_message": policy.per_message, "guarantees": list(policy.guarantees)}
+    held |= {"budget": _table(policy.budget)} | ({"constants": dict(policy.constants)} if policy.constants else {})
+    held |= {"rules": [{"rule": part.rule.name, **_table(part.params)} for part in policy.rules]}
+    text = tomli_w.dumps(held, multiline_strings=True)
+    # readers of TOML turn the CRLF of a text written on several lines into LF
+    return text if tomllib.loads(text) == held else tomli_w.dumps(held)
 
 
-def _rows(params: Any) -> list[str]:
-    return [f"{f.name} = {_toml(getattr(params, f.name))}" for f in fields(params) if getattr(params, f.name) is not None]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+def _table(params: Any) -> dict[str, Any]:
+    """Parameters as TOML has them, which knows lists alone, and no null."""
+    held = {f.name: getattr(params, f.name) for f in fields(params)}
+    return {name: [*value] if isinstance(value, tuple) else value for name, value in held.items() if value is not None}
