@@ -63,8 +63,9 @@ def beside() -> None:
     typed = typing_box.text()
     typed = "" if typed == st.session_state.get("chat.sent") else typed
     plan = chat_forms.attempt(lambda: chatting.planned(held, typed))
-    st.html(chat_cards.envelope(plan, bool(typed), bool(held and held.busy)))
-    st.html(chat_cards.decisions(held.log if held else {}, held.session.answers if held else {}))
+    fits = chatting.fits(held, plan)
+    st.html(chat_cards.envelope(plan, fits, bool(typed), bool(held and held.busy)))
+    st.html(chat_cards.decisions(held.log if held else {}, fits, held.session.answers if held else {}))
     chat_summaries.controls(held)
     if held:
         session = held.session

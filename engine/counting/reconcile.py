@@ -24,12 +24,16 @@ PRIOR = 6_000  # tokens for which the counter's own factor is trusted
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One stretch of requests `[start, stop)` with one prefix (tokens) and one scale."""
+    """One stretch of requests `[start, stop)` with one prefix (tokens that the log does not hold) and one scale."""
 
     start: int
     stop: int
     prefix: int
     scale: float
+
+    def expected(self, counted: int) -> int:
+        """Provider tokens of `counted` ones, and what the log does not hold."""
+        return max(0, self.prefix + round(self.scale * counted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +53,28 @@ class Reconciled:
         return self.cells[:, 6]
 
 
-def reconcile(counts: Ints, recorded: Ints, models: Sequence[str], known_static: bool) -> Reconciled:
-    """Fit and split. `counts`: [requests, 5] in ledger units; `recorded`: prompt tokens, -1 where none.
+def fitted(sizes: Ints, recorded: Ints, models: Sequence[str], known_static: bool) -> tuple[Fit, ...]:
+    """The prefix and scale of every stretch. `sizes`: ledger units; `recorded`: prompt tokens, -1 where none; by request.
 
     `known_static`: the log holds system prompt and tools, so no prefix is looked for.
     """
-    n = len(recorded)
-    sizes = counts.sum(axis=1)
-    has = recorded >= 0
-    fits: list[Fit] = []
+    found: list[Fit] = []
     for start, stop in _stretches(models):
-        use = np.flatnonzero(has[start:stop]) + start
-        fits += _fit(sizes, recorded, use, start, stop, known_static)
-    cells = np.zeros((n, 7), dtype=np.int64)
+        use = np.flatnonzero(recorded[start:stop] >= 0) + start
+        found += _fit(sizes, recorded, use, start, stop, known_static)
+    return tuple(found)
+
+
+def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciled:
+    """What was recorded, split as `fits` say. `counts`: [requests, 5] in ledger units; `recorded`: prompt tokens, -1: none."""
+    has = recorded >= 0
+    cells = np.zeros((len(recorded), 7), dtype=np.int64)
     for fit in fits:
         rows = slice(fit.start, fit.stop)
         cells[rows, :5] = np.rint(counts[rows] * fit.scale)
         cells[rows, 5] = fit.prefix
     cells[:, 6] = np.where(has, recorded - cells[:, :6].sum(axis=1), 0)
-    return Reconciled(cells, recorded, tuple(fits))
+    return Reconciled(cells, recorded, fits)
 
 
 def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:

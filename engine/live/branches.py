@@ -116,6 +116,7 @@ def resumed(
     chat = Chat(growing, client, sink, settings, tools)
     chat.plan = assemble.settle(plans[-1]) if plans else None
     chat.spent = spent(session, prices)
+    chat.sizes = [plan.seen.tokens for plan in plans]
     return chat, plans[since:]
 
 

@@ -27,7 +27,7 @@ from engine.errors import ContextWindowExceededError, RuleError, TurnscopeError
 from engine.live.growing import Growing
 from engine.planning.assemble import count_key, settle, step
 from engine.planning.policy import Policy, following, wishes_alone
-from engine.planning.render import render
+from engine.planning.render import body
 from engine.session.builder import usage as read_usage
 from engine.session.model import JSON, Answer, Ask, Edit, Message, Request
 
@@ -107,6 +107,7 @@ class Chat:
     clock: Callable[[], float] = time.time
     plan: Plan | None = None
     spent: Decimal = field(default=Decimal(0))
+    sizes: list[int] = field(default_factory=list)  # counted tokens of each request so far, as the model saw it
 
     def send(self, text: str) -> Iterator[Event]:
         """Say something, and stream what follows until the model ends its turn. Closing the iterator stops the answer."""
@@ -257,8 +258,8 @@ class Chat:
         plan = step(self.plan, self.growing.session, asked, self.policy, self.growing.basis, self._answer)
         share = self.settings.count_from
         if share and plan.projected > share * plan.budget.limit and count_key(plan) not in self.growing.answers:
-            body = self._body(plan)
-            counted = {key: body[key] for key in ("messages", "system", "tools", "thinking", "model") if key in body}
+            made = body(plan, self.growing.session)
+            counted = {key: made[key] for key in ("messages", "system", "tools", "thinking", "model") if key in made}
             try:
                 tokens = self.client.messages.count_tokens(**counted).input_tokens
             except anthropic.APIError:  # a server without that endpoint: planning goes on with the estimate
@@ -266,12 +267,6 @@ class Chat:
             self._record(count_key(plan), Answer(str(tokens), model=plan.model, source="model"))
             plan = step(self.plan, self.growing.session, asked, self.policy, self.growing.basis, self._answer)
         return plan
-
-    def _body(self, plan: Plan) -> dict[str, JSON]:
-        body = render(plan.after, self.growing.session, plan.request.settings)
-        if plan.budget.max_output:
-            body["max_tokens"] = min(body["max_tokens"], plan.budget.max_output)
-        return body | {"model": plan.model}
 
     def _refusal(self, plan: Plan, asked: Request) -> ContextWindowExceededError | None:
         """No request over its window is sent, whatever the policy says."""
@@ -291,7 +286,7 @@ class Chat:
 
     def _stream(self, plan: Plan) -> Iterator[Event]:
         began = self.clock()
-        with self.client.messages.stream(**self._body(plan)) as stream:
+        with self.client.messages.stream(**body(plan, self.growing.session)) as stream:
             try:
                 for event in stream:
                     if event.type == "text":
@@ -341,6 +336,7 @@ class Chat:
             message = self.growing.message("assistant", content, origin="answer", id=id, sent_at=now)
             answer = (message, content)
         request = self.growing.answered(request)
+        self.sizes.append(plan.seen.tokens)
         gone = self._gone(plan)
         for edit in (*gone, *(decision.edit for decision in plan.decisions if decision.splice)):
             self.growing.observe(request.n, edit)

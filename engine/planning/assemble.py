@@ -132,6 +132,20 @@ def replay(
     `policy` may be a function that gives the one in force for a request: in a chat it changes on the way. `answers` is asked
     what rules ask; see `step`.
 
+    """
+    return (plan for plan, _ in beside_the_record(session, policy, ledger, own, answers, prices))
+
+
+def beside_the_record(
+    session: Session,
+    policy: Policy | Callable[[Request], Policy],
+    ledger: Ledger,
+    own: Ledger | None = None,
+    answers: Answers | None = None,
+    prices: Prices = PRICES,
+) -> Iterator[tuple[Plan, Plan]]:
+    """The plans of `replay`, each beside the plan of what was really sent.
+
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
     calibration is the one that the policy plans with.
     """
@@ -141,11 +155,13 @@ def replay(
     previous: Plan | None = None
     for request in session.requests:
         plan = step(previous, session, request, policy(request) if callable(policy) else policy, basis, answers)
-        yield plan
         if policy == record:
+            yield plan, plan
             previous = settle(plan)
         else:
-            shadow = settle(step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices)))
+            sent = step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
+            yield plan, sent
+            shadow = settle(sent)
             previous = structs.replace(plan, calibration=shadow.calibration)
 
 

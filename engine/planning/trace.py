@@ -6,22 +6,24 @@ Holds the value and its reading; `assemble` makes the plans.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import structs
 
 from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.reconcile import Fit, fitted
 from engine.counting.tokens import CHARS, estimator
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Splice
 from engine.envelope.plan import Plan
 from engine.planning import policy as policies
-from engine.planning.assemble import replay
+from engine.planning.assemble import beside_the_record
 from engine.planning.policy import Policy
 from engine.pricing.prices import PRICES, Prices
-from engine.session.model import Answer, Ask, Session
+from engine.session.model import Answer, Ask, Bucket, Request, Session
 
 
 class Cursor(NamedTuple):
@@ -43,18 +45,30 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Plans of every request, in order."""
+    """Plans of every request, in order. `fits`: what all that was billed says of the session, whatever the policy."""
 
     session: Session
     policy: Policy
     ledger: Ledger
     plans: tuple[Plan, ...]
+    fits: tuple[Fit, ...]
     prices: Prices = PRICES
 
     def __repr__(self) -> str:
         cuts = sum(any(d.splice for d in plan.decisions) for plan in self.plans)
         peak = max((plan.after.tokens for plan in self.plans), default=0)
         return f"<Trace of {len(self.plans)} requests under {self.policy.name!r}: {cuts} changed, peak {peak:,} counted tokens>"
+
+    def fit(self, request: int) -> Fit:
+        """What turns counted tokens of a request into the provider's wherever they are shown: one prefix, one scale.
+
+        Planning knows earlier requests alone and has `Plan.calibration`. IndexError where there is no such request.
+        """
+        return self.fits[bisect_right(self.fits, range(len(self.plans))[request], key=lambda fit: fit.start) - 1]
+
+    def expected(self, request: int) -> int:
+        """Provider tokens of a request as it is sent here, what the log does not hold included. For display."""
+        return self.fit(request).expected(self.plans[request].seen.tokens)
 
     def frame(self, cursor: Cursor) -> Frame:
         """What stands at a cursor. IndexError where the trace has no such place."""
@@ -147,8 +161,17 @@ def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[
 def trace(session: Session, policy: Policy | str, ledger: Ledger, prices: Prices = PRICES) -> Trace:
     """Replay a session under a policy, given by value or by name."""
     chosen = policies.load(policy) if isinstance(policy, str) else policy
-    plans = replay(session, chosen, ledger, own_counts(session, chosen), prices=prices)
-    return Trace(session, chosen, ledger, tuple(plans), prices)
+    pairs = tuple(beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices))
+    fits = fits_of(session, session.requests, [sent.seen.tokens for _, sent in pairs])
+    return Trace(session, chosen, ledger, tuple(plan for plan, _ in pairs), fits, prices)
+
+
+def fits_of(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
+    """Prefix and scale of the requests of a session, which carried `sizes` counted tokens. The one fit for display."""
+    known = any(block.bucket in (Bucket.SYSTEM, Bucket.TOOLS) for block in session.blocks)
+    recorded = [request.usage.prompt_tokens or -1 if request.usage else -1 for request in requests]
+    models = [request.model for request in requests]
+    return fitted(np.array(sizes, dtype=np.int64), np.array(recorded, dtype=np.int64), models, known)
 
 
 def own_counts(session: Session, policy: Policy) -> Ledger | None:

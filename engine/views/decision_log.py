@@ -1,7 +1,7 @@
 """The decision log: every decision of a trace as a flat row, as JSON Lines, CSV, or one of them as Markdown.
 
 Holds numbers, addresses, names of rules and their reasons; no text of a block. Tokens are in two units: as counted, and as the
-provider would bill them by the scale that the request was planned with.
+provider would bill them, by the one fit of the session that everything shown goes by (`Trace.fit`).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def rows(trace: Trace) -> Iterator[dict[str, JSON]]:
 
 def _row(trace: Trace, plan: Plan, decision: Decision, by: str) -> dict[str, JSON]:
     span = decision.edit.span
-    predict = plan.calibration.predict
+    expected = trace.fit(plan.request.n).expected
     memory = next((part.rule.memory for part in trace.policy.rules if part.rule.name == decision.rule), "")
     values = (
         trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
         decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
-        decision.splice is not None, memory, decision.before, decision.after, predict(decision.before),
-        predict(decision.after), plan.budget.limit, plan.verdict, dict(decision.edit.facts),
+        decision.splice is not None, memory, decision.before, decision.after, expected(decision.before),
+        expected(decision.after), plan.budget.limit, plan.verdict, dict(decision.edit.facts),
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
@@ -80,14 +80,14 @@ def markdown(trace: Trace, request: int, number: int) -> str:
     """
     plan = trace.plans[request]
     decision = plan.decisions[number]
-    edit, predict = decision.edit, plan.calibration.predict
+    edit, expected = decision.edit, trace.fit(request).expected
     span = edit.span
     told = [
         ("Action", decision.action), ("Rule", decision.rule), ("Reason", edit.because),
         ("Place", f"request {request} (turn {plan.request.turn}), decision {number + 1} of {len(plan.decisions)}"),
         ("Blocks", _blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
         ("Tokens, counted", f"{decision.before:,} -> {decision.after:,} ({trace.ledger.label})"),
-        ("Tokens, expected of the provider", f"{predict(decision.before):,} -> {predict(decision.after):,}"),
+        ("Tokens, expected of the provider", f"{expected(decision.before):,} -> {expected(decision.after):,}"),
         ("Budget", f"limit {plan.budget.limit:,}, window {plan.budget.window:,}{'' if plan.budget.known else ' (assumed)'}"),
         ("Model", plan.model or "not named"), ("Verdict", plan.verdict), ("Source", trace.session.source),
         ("Session", f"{len(trace.session.blocks):,} blocks, {len(trace.session.requests):,} requests"),

@@ -101,8 +101,7 @@ def overview(trace: Trace) -> Overview:
     counts = np.array([plan.seen.counts for plan in plans], dtype=np.int64).reshape(-1, 5)
     recorded = np.array([_prompt(plan.request) for plan in plans], dtype=np.int64)
     models = tuple(plan.request.model for plan in plans)
-    static = any(block.bucket in ("system", "tools") for block in session.blocks)
-    fitted = reconcile(counts, recorded, models, static)
+    fitted = reconcile(counts, recorded, trace.fits)
     money: Bill = bill(trace, fitted)
     return Overview(
         session.id,

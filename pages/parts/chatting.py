@@ -15,6 +15,7 @@ from typing import Any
 import streamlit as st
 
 import engine
+from engine.views import next_request
 from pages.parts import replays, state
 
 DELAY = 0.05  # seconds between the pieces of the built-in model's answers: quick, but slow enough to be watched and stopped
@@ -282,3 +283,8 @@ def planned(held: Room | None, text: str = "") -> Any:
             return held.log[max(held.log)] if held.log else None
         held.chat.settings = settings()
         return held.chat.planned(text)
+
+
+def fits(held: Room | None, plan: Any) -> Any:
+    """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet."""
+    return next_request.fits(held.session, held.chat.sizes, plan) if held else ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine.planning.trace import Cursor
-from engine.views import closeup, decision_log
+from engine.views import closeup, decision_log, exact_body
 from pages.parts import replays, state
 from pages.parts.formats import esc, k
 
@@ -47,7 +47,7 @@ def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
     elif pane == "sent":
         _sent(replay, at)
     elif pane == "difference":
-        _code(closeup.difference(replay.trace, at.request))
+        _code(exact_body.difference(replay.trace, at.request))
     elif pane == "asks":
         _asks(replay, at)
     else:
@@ -116,10 +116,10 @@ def _code(text: str | None, otherwise: str = "", height: int = 300) -> None:
 
 def _sent(replay: replays.Replay, at: replays.Place) -> None:
     trace, request = replay.trace, at.request
-    text = closeup.exact(trace, request)
+    text = exact_body.exact_text(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        told = f"request {request} after all {len(plan.decisions)} decisions · {k(plan.projected)} tokens expected"
+        told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.expected(request))} tokens expected"
         st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
             "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",
