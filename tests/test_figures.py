@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import engine
 from engine import figures
 from engine.figures.palette import PALETTES, contrast, ink
-from engine.views import columns, one_request
+from engine.views import columns, one_request, tables
 from engine.views.overview import CELLS, Marker, Overview, overview, turns
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
@@ -149,7 +149,7 @@ def test_a_figure_as_a_page_needs_no_network(view: Overview) -> None:
 
 @pytest.mark.parametrize("by", UNITS)
 def test_the_csv_holds_every_number_of_the_figure(view: Overview, by: Any) -> None:
-    rows = list(csv.DictReader(io.StringIO(figures.csv(view, by))))
+    rows = list(csv.DictReader(io.StringIO(tables.overview_csv(view, by))))
     assert len(rows) == (325 if by == "requests" else 25)
     assert sum(float(row["usd_tool_results"]) for row in rows) == pytest.approx(float(view.usd[:, 3].sum()), abs=1e-3)
     for row in rows:

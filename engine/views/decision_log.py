@@ -6,25 +6,22 @@ provider would bill them, by the one fit of the session that everything shown go
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import platform
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
 from engine.planning.policy import write
 from engine.planning.trace import Trace
 from engine.session.model import JSON
+from engine.views import tables
 
 COLUMNS = (
     "session", "policy", "decision", "request", "turn", "model", "by", "rule", "action", "because", "start", "stop", "slot",
     "changed", "memory", "counted_before", "counted_after", "tokens_before", "tokens_after", "limit", "verdict", "facts",
 )  # fmt: skip
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet knows a formula
 _FENCE = re.compile(r"`{3,}")
 
 
@@ -56,21 +53,8 @@ def json_lines(trace: Trace) -> str:
 
 
 def csv_text(trace: Trace) -> str:
-    """The log as CSV with a header. Text that a spreadsheet would run as a formula gets an apostrophe in front."""
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(COLUMNS)
-    for row in rows(trace):
-        table.writerow([_cell(value) for value in row.values()])
-    return out.getvalue()
-
-
-def _cell(value: JSON) -> Any:
-    if isinstance(value, Mapping):
-        return json.dumps(value, default=str) if value else ""
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return "'" + value
-    return value
+    """The log as CSV with a header."""
+    return tables.csv_text(COLUMNS, (tuple(row.values()) for row in rows(trace)))
 
 
 def markdown(trace: Trace, request: int, number: int) -> str:

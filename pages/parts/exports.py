@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from engine import figures
+from engine.views import tables
 from pages.parts import state, theme
 
 
@@ -25,7 +26,7 @@ def _buttons(name: str, figure: Any, shown: state.Shown, by: Any) -> None:
     ground = theme.palette()["ground"]
     with st.container(horizontal=True, key=f"{name}-exports"):
         _button("Chart as HTML", lambda: figures.html(figure, ground), f"turnscope-{name}.html", "text/html")
-        _button("Numbers as CSV", lambda: figures.csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
+        _button("Numbers as CSV", lambda: tables.overview_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
 
 
 def _button(label: str, make: Callable[[], str], file: str, mime: str) -> None:
