@@ -15,7 +15,7 @@ from engine.planning.policy import Policy, Step
 from engine.planning.trace import Cursor, Trace
 from engine.planning.trace import trace as replayed
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
-from engine.views.closeup import asked, closeup, standing
+from engine.views.closeup import asked, closeup
 from engine.views.exact_body import difference, exact_text
 
 
@@ -83,22 +83,22 @@ def test_before_any_decision_the_newest_block_is_shown() -> None:
 def test_standing_says_how_a_block_stands_and_since_when() -> None:
     trace = trace_of()
     last = len(trace.plans) - 1
-    words = {at: standing(trace, at, last).here for at in (0, RESULT - 1, RESULT, RESULT + 1)}
+    words = {at: trace.why(at, last).state for at in (0, RESULT - 1, RESULT, RESULT + 1)}
     assert words == {0: "here", RESULT - 1: "absent", RESULT: "replaced", RESULT + 1: "replaced"}
-    found = standing(trace, RESULT, last)
+    found = trace.why(RESULT, last)
     assert found.decision is not None
     assert (found.decision.request, found.decision.rule) == (2, "cut")
-    assert "old result" in found.why
+    assert "old result" in found.sentence
 
 
 def test_a_block_said_later_is_not_here_yet_and_names_the_first_request_it_can_be_in() -> None:
     trace = trace_of()
     at = TALK.requests[3].cut - 1
-    found = standing(trace, at, 2)
-    assert found.here == "later"
-    assert "request 3 " in found.why
+    found = trace.why(at, 2)
+    assert found.state == "later"
+    assert "request 3 " in found.sentence
     end = len(TALK.blocks) - 1
-    assert "first" not in standing(trace, end, 2).why, "no request ever carried the last answer"
+    assert "first" not in trace.why(end, 2).sentence, "no request ever carried the last answer"
 
 
 @given(sessions)
@@ -107,7 +107,7 @@ def test_every_block_of_every_request_has_a_standing(session: Session) -> None:
     trace = replayed(session, policy, ledger_of(session))
     for n, plan in enumerate(trace.plans):
         for at in range(len(session.blocks)):
-            assert standing(trace, at, n).here in (("here", "unseen") if at < plan.request.cut else ("later",))
+            assert trace.why(at, n).state in (("here", "unseen") if at < plan.request.cut else ("later",))
 
 
 def test_what_was_sent_is_the_rendered_body() -> None:

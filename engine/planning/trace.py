@@ -6,9 +6,9 @@ Holds the value and its reading; `assemble` makes the plans.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -23,7 +23,9 @@ from engine.planning import policy as policies
 from engine.planning.assemble import beside_the_record
 from engine.planning.policy import Policy
 from engine.pricing.prices import PRICES, Prices
-from engine.session.model import Answer, Ask, Bucket, Request, Session
+from engine.session.model import Answer, Ask, Bucket, Request, Session, Span
+
+State = Literal["here", "replaced", "absent", "unseen", "later"]
 
 
 class Cursor(NamedTuple):
@@ -41,6 +43,42 @@ class Frame:
     plan: Plan
     envelope: Envelope
     decision: Decision | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a block stands in a request, and why.
+
+    `state`: here as it is; replaced by something else; absent; unseen: sent, but left out by the provider; later: said only
+    after the request was sent. `since`: the first of the requests up to this one in which it stands so without a break; of a
+    later block the first request that can carry it, -1 = none. `by`: who put it so ("" = nobody, it simply stands), and
+    `decision` how: the one in force now, which a rule that decides anew each time may have made long after `since`.
+    """
+
+    at: int
+    request: int
+    state: State
+    since: int
+    by: Literal["", "policy", "server"] = ""
+    decision: Decision | None = None
+
+    @property
+    def because(self) -> str:
+        """The reason as the decision gives it; "" where nobody decided anything."""
+        return self.decision.edit.because if self.decision else ""
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+        if self.state == "later":
+            then = f"; request {self.since} is the first that it can be part of" if self.since >= 0 else ""
+            return f"It was said after request {self.request} had been sent{then}."
+        if self.by == "server":
+            return f"It was sent, but the model has not seen it since request {self.since}: {self.because or 'left out'}."
+        if self.decision is None:
+            return "It stands as it is; no decision has touched it."
+        made, again = self.decision, f", and so at each since {self.since}" if self.since < self.decision.request else ""
+        return f"{made.action} by {made.rule} at request {made.request}{again}: {self.because}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +140,47 @@ class Trace:
             place -= 1
         return self.plans[place].decisions[number - self.plans[place].first]
 
-    def why(self, at: int, request: int) -> str:
-        """One sentence: how block `at` stands in `request`, and by which decision. IndexError outside the envelope."""
-        plan = self.plans[request]
-        piece = plan.after.at(at)
-        if piece.by >= 0:
-            decision = self.decision(piece.by)
-            return f"{decision.action} by {decision.rule} at request {decision.request}: {decision.edit.because}."
-        unseen = plan.seen.at(at)
-        if unseen.body is not None and (server := plan.server or self._server(at, request)):
-            return f"It was sent, but the model did not see it: {server[0].edit.because}."
-        return "It stands as it is; no decision has touched it."
+    def why(self, at: int, request: int) -> Standing:
+        """Why block `at` is part of a request, or is not. IndexError where session or trace has no such place."""
+        plan, entered = self.plans[request], self.entered(self.session.blocks[at].at)
+        state = _state(plan, at)
+        if state == "later":
+            return Standing(at, request, state, entered if entered < len(self.plans) else -1)
+        since = request
+        while since > entered and (
+            not _differ(*self.plans[since - 1 : since + 1]) or _state(self.plans[since - 1], at) == state
+        ):
+            since -= 1
+        if state == "unseen":
+            return Standing(at, request, state, since, "server", self._left_out(at, request))
+        by = plan.after.at(at).by
+        return (
+            Standing(at, request, state, since, "policy", self.decision(by)) if by >= 0 else Standing(at, request, state, since)
+        )
 
-    def _server(self, at: int, request: int) -> tuple[Decision, ...]:
-        for plan in reversed(self.plans[: request + 1]):
-            for decision in plan.server:
-                if decision.edit.span and decision.edit.span.start <= at < decision.edit.span.stop:
-                    return (decision,)
-        return ()
+    def entered(self, at: int) -> int:
+        """The first request that block `at` can be part of; how many requests there are where none can."""
+        return bisect_right(self.plans, at, key=lambda plan: plan.request.cut)
+
+    def carried(self, blocks: Iterable[int]) -> Iterator[tuple[Span, ...]]:
+        """For each block the spans of requests whose prompt showed it to the model as it is. Empty: none did."""
+        plans = self.plans
+        changes = [n for n in range(1, len(plans)) if _differ(plans[n - 1], plans[n])]
+        for at in blocks:
+            entered = self.entered(at)
+            found: list[Span] = []
+            since = -1
+            for n in (*([entered] if entered < len(plans) else ()), *changes[bisect_right(changes, entered) :]):
+                there = _state(plans[n], at) == "here"
+                if since >= 0 and not there:
+                    found.append(Span(since, n))
+                since = (n if since < 0 else since) if there else -1
+            yield (*found, Span(since, len(plans))) if since >= 0 else tuple(found)
+
+    def _left_out(self, at: int, request: int) -> Decision | None:
+        """The decision of the provider's by which the model does not see block `at`, which was sent."""
+        made = (decision for plan in reversed(self.plans[: request + 1]) for decision in plan.server)
+        return next((d for d in made if d.edit.span and d.edit.span.start <= at < d.edit.span.stop), None)
 
     def standins(self) -> tuple[Ask, ...]:
         """Asks for summaries that no model answered, each once, in order."""
@@ -145,6 +206,21 @@ class Trace:
             subagents=(),
             branches=(),
         )
+
+
+def _state(plan: Plan, at: int) -> State:
+    if at >= plan.request.cut:
+        return "later"
+    body = plan.after.at(at).body
+    if body is None:
+        return "here" if plan.seen.at(at).body is None else "unseen"
+    return "replaced" if body else "absent"
+
+
+def _differ(one: Plan, two: Plan) -> bool:
+    """Whether a block of both may stand otherwise in the second: something was decided in either, or edits held no longer."""
+    decided = one.decisions or one.server or two.decisions or two.server
+    return bool(decided) or one.model != two.model or one.budget.limit != two.budget.limit
 
 
 def _offline(answer: Answer) -> bool:

@@ -266,12 +266,12 @@ def _static(session: Session, pair: _Pair) -> str:
 def _edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
     """The kind of edit that first changed the prompt, and its reason as recorded."""
     plans = trace.plans[pair.base.request.n + 1 : pair.plan.request.n + 1]
-    made = [d for plan in plans for d in (*plan.decisions, *plan.server) if d.splice and d.edit.span]
+    inserts = (d for plan in plans for d in plan.decisions if d.splice and d.edit.span == (at, at))
+    made = next(inserts, None) or (trace.why(at, pair.plan.request.n).decision if at < pair.plan.request.cut else None)
     kinds: dict[Action, Cause] = {"condense": "compaction", "strip": "thinking"}
-    for decision in made:
-        if decision.edit.span and decision.edit.span.start <= at < max(decision.edit.span.stop, decision.edit.span.start + 1):
-            return kinds.get(decision.action, "edit"), decision.edit.because
-    return "edit", "what the request before carried was changed"
+    if made is None:
+        return "edit", "what the request before carried was changed"
+    return kinds.get(made.action, "edit"), made.edit.because
 
 
 def _unknown(session: Session, pair: _Pair) -> str:

@@ -1,4 +1,4 @@
-"""One place in a trace, read closely: a block before and after a decision, why it is here or not, what was asked.
+"""One place in a trace, read closely: a block before and after a decision, and what was asked.
 
 Pure functions of a trace. Session text passes through as text; nothing is HTML or markdown.
 """
@@ -6,7 +6,6 @@ Pure functions of a trace. Session text passes through as text; nothing is HTML 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from engine.envelope.pieces import Decision, Piece
 from engine.planning.trace import Cursor, Trace
@@ -36,15 +35,6 @@ class Closeup:
     decision: Decision | None
     many: int
     stands_for: int
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Whether a block is part of a request, and why. `decision` is the one that put it so, None where nobody touched it."""
-
-    here: Literal["here", "replaced", "absent", "unseen", "later"]
-    why: str
-    decision: Decision | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +114,6 @@ def _read(part: Part, session: Session) -> str:
     if part.ref is not None:
         return session.blocks[part.ref].text
     return part.text or (part.raw if isinstance(part.raw, str) else block_text(part.kind, part.raw) if part.raw else "")
-
-
-def standing(trace: Trace, at: int, request: int) -> Standing:
-    """Why block `at` is in a request, or is not. IndexError where session or trace has no such place."""
-    plan = trace.plans[request]
-    if at >= plan.request.cut:
-        first = next((other.request.n for other in trace.plans[request:] if other.request.cut > at), None)
-        then = f"; request {first} is the first that it can be part of" if first is not None else ""
-        return Standing("later", f"It was said after request {request} had been sent{then}.", None)
-    piece, why = plan.after.at(at), trace.why(at, request)
-    decision = trace.decision(piece.by) if piece.by >= 0 else None
-    if piece.body is None:
-        unseen = plan.seen.at(at).body is not None
-        return Standing("unseen" if unseen else "here", why, decision)
-    return Standing("replaced" if piece.body else "absent", why, decision)
 
 
 def asked(trace: Trace, request: int) -> tuple[Asked, ...]:

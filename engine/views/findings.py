@@ -246,17 +246,14 @@ def _forgotten(known: _Facts) -> list[Finding]:
     """The first user message left the window."""
     session = known.trace.session
     at = next((m.start for m in session.messages if m.origin == "prompt"), None)
-    for plan in known.trace.plans if at is not None else ():
-        made = [d for d in (*plan.decisions, *plan.server) if d.splice]
-        if at is None or not made or plan.seen.stop <= at or plan.seen.at(at).body is None:
-            continue
-        n = plan.request.n
-        by = next((d for d in made if d.edit.span and d.edit.span.start <= at < d.edit.span.stop), made[-1])
-        since = ", and the model has a summary of it since" if by.action == "condense" else ""
-        tokens = round(sum(d.before - d.after for d in made) * plan.calibration.scale)
-        text = f"The first user message left the window at request {n}{since}."
-        return [Finding(text, n, "forgotten", None, tokens, {"block": at, "because": by.edit.because})]
-    return []
+    spans = next(known.trace.carried([at])) if at is not None else ()
+    if at is None or not spans or spans[0].stop == len(known.trace.plans):
+        return []
+    plan, out = known.trace.plans[spans[0].stop], known.trace.why(at, spans[0].stop)
+    since = ", and the model has a summary of it since" if out.decision and out.decision.action == "condense" else ""
+    tokens = round(sum(d.before - d.after for d in (*plan.decisions, *plan.server) if d.splice) * plan.calibration.scale)
+    text = f"The first user message left the window at request {out.since}{since}."
+    return [Finding(text, out.since, "forgotten", None, tokens, {"block": at, "because": out.because})]
 
 
 def _thinking(known: _Facts) -> list[Finding]:

@@ -59,13 +59,13 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
     if close.at < 0:
         st.html(f'<div class="why-line"><b>{esc(close.name)}</b> stands for no block: the policy put it in.</div>')
         return
-    standing = closeup.standing(replay.trace, close.at, at.request)
-    word, tone = HERE[standing.here]
-    there = standing.decision
+    standing = replay.trace.why(close.at, at.request)
+    word, tone = HERE[standing.state]
+    there = standing.decision if standing.by == "policy" else None
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
-        f"{close.tokens:,} tokens</span> <span>{esc(standing.why)}</span></div>"
+        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span></div>"
     )
     away = there is not None and Cursor(there.request, _step(replay, there)) != Cursor(at.request, at.step)
     middle.button(
