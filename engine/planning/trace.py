@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from msgspec import structs
 
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.reconcile import Fit, fitted
@@ -23,6 +22,7 @@ from engine.planning import policy as policies
 from engine.planning.assemble import beside_the_record
 from engine.planning.policy import Policy
 from engine.pricing.prices import PRICES, Prices
+from engine.session.fork import forked
 from engine.session.model import Answer, Ask, Bucket, Request, Session, Span
 
 State = Literal["here", "replaced", "absent", "unseen", "later"]
@@ -188,24 +188,8 @@ class Trace:
         return tuple({ask.key: ask for ask, answer in asks if ask.kind == "summary" and _offline(answer)}.values())
 
     def fork(self, request: int) -> Session:
-        """The session up to and without request `request`: what a new branch starts from."""
-        cut = self.plans[request].request.cut
-        session = self.session
-        messages = tuple(m for m in session.messages if m.start < cut)
-        kept = tuple(r for r in session.requests if r.n < request)
-        observed = tuple(o for o in session.observed if o.request < request)
-        return structs.replace(
-            session,
-            id=f"{session.id}@{request}",
-            blocks=session.blocks[:cut],
-            messages=messages,
-            requests=kept,
-            observed=observed,
-            parent=session.id,
-            at=cut,
-            subagents=(),
-            branches=(),
-        )
+        """The session up to and without request `request`, ready to be gone on from. IndexError where there is none."""
+        return forked(self.session, request)
 
 
 def _state(plan: Plan, at: int) -> State:

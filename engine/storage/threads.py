@@ -27,6 +27,7 @@ from engine.errors import PolicyError, TurnscopeError
 from engine.planning.policy import Policy, load, parse, write
 from engine.session.builder import block_of, paired_with
 from engine.session.content import dumps, text_of
+from engine.session.fork import upto
 from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session, Usage
 from engine.session.portable import dumps as dump_session
 from engine.session.portable import loads as load_session
@@ -524,16 +525,4 @@ def _request(row: Mapping[str, Any]) -> Request:
         stop_reason=row["stop_reason"],
         id=row["provider_id"] or "",
         settings=_read(row["settings"]),
-    )
-
-
-def upto(session: Session, at: int) -> Session:
-    """The first `at` blocks of a session with what happened on them: what a fork shares."""
-    requests = tuple(r for r in session.requests if r.stop <= at)
-    return structs.replace(
-        session,
-        blocks=tuple(structs.replace(b, pair=-1) if b.pair >= at else b for b in session.blocks[:at]),
-        messages=tuple(m for m in session.messages if m.stop <= at),
-        requests=requests,
-        observed=tuple(o for o in session.observed if o.request < len(requests)),
     )
