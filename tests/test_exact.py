@@ -75,7 +75,7 @@ def test_remembered_segments_count_what_ctok_counts(family: str) -> None:
     import ctok
 
     count = _by_segments(VERSIONS[family], FRAMES[family])
-    sources = [path.read_text("utf-8") for path in (ROOT / "engine" / "errors.py", ROOT / "engine" / "model.py")]
+    sources = [path.read_text("utf-8") for path in (ROOT / "engine" / "errors.py", ROOT / "engine" / "session" / "model.py")]
     for text in [*TEXTS.values(), *sources]:
         expected = ctok.token_count(text, VERSIONS[family]) - FRAMES[family]
         assert count(text) == count_exactly(text, family) == expected, text[:60]

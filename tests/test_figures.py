@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import engine
 from engine import figures
-from engine.figures.palette import PALETTES, contrast, ink
+from engine.figures.palette import PALETTES, ink
 from engine.views import columns, one_request, tables
 from engine.views.overview import CELLS, Marker, Overview, overview, turns
 
@@ -154,6 +154,18 @@ def test_the_csv_holds_every_number_of_the_figure(view: Overview, by: Any) -> No
     assert sum(float(row["usd_tool_results"]) for row in rows) == pytest.approx(float(view.usd[:, 3].sum()), abs=1e-3)
     for row in rows:
         assert sum(int(row[cell]) for cell in CELLS) == int(row["prompt"])
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours as WCAG 2.2 defines it, 1 to 21."""
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize("theme", PALETTES)

@@ -42,7 +42,6 @@ SYMBOLS: Mapping[str, tuple[str, str, str]] = {  # kind of marker: Plotly symbol
     "overflow": ("x", "bad", "over the window"),
     "retry": ("x-thin-open", "bad", "errors first"),
     "subagent": ("circle", "accent", "subagent"),
-    "stub": ("circle-open", "faint", "odd record"),
 }
 
 

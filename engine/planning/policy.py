@@ -1,6 +1,6 @@
 """Policies as data: an ordered list of rules with their parameters, read from TOML and written to it.
 
-Holds loading and discovery. Applying a policy is `assemble`'s business.
+Holds discovery, loading and writing. Applying a policy is `assemble`'s business.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Provider order: which block stands where in a request. One place for rendering, cost and cache prefix.
+"""Provider order: which block stands where in a request. One place for rendering and cost.
 
 Providers read tools, then the system prompt, then messages; in an envelope all three stand at the address where they took
-effect. Holds pure functions over an envelope; it knows no prices.
+effect. Holds pure functions over an envelope or a plan; it knows no prices.
 """
 
 from __future__ import annotations

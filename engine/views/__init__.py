@@ -1,1 +1,2 @@
-"""What pages, notebooks and reports show, as data: pure functions of a trace. No Plotly, no Streamlit, no HTML."""
+"""What pages, notebooks and reports show, as data: pure functions of a trace (`knobs` alone also keeps a file). No Plotly, no
+Streamlit, no HTML."""

@@ -1,7 +1,7 @@
 """What stands out in a session: at most three ranked sentences with numbers, each pointing at a request.
 
 One pure function per kind, each with the threshold below which it says nothing. Nothing found is an answer. Holds no drawing,
-and no opinion that the log does not bear out; the reading of cache breaks stands in `cache`.
+and no opinion that the log does not bear out; the reading of cache breaks stands in `cache_breaks`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happened at a request: cut | clear | retry | stub | subagent | overflow."""
+    """Something that happened at a request: cut | clear | retry | subagent | overflow; `findings.markers` adds break."""
 
     request: int
     kind: str

@@ -23,7 +23,7 @@ WORDS = {
     "estimated": "Counted here, then scaled to what was recorded.",
     "inferred": "Not in the log: what the recorded prompt holds beyond all that the log shows.",
 }
-SIGNS = {"cut": "▼", "clear": "▽", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●", "stub": "○"}
+SIGNS = {"cut": "▼", "clear": "▽", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●"}
 TEXT = 800  # characters of a block shown in a list
 
 
