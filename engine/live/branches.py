@@ -1,4 +1,4 @@
-"""What a front end needs to hold chats: a client for a provider, a chat on a thread, branches, a thread as a session to show.
+"""What a front end needs to hold chats: a client for a provider, a chat on a thread, branches.
 
 Ties `live`, `threads` and `offline` together. Keeps nothing; knows no page.
 """
@@ -17,8 +17,7 @@ from msgspec import structs
 from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
-from engine.library.opening import family_of, ledger_of, replay
-from engine.library.store import Opened
+from engine.library.opening import family_of
 from engine.live.chat import Chat, Settings, Sink, Tools
 from engine.live.growing import Growing
 from engine.live.offline import Offline
@@ -32,8 +31,8 @@ from engine.pricing.prices import cost, facts
 from engine.session.builder import block_of
 from engine.session.model import JSON, Answer, Edit, Message, Request, Session
 from engine.storage.threads import SOURCE, Threads
-from engine.views.overview import overview
 
+Client = anthropic.Anthropic
 ANTHROPIC = "https://api.anthropic.com"
 # `anthropic.types.Model` of SDK 2.12, the current ones; any other name may be typed.
 MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-4-6", "claude-haiku-4-5")
@@ -122,13 +121,6 @@ def spent(session: Session) -> Decimal:
     since = int(session.about.get("live_from", 0))
     costs = (cost(r.usage, r.model, r.sent_at) for r in session.requests[since:] if r.usage)
     return sum((priced.total for priced in costs if priced), Decimal(0))
-
-
-def opened(threads: Threads, thread: str, version: str) -> Opened:
-    """A stored thread as an opened session. `version` changes with it. TurnscopeError where there is none."""
-    session = threads.load(thread)
-    trace = replay(session, ledger=ledger_of(session))
-    return Opened(f"thread-{thread}-{version}", overview(trace), lambda: session, dict, session, trace)
 
 
 def continued(threads: Threads, trace: Trace, request: int, about: dict[str, JSON]) -> str:
