@@ -77,7 +77,8 @@ def test_a_path_is_handed_to_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Path("s1.jsonl").write_text("{}")
     assert command.main(["s1.jsonl", "--port", "8600", "--no-browser"]) == 7
     assert started["env"]["TURNSCOPE_OPEN"] == str(tmp_path / "s1.jsonl")
-    assert started["arguments"][1:4] == ["-m", "streamlit", "run"]
+    assert started["arguments"][1:5] == ["-m", "streamlit", "run", str(ROOT / "app.py")]
+    assert started["cwd"] == ROOT
     assert started["arguments"][started["arguments"].index("--server.port") + 1] == "8600"
     assert started["arguments"][-2:] == ["--server.headless", "true"]
     assert command.main([]) == 7
