@@ -15,7 +15,14 @@ from __future__ import annotations
 
 
 class TurnscopeError(Exception):
-    """Base of all. `hint` says what to do next."""
+    """Base of all. `hint` says what to do next.
+
+    >>> try:
+    ...     engine.load("sample_sessions/nowhere.jsonl")
+    ... except engine.TurnscopeError as error:
+    ...     print(error.what, error.hint, sep="; ")
+    nowhere.jsonl cannot be read: No such file or directory; Check the path and its permissions.
+    """
 
     def __init__(self, what: str, *, hint: str = "") -> None:
         super().__init__(what)

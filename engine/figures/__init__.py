@@ -14,7 +14,7 @@ from engine.figures.charts import (
     legend,
     sawtooth,
 )
-from engine.figures.palette import PALETTES, ink
+from engine.palette import PALETTES, ink
 from engine.views.columns import Measure, Unit
 
 __all__ = [

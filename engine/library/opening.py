@@ -42,18 +42,31 @@ def named(name: str, folder: Path | None = None) -> Policy:
 
 
 def policies() -> tuple[Policy, ...]:
-    """Every built-in policy, by name."""
+    """Every built-in policy, by name.
+
+    >>> [policy.title for policy in engine.policies() if policy.source.startswith("LiteLLM")]
+    ['LiteLLM trim_messages']
+    """
     return tuple(named(name) for name in shelf.names())
 
 
 def load_all(path: Path | str) -> tuple[Session, ...]:
-    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read."""
+    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read.
+
+    >>> [session.title for session in engine.load_all("sample_sessions/cache-goes-cold.jsonl")]
+    ['High water an hour late since Sunday']
+    """
     _edge()
     return importers.read(path)
 
 
 def load(path: Path | str) -> Session:
-    """The main session of a file; its subagents and branches hang from it."""
+    """The main session of a file; its subagents and branches hang from it. Raises `TurnscopeError` with a hint.
+
+    >>> session = engine.load("sample_sessions/tool-results-eat-the-window.jsonl")
+    >>> len(session.requests), len(session.blocks), len(session.subagents)
+    (325, 879, 1)
+    """
     return load_all(path)[0]
 
 
@@ -83,7 +96,13 @@ def replay(
     ledger: Ledger | None = None,
     answers: Mapping[str, Answer] | None = None,
 ) -> Trace:
-    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own."""
+    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own.
+
+    >>> session = engine.load("sample_sessions/cache-goes-cold.jsonl")
+    >>> trace = engine.replay(session, "last-5-pairs")
+    >>> next(plan for plan in trace.plans if plan.changed)
+    <Plan of request 55: 89,191 -> 64,708 tokens, drop, send>
+    """
     _edge()
     if answers:
         session = structs.replace(session, answers={**answers, **session.answers})
@@ -94,5 +113,10 @@ def replay(
 
 
 def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
-    """What the session really sent and cost, as arrays over its requests."""
+    """What the session really sent and cost, as arrays over its requests.
+
+    >>> view = engine.overview(engine.load("sample_sessions/cache-goes-cold.jsonl"))
+    >>> view.prompts[:3], view.total
+    (array([18251, 18676, 19158]), Decimal('5.72862325'))
+    """
     return views.overview(replay(session, AS_RECORDED, ledger))

@@ -119,6 +119,11 @@ class Request(Struct, frozen=True, gc=False):
     attempts: int = 1
     settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see order)
 
+    def __repr__(self) -> str:
+        used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"
+        ended = f", {self.stop_reason}" if self.stop_reason else ""
+        return f"<Request {self.n} of turn {self.turn} to {self.model or 'an unnamed model'}: {used}{ended}>"
+
 
 class Note(Struct, frozen=True):
     """Something an importer met and wants a person to know. `line` counts from 1; 0 = the file as a whole."""
@@ -209,7 +214,14 @@ class Observed(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it."""
+    """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it.
+
+    >>> session = engine.load("sample_sessions/cache-goes-cold.jsonl")
+    >>> session.requests[0], session.requests[0].usage.prompt_tokens
+    (<Request 0 of turn 0 to claude-opus-4-5-20251101: 18,251 + 78 tokens>, 18251)
+    >>> session.blocks[3]
+    <Block 3 assistant/tool_use Glob turn 0: 'Glob {"pattern":"src/**/*.ts"}'>
+    """
 
     id: str
     title: str = ""

@@ -23,7 +23,12 @@ VERSION = 1
 
 
 def dumps(session: Session) -> bytes:
-    """The session as JSON text (UTF-8). `loads` reads it back as an equal session."""
+    """The session as JSON text (UTF-8). `loads` reads it back as an equal session, and so does `engine.load` from a file.
+
+    >>> text = engine.dumps(engine.load("sample_sessions/cache-goes-cold.jsonl"))
+    >>> text[:33]
+    b'{\\n  "format": "turnscope-session"'
+    """
     value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session)}
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2)
