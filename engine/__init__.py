@@ -24,8 +24,9 @@ from engine.settings import claude_projects, context_pairs, data_file, data_fold
 if TYPE_CHECKING:
     from engine.live import branches as chats
     from engine.live import summaries as asking
-    from engine.live.chat import Chat, Event
+    from engine.live.chat import Chat
     from engine.live.chat import Settings as ChatSettings
+    from engine.live.events import Event
     from engine.live.offline import FAULTS, Offline
     from engine.live.running import Running
     from engine.live.tools import DEFINITIONS, Toolbox
@@ -38,7 +39,7 @@ _LATER = {
     "ChatSettings": ("engine.live.chat", "Settings"),
     "Conflict": ("engine.storage.threads", "Conflict"),
     "DEFINITIONS": ("engine.live.tools", "DEFINITIONS"),
-    "Event": ("engine.live.chat", "Event"),
+    "Event": ("engine.live.events", "Event"),
     "FAULTS": ("engine.live.offline", "FAULTS"),
     "Offline": ("engine.live.offline", "Offline"),
     "Running": ("engine.live.running", "Running"),
