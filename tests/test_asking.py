@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import engine
+from engine.library.opening import ledger_of
 from engine.live.offline import Offline
 from engine.live.provider import Anthropic, connected
 from engine.live.summaries import asked
@@ -71,7 +72,7 @@ def test_a_model_writes_every_summary_and_later_replays_use_them(server: Offline
 
 def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: Offline, tmp_path: Path) -> None:
     threads, talk = Threads(tmp_path / "chats.db"), session()
-    ledger = engine.ledger_of(talk)
+    ledger = ledger_of(talk)
     asking = asked(talk, policy(), ledger, client(server), "offline-200k", {})
     ask, answer = next(asking)
     threads.keep_answer(ask.key, answer)

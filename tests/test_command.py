@@ -11,8 +11,9 @@ import pytest
 from claude_log import Log
 from conftest import ROOT
 
-import engine
 from engine import __main__ as command
+from engine.library import Store
+from engine.settings import data_file
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -45,7 +46,7 @@ def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_
     log = Log()
     log.user("hello")
     file = log.save(tmp_path / "s1.jsonl")
-    memory = engine.Store(engine.data_file())
+    memory = Store(data_file())
     memory.open(file)
     assert memory.path.parent == data_folder
     done = run("--forget")

@@ -42,12 +42,12 @@ def wished(session: Session, request: int) -> Iterator[Edit]:
 
 def rated(text: str, rating: str) -> Rated:
     """The fact that somebody rates a summary's text so; an edited text is rated anew."""
-    return Rated(_digest(text), rating)
+    return Rated(digest(text), rating)
 
 
 def rating(session: Session, text: str) -> str:
     """What somebody thought of a summary's text: up, down, or "" where nothing was said."""
-    return session.recorded.ratings.get(_digest(text), "")
+    return session.recorded.ratings.get(digest(text), "")
 
 
 def condensed(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, Answer, tuple[Edit, ...]]:
@@ -164,8 +164,9 @@ def _back(span: Span) -> Edit:
 
 
 def _told(session: Session, blocks: int) -> str:
-    return _digest("\0".join(block.digest for block in session.blocks[:blocks]))
+    return digest("\0".join(block.digest for block in session.blocks[:blocks]))
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """By which a text is known again."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

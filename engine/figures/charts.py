@@ -27,6 +27,7 @@ from engine.views.overview import CELLS, LABELS, Overview
 
 __all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "csv", "heatmap", "html", "ink", "legend", "sawtooth"]
 
+Figure = go.Figure
 Theme = Literal["dark", "light"]
 Scale = Literal["log", "linear"]
 

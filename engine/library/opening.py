@@ -17,7 +17,7 @@ from engine import importers
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.media import media_tokens
 from engine.counting.tokens import estimator
-from engine.planning import policy as policies
+from engine.planning import policy as shelf
 from engine.planning.policy import Policy, following
 from engine.planning.trace import Trace, trace
 from engine.pricing.prices import facts, read_overlay, use
@@ -38,7 +38,12 @@ def _edge() -> None:
 
 def named(name: str, folder: Path | None = None) -> Policy:
     """A policy by name, ours or from `folder`, with what the environment sets. PolicyError where there is none."""
-    return policies.with_pairs(policies.load(name, folder) if folder else policies.load(name), context_pairs())
+    return shelf.with_pairs(shelf.load(name, folder) if folder else shelf.load(name), context_pairs())
+
+
+def policies() -> tuple[Policy, ...]:
+    """Every built-in policy, by name."""
+    return tuple(named(name) for name in shelf.names())
 
 
 def load_all(path: Path | str) -> tuple[Session, ...]:

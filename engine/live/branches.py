@@ -1,4 +1,4 @@
-"""Chats on threads: begun, taken up again, continued from another session, branched; a thread as a session to show.
+"""Chats on threads: begun, taken up again, continued from another session, branched.
 
 Ties `chat` and the store together. Keeps nothing; knows no page and no provider.
 """
@@ -13,8 +13,7 @@ from msgspec import structs
 from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
-from engine.library.opening import family_of, ledger_of, replay
-from engine.library.store import Opened
+from engine.library.opening import family_of
 from engine.live.chat import Chat, Settings
 from engine.live.growing import Growing
 from engine.live.provider import Provider
@@ -28,7 +27,6 @@ from engine.pricing.prices import cost, facts
 from engine.session.builder import block_of
 from engine.session.model import JSON, Request, Session
 from engine.storage.threads import SOURCE, Threads
-from engine.views.overview import overview
 
 SUMMARY = 800  # tokens of a summary made without a model
 
@@ -76,13 +74,6 @@ def spent(session: Session) -> Decimal:
     since = int(session.about.get("live_from", 0))
     costs = (cost(r.usage, r.model, r.sent_at) for r in session.requests[since:] if r.usage)
     return sum((priced.total for priced in costs if priced), Decimal(0))
-
-
-def opened(threads: Threads, thread: str, version: str) -> Opened:
-    """A stored thread as an opened session. `version` changes with it. TurnscopeError where there is none."""
-    session = threads.load(thread)
-    trace = replay(session, ledger=ledger_of(session))
-    return Opened(f"thread-{thread}-{version}", overview(trace), lambda: session, dict, session, trace)
 
 
 def continued(threads: Threads, trace: Trace, request: int, about: dict[str, JSON]) -> str:

@@ -7,7 +7,7 @@ request may go is in `gateway`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -63,7 +63,7 @@ class Chat:
     plan: Plan | None = None
     spent: Decimal = field(default=Decimal(0))
 
-    def send(self, text: str) -> Iterator[Event]:
+    def send(self, text: str) -> Generator[Event]:
         """Say something, and stream what follows until the model ends its turn. Closing the iterator stops the answer."""
         self._close_calls()
         self.say("user", text, "prompt")
@@ -74,7 +74,7 @@ class Chat:
         message = self.growing.message(role, content, origin=origin, sent_at=self.clock())
         self.sink.message(message, [content] if isinstance(content, str) else list(content), "complete")
 
-    def go_on(self, *, asked: bool = False) -> Iterator[Event]:
+    def go_on(self, *, asked: bool = False) -> Generator[Event]:
         """Send the next request, and those that tool results cause. `asked`: the person agreed to go over a limit."""
         self._close_calls()
         start = self.plan.projected if self.plan else self.planned().projected
@@ -112,7 +112,7 @@ class Chat:
         """The policy in force, with what was wished by hand before it."""
         return following(self.settings.policy)
 
-    def condense(self, keep_turns: int = 2) -> Iterator[Event]:
+    def condense(self, keep_turns: int = 2) -> Generator[Event]:
         """Ask for a summary of all before the newest turns; it stands for them from the next request on."""
         yield Condensing()
         plan, basis = self._by_hand(), self.growing.basis
