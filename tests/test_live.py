@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import engine
 from engine.counting.ledger import build_ledger
 from engine.live import branches
 from engine.live.chat import Chat, Settings
@@ -27,6 +28,7 @@ from engine.live.tools import Toolbox
 from engine.planning.assemble import replay
 from engine.planning.policy import load
 from engine.planning.render import render
+from engine.session.builder import Builder
 from engine.session.model import Session
 from engine.storage.threads import Conflict, Threads
 
@@ -267,6 +269,55 @@ def test_a_call_that_was_stopped_before_its_tool_ran_is_answered_first(server: O
     assert [m.role for m in stored.messages][-4:] == ["assistant", "user", "user", "assistant"]
 
 
+def continued(server: Offline, threads: Threads, session: Session, request: int) -> Chat:
+    """A session's request taken up in a new chat that leaves nothing out."""
+    thread = branches.continued(threads, engine.replay(session), request, {})
+    settings = Settings("offline-200k", load("keep-everything"))
+    talk, _ = branches.resumed(threads.load(thread), client(server), threads.sink(thread), settings)
+    return talk
+
+
+@pytest.mark.parametrize("place", [0, 0.5, -1])
+@pytest.mark.parametrize("name", ["thinking-grows", "tool-results-eat-the-window"])
+def test_a_session_goes_on_from_the_middle_of_its_tool_loop(server: Offline, threads: Threads, name: str, place: float) -> None:
+    session = engine.load(ROOT / "sample_sessions" / f"{name}.jsonl")
+    loop = [request.n for request in session.requests if session.blocks[request.cut - 1].kind == "tool_result"]
+    talk = continued(server, threads, session, loop[-1 if place < 0 else int(place * len(loop))])
+    assert kinds(talk.go_on())[-1] is Done
+    assert kinds(talk.send("And now?"))[-1] is Done
+
+
+def called(*names: str) -> list[dict[str, object]]:
+    return [{"type": "tool_use", "id": name, "name": "read", "input": {"path": name}} for name in names]
+
+
+def test_a_session_that_ends_with_open_calls_goes_on_with_results_for_them(server: Offline, threads: Threads) -> None:
+    builder = Builder("s", "test")
+    builder.message("user", "Read both.", origin="prompt")
+    builder.request(builder.message("assistant", called("a", "b")), model="m")
+    builder.request(builder.message("assistant", "I wait."), model="m")
+    talk = continued(server, threads, builder.build(), 1)
+    assert kinds(talk.send("And now?"))[-1] is Done
+    blocks = talk.growing.session.blocks
+    assert [(blocks[b.pair].raw["tool_use_id"], blocks[b.pair].raw["is_error"]) for b in blocks if b.kind == "tool_use"] == [
+        ("a", True),
+        ("b", True),
+    ]
+
+
+@pytest.mark.xfail(reason="Trace.fork leaves a call open whose result comes later, paired with a block that is not there")
+def test_a_session_goes_on_where_one_of_two_calls_has_its_result(server: Offline, threads: Threads) -> None:
+    builder = Builder("s", "test")
+    builder.message("user", "Read both.", origin="prompt")
+    builder.request(builder.message("assistant", called("a", "b")), model="m")
+    for name in ("a", "b"):
+        builder.message("user", [{"type": "tool_result", "tool_use_id": name, "content": "text"}], origin="tool")
+        builder.request(builder.message("assistant", f"I have read {name}."), model="m")
+    talk = continued(server, threads, builder.build(), 1)
+    assert kinds(talk.go_on())[-1] is Done
+    assert kinds(talk.send("And now?"))[-1] is Done
+
+
 def test_the_key_is_in_no_file_and_no_error(server: Offline, threads: Threads, tmp_path: Path) -> None:
     talk, _ = chat(server, threads)
     server.faults.append("server_error")
@@ -282,7 +333,8 @@ KILLED = textwrap.dedent("""
     from pathlib import Path
     sys.path.insert(0, {root!r})
     from engine.live.growing import Growing
-    from engine.session.model import Session
+    from engine.session.builder import Builder
+from engine.session.model import Session
     from engine.live.offline.model import COUNTER
     from engine.storage.threads import Threads
     threads = Threads(Path(sys.argv[1]))

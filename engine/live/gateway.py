@@ -29,8 +29,9 @@ def counted(plan: Plan, session: Session, provider: Provider, share: float) -> C
     near = share and plan.projected > share * plan.budget.limit
     if not near or count_of(session.recorded, plan.request.n, plan.seen.tokens):
         return None
+    planned = body(plan, session)
     with suppress(ProviderError), explained(provider):  # without a count, planning goes on with the estimate
-        tokens = provider.count(body(plan, session))
+        tokens = provider.count(planned)
         return None if tokens is None else Counted(plan.request.n, plan.seen.tokens, tokens, plan.model)
     return None
 
