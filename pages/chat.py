@@ -9,6 +9,7 @@ from functools import partial  # noqa: E402
 import streamlit as st  # noqa: E402
 
 from engine import TurnscopeError  # noqa: E402
+from engine.live.events import Held  # noqa: E402
 from pages.parts import chat_cards, chat_forms, chat_summaries, chatting, controls, theme, typing_box  # noqa: E402
 from pages.parts.chat_values import value  # noqa: E402
 from pages.parts.formats import short  # noqa: E402
@@ -105,9 +106,9 @@ with left:
             st.html(chat_cards.ended(held.ended))
             if held.unsent and st.session_state.get("chat.sent"):
                 st.code(st.session_state["chat.sent"], language=None, wrap_lines=True)
-            if held.ended.kind == "hold" and st.button("Go on", key="chat.over", type="primary"):
+            if isinstance(held.ended, Held) and st.button("Go on", key="chat.over", type="primary"):
                 chat_forms.attempt(partial(go_on, held, True))
-    due = held and not busy and not (held.ended and held.ended.kind == "hold") and chatting.due(held)
+    due = held and not busy and not isinstance(held.ended, Held) and chatting.due(held)
     if held and due and st.button("Answer this", icon=":material/play_arrow:", key="chat.answer"):
         chat_forms.attempt(partial(go_on, held, False))
     if problem := st.session_state.pop("chat.problem", None):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import anthropic
 import pytest
 
 import engine
 from engine.library.opening import ledger_of
 from engine.live.offline import Offline
+from engine.live.provider import Anthropic, connected
 from engine.live.summaries import asked
 from engine.planning.policy import Policy, parse
 from engine.session.builder import Builder
@@ -36,8 +36,8 @@ def server() -> Iterator[Offline]:
         yield offline
 
 
-def client(server: Offline) -> anthropic.Anthropic:
-    return anthropic.Anthropic(api_key="none", base_url=server.url, max_retries=0, timeout=20)
+def client(server: Offline) -> Anthropic:
+    return connected(server.url, "none", retries=0, timeout=20)
 
 
 def policy() -> Policy:

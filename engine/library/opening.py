@@ -105,9 +105,10 @@ def replay(
     """
     _edge()
     if answers:
-        session = structs.replace(session, answers={**answers, **session.answers})
+        recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
+        session = structs.replace(session, recorded=recorded)
     chosen = named(policy) if isinstance(policy, str) else policy
-    if chosen.name != AS_RECORDED and any(key.startswith("by-hand:") for key in session.answers):
+    if chosen.name != AS_RECORDED and session.recorded.wishes:
         chosen = following(chosen)  # what a person condensed by hand stays so under every policy
     return trace(session, chosen, ledger or ledger_of(session))
 

@@ -29,15 +29,12 @@ def summaries(pieces: Iterable[Piece], session: Session) -> tuple[Summary, ...]:
 
 def _summary(piece: Piece, session: Session) -> Summary:
     text = wishes.words(piece)
-    return Summary(piece.by, wishes.rating_key(text), text, sum(piece.counts), piece.stop - piece.start, _rated(text, session))
+    return Summary(
+        piece.by, wishes.digest(text), text, sum(piece.counts), piece.stop - piece.start, wishes.rating(session, text)
+    )
 
 
 def rating(edit: Edit, session: Session) -> str:
     """What somebody thought of the summary that an edit put there: up, down, or "" for nothing."""
     said = next((part.text for part in edit.body or () if part.kind == "summary"), "")
-    return _rated(wishes.words_of(said), session) if said else ""
-
-
-def _rated(text: str, session: Session) -> str:
-    answer = session.answers.get(wishes.rating_key(text))
-    return answer.text if answer else ""
+    return wishes.rating(session, wishes.words_of(said)) if said else ""

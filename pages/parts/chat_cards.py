@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from engine import Session
-from engine.live.chat import Event
+from engine.live.events import Asked, Called, Condensing, Ending, Event, Failed, Held, Interrupted, Refused, Result
 from engine.views import Block, Edit, Message, Plan, by_hand
 from engine.views import overview as views
 from engine.views.labels import label
@@ -23,6 +23,7 @@ FOLD = 3_000  # characters of a text that is folded
 NAMES = {"user": "You", "assistant": "Model", "tool": "Tool", "system": "System"}
 VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
             "refuse": ("would be refused", "bad")}  # fmt: skip
+ENDINGS = {Held: "On hold", Refused: "Not sent", Failed: "Failed", Interrupted: "Interrupted"}
 RATINGS = {"up": "Good", "down": "Poor"}
 LOUD = ("warn", "fallback", "refuse")
 
@@ -76,28 +77,30 @@ def _block(session: Session, block: Block) -> str:
 
 def streaming(text: str, thinking: str, last: Event | None) -> str:
     """The answer as far as it has come."""
-    waits = {
-        "call": "Calling a tool …",
-        "asked": "Condensing …",
-        "condensing": "Condensing …",
-        "result": "Sending the tool's result …",
-    }
     thought = f'<div class="said thought">{esc(thinking[-1_500:])}</div>' if thinking and not text else ""
     body = f'<div class="said">{esc(text)}<b class="caret">▌</b></div>' if text else ""
-    wait = waits.get(last.kind if last else "", "Waiting for the first word …")
-    body = body or thought or f'<div class="said ts-faint">{wait}</div>'
+    body = body or thought or f'<div class="said ts-faint">{_waiting(last)}</div>'
     return f'<article class="chat-msg assistant now"><h4>{NAMES["assistant"]}</h4>{body}</article>'
 
 
-def ended(event: Event) -> str:
+def _waiting(last: Event | None) -> str:
+    match last:
+        case Called():
+            return "Calling a tool …"
+        case Asked() | Condensing():
+            return "Condensing …"
+        case Result():
+            return "Sending the tool's result …"
+    return "Waiting for the first word …"
+
+
+def ended(event: Ending) -> str:
     """Why a turn ended early, with what to do about it."""
-    words = {"refused": "Not sent", "failed": "Failed", "interrupted": "Interrupted", "hold": "On hold"}
-    if event.kind == "hold":
-        what, hint = str(event.data), "Go on if that is what you want, or raise the limit in the settings."
+    if isinstance(event, Held):
+        what, hint = event.why, "Go on if that is what you want, or raise the limit in the settings."
     else:
-        what, hint = getattr(event.data, "what", str(event.data)), getattr(event.data, "hint", "")
-    name = words[event.kind]
-    return f'<div class="ts-card ts-notice" role="alert"><b>{name}: {esc(what)}</b><p>{esc(hint)}</p></div>'
+        what, hint = event.error.what, event.error.hint
+    return f'<div class="ts-card ts-notice" role="alert"><b>{ENDINGS[type(event)]}: {esc(what)}</b><p>{esc(hint)}</p></div>'
 
 
 def stopped() -> str:

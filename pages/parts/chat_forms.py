@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from engine import TurnscopeError
-from engine.live.branches import MODELS, OFFLINE, continued, reworded, summary
+from engine.live.branches import continued, reworded, summary
 from engine.live.offline import FAULTS as ORDERED
+from engine.live.providers import MODELS, OFFLINE
 from pages.parts import chatting, controls, shell, state
 from pages.parts.chat_values import POLICY, TOOLS, about, value
 from pages.parts.formats import esc, short

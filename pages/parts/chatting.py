@@ -1,7 +1,7 @@
 """Live chats on the page: the rooms in which they go on, which one the URL names, and what is chosen for the next request.
 
 `?thread=<id>` names a chat. A room is shared by all tabs of this process, so a turn goes on whatever page is open. A typed key
-stays in this tab's memory (`st.session_state`) and in the client made from it; it is never in the URL, a log or the store.
+stays in this tab's memory (`st.session_state`) and in the provider made from it; it is never in the URL, a log or the store.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typing import Any
 import streamlit as st
 
 from engine import Policy, Session, TurnscopeError
-from engine.live import branches
-from engine.live.chat import Chat, Event, Settings
+from engine.live import branches, providers
+from engine.live.chat import Chat, Settings
+from engine.live.events import Ending, Event, Planned, Text, Thinking
 from engine.live.offline import Offline
+from engine.live.provider import Provider
 from engine.live.running import Running
+from engine.live.sinks import Unkept
 from engine.live.threads import Threads
 from engine.live.tools import DEFINITIONS
 from engine.views import Plan
@@ -42,7 +45,7 @@ class Room:
     session: Session
     running: Running | None = None
     log: dict[int, Plan] = field(default_factory=dict)
-    ended: Event | None = None
+    ended: Ending | None = None
     unsent: bool = False
     stale: bool = False
     policy: str = ""
@@ -58,13 +61,13 @@ class Room:
         if self.running is None:
             return
         for event in list(self.running.events):
-            if event.kind == "plan":
-                self.log[event.data.request.n] = event.data
+            if isinstance(event, Planned):
+                self.log[event.plan.request.n] = event.plan
         for number in sorted(self.log)[:-KEPT]:
             del self.log[number]
         if self.running.done:
             last = self.running.events[-1] if self.running.events else None
-            self.ended = last if last and last.kind in ("refused", "failed", "interrupted", "hold") else None
+            self.ended = last if isinstance(last, Ending) else None
             self.stale = self.running.failed is not None
             self.running = None
 
@@ -154,11 +157,11 @@ def settings() -> Settings:
     )
 
 
-def client() -> branches.Client:
-    """An SDK client for the provider that is chosen. TurnscopeError where a key or an address is missing."""
+def provider() -> Provider:
+    """The provider that is chosen. TurnscopeError where a key or an address is missing."""
     kind = value("provider")
-    provider = branches.Provider(kind, value("url").strip(), (st.session_state.get("chat.key") or "").strip())
-    return branches.client(provider, offline())
+    endpoint = providers.Endpoint(kind, value("url").strip(), (st.session_state.get("chat.key") or "").strip())
+    return providers.provider(endpoint, offline())
 
 
 # Rooms
@@ -171,7 +174,7 @@ def room(thread: str) -> Room:
         if held is None:
             chosen = settings()
             session = threads().load(thread)
-            spare = branches.client(branches.Provider(), offline())  # replaced before anything is sent
+            spare = providers.provider(providers.Endpoint(), offline())  # replaced before anything is sent
             known = threads().policies(thread)
             chat, plans = branches.resumed(session, spare, threads().sink(thread), chosen, policies=known)
             held = Room(
@@ -193,8 +196,8 @@ def room(thread: str) -> Room:
 
 def draft() -> Chat:
     """A chat that is only weighed: what a first message would be sent with."""
-    spare = branches.client(branches.Provider(), offline())
-    return branches.begun("draft", spare, branches.Unkept(), settings(), value("system"), _definitions())
+    spare = providers.provider(providers.Endpoint(), offline())
+    return branches.begun("draft", spare, Unkept(), settings(), value("system"), _definitions())
 
 
 def _definitions() -> list[dict[str, Any]]:
@@ -203,7 +206,7 @@ def _definitions() -> list[dict[str, Any]]:
 
 def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
     """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
-    made = client()
+    made = provider()
     id = threads().create(title=title, about={**about(), **(more or {})})
     chat = branches.begun(id, made, threads().sink(id), settings(), system, _definitions())
     _rooms()[id] = Room(id, chat, chat.growing.session)
@@ -212,14 +215,14 @@ def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
 
 def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
     """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
-    made, chosen = client(), settings()
+    made, chosen = provider(), settings()
     with held.lock:
         if held.busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         held.absorb()
         chat = held.chat
-        chat.client, chat.settings, chat.sink = made, chosen, threads().sink(held.thread)
-        chat.tools = branches.toolbox(value("folder"), value("tools"))
+        chat.provider, chat.settings, chat.sink = made, chosen, threads().sink(held.thread)
+        chat.tools = providers.toolbox(value("folder"), value("tools"))
         if held.policy != chosen.policy.name:
             chat.sink.policy(chosen.policy, len(chat.growing.session.requests))
             held.policy = chosen.policy.name
@@ -234,7 +237,7 @@ def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
     """The turn's events; after each that changed the session, its new value is there to be read."""
     try:
         for event in turn:
-            if event.kind not in ("text", "thinking"):
+            if not isinstance(event, Text | Thinking):
                 held.session = held.chat.growing.session
             yield event
     finally:

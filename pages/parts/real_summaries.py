@@ -46,7 +46,7 @@ def _ask(shown: state.Shown, replay: replays.Replay, model: str, many: int) -> N
         trace = replay.trace
         session = shown.trace.session
         for ask, answer in summaries.asked(
-            session, replay.policy, trace.ledger, chatting.client(), model, store.kept_answers()
+            session, replay.policy, trace.ledger, chatting.provider(), model, store.kept_answers()
         ):
             store.keep_answer(ask.key, answer)
             done += 1

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.live import branches
+from engine.live import branches, providers
 from engine.live.chat import Settings
+from engine.live.events import Done
 from engine.live.offline import FAULTS
 from engine.live.threads import Threads
 from pages.parts import chatting
@@ -126,7 +127,7 @@ def test_without_a_key_nothing_is_sent_and_the_reason_is_shown(
         monkeypatch.delenv(name, raising=False)
     opened(app)
     app.selectbox(key="chat.provider").set_value("anthropic").run()
-    assert app.session_state["chat.model"] == branches.MODELS[0]
+    assert app.session_state["chat.model"] == providers.MODELS[0]
     assert app.session_state["chat.condense"] is False
     app.chat_input[0].set_value("hello").run()
     assert not app.exception
@@ -233,10 +234,10 @@ def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: Ap
     say(opened(app), "hello")
     thread = app.query_params["thread"]
     session = store(data_folder).load(thread)
-    spare = branches.client(branches.Provider(), chatting.offline())
+    spare = providers.provider(providers.Endpoint(), chatting.offline())
     settings = Settings("offline-16k", chatting.policies()["balanced"])
     elsewhere, _ = branches.resumed(session, spare, store(data_folder).sink(thread), settings)
-    assert [event.kind for event in elsewhere.send("from another process")][-1] == "done"
+    assert isinstance([*elsewhere.send("from another process")][-1], Done)
     say(app, "from this page")
     assert "continued in another window" in bodies(app)
     assert "from another process" in bodies(app)
@@ -263,7 +264,7 @@ def test_a_turn_stopped_before_its_tool_ran_does_not_end_the_chat(app: AppTest, 
     say(app, "hello")
     room = chatting._rooms()[app.query_params["thread"]]
     turn = room.chat.send("calculate 12*(3+4)")
-    while next(turn).kind != "done":
+    while not isinstance(next(turn), Done):
         pass
     turn.close()
     room.session = room.chat.growing.session
