@@ -42,6 +42,25 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if CI else "local")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.import_plugin("skips")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Two workers run the whole suite, or a folder of it: one begins with the browser, which waits a lot, one with the rest.
+
+    Each has a server, a browser and temporary folders of its own. A file or a test that is named runs in this process, and so
+    does everything with `-n 0`, `-s` (output is to be seen), `-p no:xdist`, or on a machine of one core.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return  # this is a worker: it has none of its own
+    option = config.option
+    chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
+    if not chosen and all(Path(arg).is_dir() for arg in config.args) and (os.cpu_count() or 1) > 1:
+        option.numprocesses, option.dist = 2, "worksteal"
+
+
 def shared(*parts: str) -> Path:
     """A file or folder of material kept beside the project; skips the test where it is absent."""
     path = SHARED.joinpath(*parts)
