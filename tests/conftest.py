@@ -15,13 +15,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
     from streamlit.testing.v1 import AppTest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -169,24 +169,62 @@ def chromium() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One headless Chromium for all tests."""
+def profile(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """One headless Chromium for all tests, with one profile on disk: there it keeps the app's scripts in compiled form, which
+    are most of what a page costs. Tabs share nothing else: the app keeps no cookie that it reads and stores nothing there."""
     path = chromium()
     if path is None:
         (pytest.fail if CI else pytest.skip)("no Chromium on this machine: install it, or set CHROMIUM_PATH")
     from playwright.sync_api import sync_playwright
 
+    folder = tmp_path_factory.mktemp("profile")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, headless=True, args=list(FLAGS))
+        running = playwright.chromium.launch_persistent_context(
+            folder,
+            executable_path=path,
+            headless=True,
+            args=list(FLAGS),
+            viewport={"width": 1440, "height": 900},
+            color_scheme="dark",
+            base_url=server,
+        )
         yield running
         running.close()
 
 
+@pytest.fixture(scope="session")
+def browser(profile: BrowserContext) -> Browser:
+    """The Chromium of `profile`, for contexts of their own: pages of another server, which would share its cookies."""
+    assert profile.browser
+    return profile.browser
+
+
 @pytest.fixture
-def page(browser: Browser, server: str) -> Iterator[Page]:
+def page(profile: BrowserContext, server: str) -> Iterator[Page]:
     """A fresh dark 1440 x 900 tab. After the test: no script error, no request to another host, no exception on the page."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="dark", base_url=server)
-    tab = context.new_page()
+    with opened(profile, server) as tab:
+        yield tab
+
+
+@contextmanager
+def opened(profile: BrowserContext, server: str) -> Iterator[Page]:
+    """A tab that is watched as `page` says, and closed with the tabs that were opened after it."""
+    before = profile.pages
+    tab = profile.new_page()
+    with watched(tab, server):
+        try:
+            yield tab
+        finally:
+            exceptions = [] if tab.is_closed() else tab.locator("[data-testid=stException]").all_inner_texts()
+            for opened in profile.pages:
+                if opened not in before:
+                    opened.close()
+    assert exceptions == [], "the page shows an exception"
+
+
+@contextmanager
+def watched(tab: Page, server: str) -> Iterator[None]:
+    """Afterwards: no script of the page failed, and it asked no other host."""
     tab.set_default_timeout(20_000)
     errors: list[str] = []
     strangers: list[str] = []
@@ -194,15 +232,30 @@ def page(browser: Browser, server: str) -> Iterator[Page]:
     tab.on("pageerror", lambda error: errors.append(str(error)))
     tab.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
     tab.on("websocket", lambda opened: None if opened.url.startswith(own) else strangers.append(opened.url))
-    yield tab
-    exceptions = [] if tab.is_closed() else tab.locator("[data-testid=stException]").all_inner_texts()
-    context.close()
+    yield
     assert errors == [], "scripts of the page failed"
     assert strangers == [], "the page asked another host"
-    assert exceptions == [], "the page shows an exception"
 
 
 def idle(page: Page, timeout: float = 20_000) -> None:
     """Wait until the app has run to its end and nothing is being redrawn (milliseconds)."""
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=timeout)
     page.wait_for_function("!document.querySelector('[data-stale=true], [data-testid=stSkeleton]')", timeout=timeout)
+
+
+def look(page: Page, width: int, scheme: Literal["dark", "light"]) -> None:
+    """Pull the window to a width and switch the system's theme, before a page is opened or while it is shown."""
+    page.set_viewport_size({"width": width, "height": page.viewport_size["height"] if page.viewport_size else 900})
+    page.emulate_media(color_scheme=scheme)
+
+
+def looks(page: Page, scheme: Literal["dark", "light"]) -> None:
+    """Wait until the page has taken on the theme and, if it has a chart, the width."""
+    page.wait_for_function(
+        """dark => {
+            const app = document.querySelector('[data-testid=stApp]'), chart = document.querySelector('.js-plotly-plot');
+            const light = getComputedStyle(app).backgroundColor.match(/\\d+/g).slice(0, 3).every(c => Number(c) > 200);
+            return light !== dark && (!chart || Math.abs(chart._fullLayout.width - chart.parentElement.clientWidth) < 2) }""",
+        arg=scheme == "dark",
+    )
+    idle(page)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import idle
+from conftest import idle, look, looks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -150,13 +150,14 @@ def test_hostile_text_of_a_message_and_a_name_shows_as_text(page: Page) -> None:
     assert page.locator("img[src*=evil], .katex").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize("width", [1440, 800])
-def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page, width: int, scheme: Any) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)
+@pytest.mark.parametrize(("widths", "scheme"), [((1440, 800), "dark"), ((800, 1440), "light")], ids=str)
+def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page, widths: tuple[int, ...], scheme: Any) -> None:
+    """Each theme is opened at another width, and pulled to the other one."""
+    look(page, widths[0], scheme)
     visit(page)
     ended(page, send(page, "Please calculate 12*(3+4)"))
-    idle(page)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
-    assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == []
+    for width in widths:
+        look(page, width, scheme)
+        looks(page, scheme)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
+        assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == []
