@@ -10,12 +10,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -113,6 +114,13 @@ def app(data_folder: Path) -> AppTest:
     return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
 
 
+class Closes(Protocol):
+    def close(self) -> None: ...
+
+
+Closing = TypeVar("Closing", bound=Closes)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -160,6 +168,15 @@ def serve(folder: Path) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+@contextmanager
+def let_go(server: Closing) -> Iterator[Closing]:
+    """A server that looks only twice a second whether it is to stop: told to when the test is over, and not waited for."""
+    try:
+        yield server
+    finally:
+        threading.Thread(target=server.close).start()
 
 
 def chromium() -> str | None:

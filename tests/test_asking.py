@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anthropic
 import pytest
+from conftest import let_go
 
 import engine
 from engine.asking import asked
@@ -31,7 +32,7 @@ cap = 150
 
 @pytest.fixture
 def server() -> Iterator[Offline]:
-    with Offline() as offline:
+    with let_go(Offline()) as offline:
         yield offline
 
 

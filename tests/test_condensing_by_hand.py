@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anthropic
 import pytest
+from conftest import let_go
 
 from engine import chats
 from engine.assemble import replay
@@ -27,7 +28,7 @@ from engine.threads import Threads
 
 @pytest.fixture
 def server() -> Iterator[Offline]:
-    with Offline() as offline:
+    with let_go(Offline()) as offline:
         yield offline
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anthropic
 import pytest
+from conftest import let_go
 
 from engine import chats
 from engine.assemble import replay
@@ -34,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def server() -> Iterator[Offline]:
-    with Offline() as offline:
+    with let_go(Offline()) as offline:
         yield offline
 
 
