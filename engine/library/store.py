@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 KEPT = 24  # sessions kept whole; of older ones only the row in the list stays
 TROUBLE = (OSError, sqlite3.Error)  # a full disk, a folder without permission: sessions open all the same, unremembered
-Progress = Callable[[str, float], None]
+Progress = Callable[[str, float], object]
 _lock = RLock()  # one thread makes the tables, one writes: two writers of one process would meet "database is locked"
 
 

@@ -6,6 +6,7 @@ Holds discovery, loading and writing. Applying a policy is `assemble`'s business
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import tomllib
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 import tomli_w
 
+from engine import notebook
 from engine import rules as rules_package
 from engine.counting.ledger import PER_MESSAGE
 from engine.envelope.budget import BudgetParams
@@ -39,7 +41,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """An ordered list of rules, as a TOML file says it."""
+    """An ordered list of rules, as a TOML file says it.
+
+    >>> policy = next(policy for policy in engine.policies() if policy.name == "last-5-pairs")
+    >>> policy.title, policy.rules[0].params.pairs
+    ('Last 5 pairs', 5)
+    """
 
     name: str
     title: str
@@ -53,6 +60,16 @@ class Policy:
     budget: BudgetParams = field(default_factory=BudgetParams)
     rules: tuple[Step, ...] = ()
     constants: Mapping[str, str] = field(default_factory=dict)  # what else the original fixes, and where it was read
+
+    def __repr__(self) -> str:
+        return f"<Policy {self.name!r}: {', '.join(part.rule.name for part in self.rules) or 'no rule, everything is kept'}>"
+
+    def _repr_html_(self) -> str:
+        """What it is and where it comes from, and its rules with their parameters."""
+        rows = ((part.rule.name, part.rule.doc, _told(part.params)) for part in self.rules)
+        parts = [notebook.line(self.doc), notebook.table(("rule", "what it does", "parameters"), rows)]
+        note = " · ".join(text for text in (self.name, self.source, self.version, self.fidelity) if text)
+        return notebook.card(self.title or self.name, *parts, note=note)
 
 
 @cache
@@ -160,6 +177,12 @@ def write(policy: Policy) -> str:
     text = tomli_w.dumps(held, multiline_strings=True)
     # readers of TOML turn the CRLF of a text written on several lines into LF
     return text if tomllib.loads(text) == held else tomli_w.dumps(held)
+
+
+def _told(params: Any) -> str:
+    """Parameters in one line for people."""
+    held = _table(params).items()
+    return "; ".join(f"{name} = {json.dumps(value, ensure_ascii=False, default=dict)}" for name, value in held)
 
 
 def _table(params: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from engine import notebook
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.reconcile import Fit, fitted
 from engine.counting.tokens import CHARS, estimator
@@ -83,7 +84,16 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Plans of every request, in order. `fits`: what all that was billed says of the session, whatever the policy."""
+    """Plans of every request, in order. `fits`: what all that was billed says of the session, whatever the policy.
+
+    >>> trace = engine.replay(engine.load("sample_sessions/cache-goes-cold.jsonl"), "last-5-pairs")
+    >>> trace.plans[55].before.tokens, trace.plans[55].after.tokens
+    (89191, 64708)
+    >>> trace.plans[55].decisions[0]
+    <Decision 0 at request 55: drop by keep_last_pairs, 89,191 -> 64,708 tokens: 'the last 5 of 6 earlier pairs are kept'>
+    >>> trace.why(2, 55).sentence
+    'drop by keep_last_pairs at request 55: the last 5 of 6 earlier pairs are kept.'
+    """
 
     session: Session
     policy: Policy
@@ -107,6 +117,37 @@ class Trace:
     def expected(self, request: int) -> int:
         """Provider tokens of a request as it is sent here, what the log does not hold included. For display."""
         return self.fit(request).expected(self.plans[request].seen.tokens)
+
+    @property
+    def whole(self) -> int:
+        """Provider tokens of all requests, had everything been kept. For display."""
+        return sum(self.fit(n).expected(self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
+
+    def _repr_html_(self) -> str:
+        """What the policy did to the whole session, by rule."""
+        sizes = [self.expected(n) for n in range(len(self.plans))]
+        sent, whole = sum(sizes), self.whole
+        top = max(self.plans, key=lambda plan: sizes[plan.request.n], default=None)
+        over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
+        facts = [f"{len(self.plans):,} requests, {sum(plan.changed for plan in self.plans):,} changed, {over:,} over the limit"]
+        facts += [f"{sent:,} tokens sent in all, {sent / whole:.0%} of {whole:,} with everything kept"] if whole else []
+        facts += [f"largest: request {top.request.n}, {sizes[top.request.n]:,} of {top.budget.window:,} tokens"] if top else []
+        parts = [*map(notebook.line, facts), *([notebook.bar(top.seen.buckets)] if top else [])]
+        rows = [(rule, action, times, first, out) for (rule, action), (times, first, out) in self._effects().items()]
+        parts += (
+            [notebook.table(("rule", "did", "times", "first at request", "counted tokens taken out"), rows)] if rows else []
+        )
+        name = self.session.title or self.session.id
+        return notebook.card(f"{self.policy.title or self.policy.name} · {name}", *parts, note=self.policy.name)
+
+    def _effects(self) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """By rule and action: how often it changed something, first at which request, and counted tokens taken out."""
+        found: dict[tuple[str, str], tuple[int, int, int]] = {}
+        for decision in (d for plan in self.plans for d in plan.decisions if d.splice):
+            key = (decision.rule, decision.action)
+            times, first, out = found.get(key, (0, decision.request, 0))
+            found[key] = (times + 1, first, out + decision.before - decision.after)
+        return found
 
     def frame(self, cursor: Cursor) -> Frame:
         """What stands at a cursor. IndexError where the trace has no such place."""

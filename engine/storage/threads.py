@@ -1,4 +1,4 @@
-"""Chats kept in SQLite: threads, their messages, requests, decisions and recorded answers. Append-only.
+"""Chats kept in SQLite: threads, their messages, requests, decisions and recorded facts. Append-only.
 
 A thread loads as a `Session` like any other. Each text is stored once, by digest. System prompts and tool definitions are rows
 of their own that requests refer to, never messages. A thread may start from another one or from an imported session; what
@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import structs
 
-from engine.envelope.plan import Plan
+from engine.envelope.ended import RequestEnded
 from engine.errors import PolicyError, TurnscopeError
 from engine.planning.policy import Policy, load, parse, write
 from engine.session.builder import block_of, paired_with
 from engine.session.content import dumps, text_of
+from engine.session.facts import noted, typed
 from engine.session.fork import upto
-from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session, Usage
+from engine.session.model import JSON, Answer, Answered, Block, Edit, Fact, Message, Observed, Request, Session, Usage
 from engine.session.portable import dumps as dump_session
 from engine.session.portable import loads as load_session
 
@@ -125,11 +126,11 @@ class Threads:
         if not self.path.exists():
             return {}
         with self._open() as db:
-            return {r["key"]: _unpack(r["answer"], Answer) for r in db.query("select * from answers where thread = ''")}
+            return {fact.key: fact.answer for fact in _facts(db, "") if isinstance(fact, Answered)}
 
     def keep_answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask of a replay."""
-        self.sink("").answer(key, answer)
+        self.sink("").fact(Answered(key, answer))
 
     def sink(self, thread: str) -> Keeper:
         """Where a chat writes what happens."""
@@ -203,7 +204,6 @@ class Threads:
                 "select request, edit from decisions where thread = ? and changed = 1 order by request, seq", [thread]
             )
         ]
-        answers = {r["key"]: _unpack(r["answer"], Answer) for r in db.query("select * from answers where thread = ?", [thread])}
         newest = next(db.query(f"select ({_NEWEST}) as toml from threads t where id = ?", [thread]))["toml"]  # noqa: S608
         return structs.replace(
             built,
@@ -212,7 +212,7 @@ class Threads:
             source=SOURCE,
             requests=(*start.requests, *requests),
             observed=(*start.observed, *edits),
-            answers={**start.answers, **answers},
+            recorded=noted(start.recorded, *_facts(db, thread)),
             about={**start.about, **_about(row["about"], newest)},
             parent=row["parent"] or (start.id if row["base"] is not None else ""),
             at=row["at"],
@@ -273,19 +273,12 @@ class Keeper:
         with self._appending() as db:
             self._insert(db, message, blocks, status)
 
-    def request(
-        self,
-        request: Request,
-        plan: Plan,
-        answer: tuple[Message, Sequence[JSON]] | None,
-        status: str,
-        seconds: float,
-        gone: Sequence[Edit] = (),
-    ) -> None:
+    def ended(self, ended: RequestEnded) -> None:
         """Keep a request, its decisions and its answer in one transaction."""
+        request, plan, gone = ended.request, ended.plan, ended.gone
         with self._appending() as db:
-            if answer:
-                self._insert(db, *answer, status)
+            if ended.answer:
+                self._insert(db, ended.answer, ended.blocks, ended.status)
             row = {
                 "thread": self.thread,
                 "n": request.n,
@@ -299,9 +292,9 @@ class Keeper:
                 "stop_reason": request.stop_reason,
                 "provider_id": request.id,
                 "settings": dumps(dict(request.settings)),
-                "status": status,
+                "status": ended.status,
                 "verdict": plan.verdict,
-                "seconds": seconds,
+                "seconds": ended.seconds,
             }
             _insert(db, "requests", row | {role: _in_force(db, self.thread, role, request.cut) for role in STATIC})
             made = [(d.rule, d.edit, int(d.splice is not None)) for d in plan.decisions]
@@ -309,11 +302,10 @@ class Keeper:
                 values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "edit": _pack(edit)}
                 _insert(db, "decisions", {**values, "changed": changed})
 
-    def answer(self, key: str, answer: Answer) -> None:
-        """Keep the answer to an ask."""
+    def fact(self, fact: Fact) -> None:
+        """Keep a fact; what was recorded before stays."""
         with self.threads._write() as db:  # noqa: SLF001 - the keeper is the other half of the store
-            values = [self.thread, key, _pack(answer)]
-            db.execute("insert or replace into answers (thread, key, answer) values (?, ?, ?)", values)
+            _insert(db, "facts", {"thread": self.thread, "fact": _pack(fact)})
 
     def policy(self, policy: Policy, request: int) -> None:
         """Keep the policy that is in force from a request on."""
@@ -373,8 +365,18 @@ class Keeper:
         return str(said["uid"]) if said else ""
 
 
+def _typed_facts(db: Database) -> None:
+    """Facts of one type each, in the order in which they were recorded; once they were answers by key."""
+    db.conn.execute("create table facts (id integer primary key, thread text not null, fact text not null)")
+    db.conn.execute("create index facts_of_thread on facts (thread)")
+    for row in [*db.query("select * from answers order by thread, key")]:
+        for fact in typed({row["key"]: _unpack(row["answer"], Answer)}):
+            _insert(db, "facts", {"thread": row["thread"], "fact": _pack(fact)})
+    db.conn.execute("drop table answers")
+
+
 _NEWEST = "select toml from policies p where p.thread = t.id order by request desc limit 1"
-_MIGRATIONS = (
+_MIGRATIONS: tuple[str | Callable[[Database], None], ...] = (
     """
 create table threads (id text primary key, user_id text not null, title text not null, created real not null,
     updated real not null, parent text not null, at integer not null, about text not null, base blob);
@@ -395,6 +397,7 @@ create table policies (thread text not null, request integer not null, toml text
     primary key (thread, request)) without rowid;
 create virtual table messages_fts using fts5 (text, content='messages', content_rowid='id', tokenize='porter unicode61');
 """,
+    _typed_facts,
 )  # how many a file has is its `user_version`: add at the end, change none
 
 
@@ -408,9 +411,12 @@ def _migrate(db: Database) -> None:
         return
     _wal(db)
     db.conn.execute("begin immediate")
-    for number, script in enumerate(_MIGRATIONS[_version(db) :], _version(db) + 1):  # read again: another may have been quicker
-        for statement in filter(str.strip, script.split(";")):
-            db.conn.execute(statement)
+    for number, step in enumerate(_MIGRATIONS[_version(db) :], _version(db) + 1):  # read again: another may have been quicker
+        if callable(step):
+            step(db)
+        else:
+            for statement in filter(str.strip, step.split(";")):
+                db.conn.execute(statement)
         db.conn.execute(f"pragma user_version = {number}")
     db.conn.commit()
 
@@ -457,6 +463,12 @@ def _unpack(text: str, kind: type[T]) -> T:
 def _read(text: str | bytes) -> Any:
     """What `dumps` wrote: the standard reader keeps huge numbers and lone surrogates. What nested too deep was not written."""
     return json.loads(text) if text else None
+
+
+def _facts(db: Database, thread: str) -> Iterator[Fact]:
+    for row in db.query("select fact from facts where thread = ? order by id", [thread]):
+        fact: Fact = msgspec.convert(json.loads(row["fact"]), Fact)
+        yield fact
 
 
 def _row(db: Database, thread: str) -> Mapping[str, Any]:

@@ -37,6 +37,11 @@ class Closeup:
     stands_for: int
 
 
+def place(trace: Trace, decision: Decision) -> Cursor:
+    """The place right after a decision of the policy was made."""
+    return Cursor(decision.request, decision.seq - trace.plans[decision.request].first + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A question that a rule asked while this request was planned. `standin`: answered offline, without a model."""

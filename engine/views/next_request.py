@@ -13,8 +13,10 @@ from engine.planning.trace import fits_of
 from engine.session.model import Session
 from engine.views.overview import CELLS
 
+Fits = Sequence[Fit]
 
-def fits(session: Session, sizes: Sequence[int], plan: Plan | None = None) -> tuple[Fit, ...]:
+
+def fits(session: Session, sizes: Sequence[int], plan: Plan | None = None) -> Fits:
     """Prefix and scale of a chat's requests, which carried `sizes` counted tokens, and of the one that is planned next."""
     requests = session.requests
     if plan and plan.request.n >= len(requests):
@@ -22,7 +24,7 @@ def fits(session: Session, sizes: Sequence[int], plan: Plan | None = None) -> tu
     return fits_of(session, requests, sizes[: len(requests)])
 
 
-def fit(fits: Sequence[Fit], request: int) -> Fit:
+def fit(fits: Fits, request: int) -> Fit:
     """That of one request; where nothing was sent yet, no prefix and the counter's own scale."""
     return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0))
 

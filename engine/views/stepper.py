@@ -71,7 +71,7 @@ def steps(trace: Trace) -> Steps:
         changed=len({cursor.request for cursor in columns.changes}),
         decisions=len(columns.actions),
         sent=sum(sent),
-        whole=sum(trace.fit(n).expected(trace.ledger.total[plan.request.cut]) for n, plan in enumerate(trace.plans)),
+        whole=trace.whole,
         peak=(sent[top] if sent else 0, top),
         verdicts=tuple(sum(plan.verdict == verdict for plan in trace.plans) for verdict in VERDICTS),
     )

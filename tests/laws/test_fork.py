@@ -12,6 +12,7 @@ from law_sessions import sessions as plain
 
 import engine
 from engine.counting.ledger import Ledger
+from engine.library import opening
 from engine.planning.assemble import Basis, replay, step
 from engine.planning.lint import Problem, lint
 from engine.planning.policy import load
@@ -92,11 +93,11 @@ def test_what_is_shared_up_to_any_block_points_nowhere_past_its_end(session: Ses
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_every_fork_of_every_sample_plans_as_the_original_and_would_be_taken(path) -> None:
     session, memo = engine.load(path), dict[str, int]()
-    recorded = trace(session, "as-recorded", engine.ledger_of(session, memo))
+    recorded = trace(session, "as-recorded", opening.ledger_of(session, memo))
     for n in range(len(recorded.plans)):
         fork = recorded.fork(n)
         assert portable._checked(fork, "fork") is fork
-        ledger = engine.ledger_of(fork, memo)
+        ledger = opening.ledger_of(fork, memo)
         assert refused(fork, ledger) == ()
         if n % 8 == 0 or n > len(recorded.plans) - 3:  # each of them holds all that the forks before it hold
             assert [*replay(fork, recorded.policy, ledger)] == [*recorded.plans[:n]]

@@ -10,6 +10,7 @@ import pytest
 from conftest import ROOT
 
 import engine
+from engine.library.opening import ledger_of
 from engine.live import branches
 from engine.planning.assemble import replay
 from engine.planning.policy import load
@@ -21,7 +22,7 @@ from engine.views.findings import findings
 from engine.views.overview import overview
 
 SESSION = engine.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
-LEDGER = engine.ledger_of(SESSION)
+LEDGER = ledger_of(SESSION)
 RATES = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 
 
