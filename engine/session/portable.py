@@ -16,7 +16,7 @@ import msgspec
 import orjson
 
 from engine.errors import BrokenFile
-from engine.session.model import JSON, Session
+from engine.session.model import JSON, Later, Session
 
 FORMAT = "turnscope-session"
 VERSION = 1
@@ -24,7 +24,7 @@ VERSION = 1
 
 def dumps(session: Session) -> bytes:
     """The session as JSON text (UTF-8). `loads` reads it back as an equal session."""
-    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session)}
+    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, enc_hook=Later.read)}
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2)
     except (TypeError, ValueError):  # lone surrogates
