@@ -6,7 +6,7 @@ Holds the value and its reading; `assemble` makes the plans.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ class Trace:
     session: Session
     policy: Policy
     ledger: Ledger
-    plans: tuple[Plan, ...]
+    plans: Sequence[Plan]
 
     def __repr__(self) -> str:
         cuts = sum(any(d.splice for d in plan.decisions) for plan in self.plans)

@@ -41,15 +41,20 @@ class _Packed(Struct, frozen=True, array_like=True):
 
 
 def contents(session: Session) -> Iterator[tuple[str, Content]]:
-    """Digest and JSON of every block: the session's own, then those of what hangs from it, in the order of `unpack`.
+    """Digest and JSON of every block, in the order of `blocks_of`.
 
     TypeError, ValueError or RecursionError where a block holds what JSON cannot give back.
     """
-    for block in session.blocks:
+    for block in blocks_of(session):
         content = encoded(block.raw)
         yield digest_of(content), content
+
+
+def blocks_of(session: Session) -> Iterator[Block]:
+    """Every block: the session's own, then those of what hangs from it."""
+    yield from session.blocks
     for inner in (*session.subagents, *session.branches):
-        yield from contents(inner)
+        yield from blocks_of(inner)
 
 
 def pack(session: Session) -> bytes:

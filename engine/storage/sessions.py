@@ -57,9 +57,14 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
     Texts go first, in several transactions; the session's own row makes them count. What is not among the newest goes.
     """
     digests = bytearray()
+
+    def noted() -> Iterator[tuple[str, Content]]:
+        for digest, content in contents():
+            digests.extend(bytes.fromhex(digest))
+            yield digest, content
+
     with reading(path) as db:
-        for batch in _batches(contents()):
-            digests += b"".join(bytes.fromhex(digest) for digest, _ in batch)
+        for batch in _batches(noted()):
             with immediate(db):
                 blobs.keep(db, batch, chat=False)
         with immediate(db):
@@ -68,7 +73,7 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
             values = [*astuple(replace(row, blobs=bytes(digests))), used]
             places = ", ".join("?" * len(values))
             db.conn.execute(f"insert or replace into sessions ({_NAMES}, used) values ({places})", values)  # noqa: S608
-            _drop_old(db)
+            _drop_old(db, row.key)
 
 
 def used(path: Path, key: str, at: float) -> None:
@@ -142,11 +147,11 @@ def files(path: Path) -> list[Path]:
     return [file for file in found if file.is_file()]
 
 
-def _drop_old(db: Database) -> None:
-    """Drop sessions whose source holds another one now, and those beyond the newest, with texts that no other one shares."""
-    kept = "select key from sessions where key in (select key from catalogue) order by used desc limit ?"
+def _drop_old(db: Database, newest: str) -> None:
+    """Drop sessions whose source holds another one by now, and those beyond the newest, with texts that no other one shares."""
+    kept = "select key from sessions where key = ? or key in (select key from catalogue) order by used desc limit ?"
     sql = f"select key, blobs from sessions where key not in ({kept})"  # noqa: S608 - no value is part of it
-    gone = db.conn.execute(sql, [KEPT]).fetchall()
+    gone = db.conn.execute(sql, [newest, KEPT]).fetchall()
     if not gone:
         return
     db.conn.executemany("delete from sessions where key = ?", [(key,) for key, _ in gone])
@@ -154,13 +159,15 @@ def _drop_old(db: Database) -> None:
     blobs.drop(db, {digest for _, packed in gone for digest in digests_of(packed)} - held)
 
 
-def _batches(contents: Iterator[tuple[str, Content]]) -> Iterator[list[tuple[str, Content]]]:
-    batch: list[tuple[str, Content]] = []
-    room = BATCH
-    for digest, content in contents:
-        batch.append((digest, content))
-        room -= len(content)
-        if room < 0:
-            yield batch
-            batch, room = [], BATCH
-    yield batch
+def _batches(contents: Iterator[tuple[str, Content]]) -> Iterator[Iterator[tuple[str, Content]]]:
+    """Runs of so many bytes, to be taken one after the other; none of it is held."""
+    for first in contents:
+        yield _run(first, contents)
+
+
+def _run(first: tuple[str, Content], rest: Iterator[tuple[str, Content]]) -> Iterator[tuple[str, Content]]:
+    yield first
+    room = BATCH - len(first[1])
+    while room > 0 and (pair := next(rest, None)):
+        room -= len(pair[1])
+        yield pair

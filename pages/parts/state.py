@@ -80,7 +80,7 @@ def entries() -> dict[str, Entry]:
 
 def chats_file() -> Path:
     """Where live chats are kept."""
-    return engine.data_folder() / "chats.db"
+    return engine.data_file()
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
@@ -248,7 +248,7 @@ def _shown(entry: Entry, main: engine.Opened, number: int) -> Shown:
         session = parts[number].session
         trace = engine.replay(session)
         this = engine.Opened(main.key, views.overview(trace), lambda: session, dict, session, trace)
-    view, findings = one_request.annotated(this.trace, this.overview)
+    view, findings = this.annotated
     return Shown(entry, f"{main.key}:{number}", number, view, findings, this, parts)
 
 
