@@ -16,7 +16,8 @@ from engine.errors import TurnscopeError
 from engine.library.store import Store
 from engine.settings import OPEN, data_file
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+APP = HERE / "_app" if (HERE / "_app").is_dir() else HERE.parent  # in a wheel, else in a clone of the repository
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,10 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"turnscope: {given.path} does not exist", file=sys.stderr)
             return 2
         environment[OPEN] = str(given.path.resolve())
-    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(given.port)]
+    command = [sys.executable, "-m", "streamlit", "run", str(APP / "app.py"), "--server.port", str(given.port)]
     command += ["--server.headless", "true"] if given.no_browser else []
     try:
-        return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+        return subprocess.run(command, env=environment, cwd=APP, check=False).returncode
     except KeyboardInterrupt:
         return 0
 

@@ -6,6 +6,7 @@
     |- BrokenFile                the format is known, but nothing usable could be read
     |- PolicyError               a policy file is wrong
     |- RuleError                 a rule asked for something the runner cannot do
+    |- ProviderError             a provider refused a request, or gave no whole answer
     `- ContextWindowExceededError   the request does not fit and may not be sent
 
 Each carries its fields and a `hint`: what the person can do now. The app shows both as plain text.
@@ -15,7 +16,14 @@ from __future__ import annotations
 
 
 class TurnscopeError(Exception):
-    """Base of all. `hint` says what to do next."""
+    """Base of all. `hint` says what to do next.
+
+    >>> try:
+    ...     engine.load("sample_sessions/nowhere.jsonl")
+    ... except engine.TurnscopeError as error:
+    ...     print(error.what, error.hint, sep="; ")
+    nowhere.jsonl cannot be read: No such file or directory; Check the path and its permissions.
+    """
 
     def __init__(self, what: str, *, hint: str = "") -> None:
         super().__init__(what)
@@ -41,6 +49,18 @@ class PolicyError(TurnscopeError):
 
 class RuleError(TurnscopeError):
     """A rule yielded an edit that does not fit the envelope."""
+
+
+class ProviderError(TurnscopeError):
+    """A provider refused a request, could not be reached, or broke off its answer.
+
+    `too_long`: it said that the prompt does not fit; `tokens` is the size that it named, 0 where it named none.
+    """
+
+    def __init__(self, what: str, *, hint: str = "", too_long: bool = False, tokens: int = 0) -> None:
+        super().__init__(what, hint=hint)
+        self.too_long = too_long
+        self.tokens = tokens
 
 
 class ContextWindowExceededError(TurnscopeError):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import engine
 from engine import figures
-from engine.figures.palette import PALETTES, contrast, ink
+from engine.palette import PALETTES, contrast, ink
 from engine.views import columns, one_request
 from engine.views.overview import CELLS, Marker, Overview, overview, turns
 

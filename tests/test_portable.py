@@ -109,7 +109,7 @@ def test_the_small_session_of_the_next_test_is_right() -> None:
         (["session", "observed", 0, "edit", "action"], "vanish", "$.session.observed[0].edit.action"),
         (["session", "branches"], [{"id": 1}], "$.session.branches[0].id"),
         (["session"], None, "$.session"),
-        (["version"], 2, "$.version"),
+        (["version"], 3, "$.version"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_path_and_a_hint(path: list[Any], value: Any, named: str) -> None:

@@ -20,7 +20,7 @@ from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, load
 from engine.planning.trace import Cursor, Trace
-from engine.session.model import Answer, Ask, Edit, Part, Session, Span
+from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
 from engine.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, STILL, Steps, steps
 
 NOTHING = (0, -1)
@@ -258,9 +258,9 @@ def test_a_summary_that_no_model_made_is_marked() -> None:
         for plan in trace_of(plain, rule("_condense", "remembers")).plans
         for ask, _ in plan.asks
     }
-    recorded = json.loads(steps(trace_of(structs.replace(plain, answers=asked), rule("_condense", "remembers"))).data)[
-        "decisions"
-    ]
+    recorded = json.loads(
+        steps(trace_of(structs.replace(plain, recorded=Recorded(asked)), rule("_condense", "remembers"))).data
+    )["decisions"]
     assert 1 not in recorded["offline"]
     assert trace.plans, "a session with a system prompt is not condensed by this rule"
 

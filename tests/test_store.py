@@ -14,8 +14,8 @@ import pytest
 from claude_log import Log, call
 
 import engine
-from engine import Opened, Store, importers
-from engine.library import store
+from engine import importers
+from engine.library import Opened, Store, store
 from engine.reading.source import Source
 from engine.views.overview import Overview
 

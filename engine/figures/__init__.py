@@ -5,6 +5,8 @@ from engine.figures.charts import (
     ROWS,
     STACK,
     STEPS,
+    Figure,
+    Scale,
     Theme,
     csv,
     heatmap,
@@ -12,7 +14,8 @@ from engine.figures.charts import (
     legend,
     sawtooth,
 )
-from engine.figures.palette import PALETTES, ink
+from engine.palette import PALETTES, ink
+from engine.views.columns import Measure, Unit
 
 __all__ = [
     "MAX_COLUMNS",
@@ -20,7 +23,11 @@ __all__ = [
     "ROWS",
     "STACK",
     "STEPS",
+    "Figure",
+    "Measure",
+    "Scale",
     "Theme",
+    "Unit",
     "csv",
     "heatmap",
     "html",

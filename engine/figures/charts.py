@@ -16,8 +16,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from engine.counting.reconcile import Floats
-from engine.figures.palette import PALETTES, ink, mix
 from engine.library import opening
+from engine.palette import PALETTES, ink, mix
 from engine.planning.trace import Trace
 from engine.session.model import Session
 from engine.views import columns, one_request
@@ -27,6 +27,7 @@ from engine.views.overview import CELLS, LABELS, Overview
 
 __all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "csv", "heatmap", "html", "ink", "legend", "sawtooth"]
 
+Figure = go.Figure
 Theme = Literal["dark", "light"]
 Scale = Literal["log", "linear"]
 

@@ -17,7 +17,7 @@ from engine import importers
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.media import media_tokens
 from engine.counting.tokens import estimator
-from engine.planning import policy as policies
+from engine.planning import policy as shelf
 from engine.planning.policy import Policy, following
 from engine.planning.trace import Trace, trace
 from engine.pricing.prices import facts, read_overlay, use
@@ -38,17 +38,35 @@ def _edge() -> None:
 
 def named(name: str, folder: Path | None = None) -> Policy:
     """A policy by name, ours or from `folder`, with what the environment sets. PolicyError where there is none."""
-    return policies.with_pairs(policies.load(name, folder) if folder else policies.load(name), context_pairs())
+    return shelf.with_pairs(shelf.load(name, folder) if folder else shelf.load(name), context_pairs())
+
+
+def policies() -> tuple[Policy, ...]:
+    """Every built-in policy, by name.
+
+    >>> [policy.title for policy in engine.policies() if policy.source.startswith("LiteLLM")]
+    ['LiteLLM trim_messages']
+    """
+    return tuple(named(name) for name in shelf.names())
 
 
 def load_all(path: Path | str) -> tuple[Session, ...]:
-    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read."""
+    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read.
+
+    >>> [session.title for session in engine.load_all("sample_sessions/cache-goes-cold.jsonl")]
+    ['High water an hour late since Sunday']
+    """
     _edge()
     return importers.read(path)
 
 
 def load(path: Path | str) -> Session:
-    """The main session of a file; its subagents and branches hang from it."""
+    """The main session of a file; its subagents and branches hang from it. Raises `TurnscopeError` with a hint.
+
+    >>> session = engine.load("sample_sessions/tool-results-eat-the-window.jsonl")
+    >>> len(session.requests), len(session.blocks), len(session.subagents)
+    (325, 879, 1)
+    """
     return load_all(path)[0]
 
 
@@ -78,16 +96,28 @@ def replay(
     ledger: Ledger | None = None,
     answers: Mapping[str, Answer] | None = None,
 ) -> Trace:
-    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own."""
+    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own.
+
+    >>> session = engine.load("sample_sessions/cache-goes-cold.jsonl")
+    >>> trace = engine.replay(session, "last-5-pairs")
+    >>> next(plan for plan in trace.plans if plan.changed)
+    <Plan of request 55: 89,191 -> 64,708 tokens, drop, send>
+    """
     _edge()
     if answers:
-        session = structs.replace(session, answers={**answers, **session.answers})
+        recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
+        session = structs.replace(session, recorded=recorded)
     chosen = named(policy) if isinstance(policy, str) else policy
-    if chosen.name != AS_RECORDED and any(key.startswith("by-hand:") for key in session.answers):
+    if chosen.name != AS_RECORDED and session.recorded.wishes:
         chosen = following(chosen)  # what a person condensed by hand stays so under every policy
     return trace(session, chosen, ledger or ledger_of(session))
 
 
 def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
-    """What the session really sent and cost, as arrays over its requests."""
+    """What the session really sent and cost, as arrays over its requests.
+
+    >>> view = engine.overview(engine.load("sample_sessions/cache-goes-cold.jsonl"))
+    >>> view.prompts[:3], view.total
+    (array([18251, 18676, 19158]), Decimal('5.72862325'))
+    """
     return views.overview(replay(session, AS_RECORDED, ledger))

@@ -46,7 +46,7 @@ class Opinion:
         return replace(self.overview, markers=self.markers), self.findings
 
 
-def formed(session: Session, tell: Callable[[str, float], None]) -> tuple[Opinion, Trace]:
+def formed(session: Session, tell: Callable[[str, float], object]) -> tuple[Opinion, Trace]:
     """Count, lay out and look over a session; `tell` is told how far that is."""
     tell("Counting tokens", 0.6)
     counts: dict[str, int] = {}

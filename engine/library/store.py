@@ -35,9 +35,9 @@ from engine.storage.database import StorageError
 from engine.storage.sessions import Row
 from engine.views.overview import overview
 
-__all__ = ["Opened", "Recent", "Store"]
+__all__ = ["Opened", "Progress", "Recent", "Store"]
 
-Progress = Callable[[str, float], None]
+Progress = Callable[[str, float], object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Counts and index grow with it, so that planning the next request costs what is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
@@ -14,8 +14,9 @@ from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import Counter
 from engine.planning.assemble import Basis
 from engine.session.builder import block_of, paired_with
+from engine.session.facts import noted
 from engine.session.index import Index
-from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session
+from engine.session.model import JSON, Block, Edit, Fact, Message, Observed, Recorded, Request, Session
 
 
 class Growing:
@@ -27,7 +28,7 @@ class Growing:
         self._messages: list[Message] = list(start.messages)
         self._requests: list[Request] = list(start.requests)
         self._observed: list[Observed] = list(start.observed)
-        self._answers: dict[str, Answer] = dict(start.answers)
+        self._recorded: Recorded = start.recorded
         self._calls = {str(b.raw.get("id")): b.at for b in start.blocks if b.kind == "tool_use" and isinstance(b.raw, dict)}
         self._value: Session | None = start
         self.ledger: Ledger = build_ledger(start, counter)
@@ -43,7 +44,7 @@ class Growing:
                 messages=tuple(self._messages),
                 requests=tuple(self._requests),
                 observed=tuple(self._observed),
-                answers=dict(self._answers),
+                recorded=self._recorded,
             )
         return self._value
 
@@ -89,14 +90,14 @@ class Growing:
         self._observed.append(Observed(request, edit))
         self._value = None
 
-    def answer(self, key: str, answer: Answer) -> None:
-        """Record the answer to an ask."""
-        self._answers[key] = answer
+    def note(self, fact: Fact) -> None:
+        """Record a fact."""
+        self._recorded = noted(self._recorded, fact)
         self._value = None
 
     @property
-    def answers(self) -> Mapping[str, Answer]:
-        return self._answers
+    def recorded(self) -> Recorded:
+        return self._recorded
 
     def _pair(self, block: Block) -> Block:
         if block.kind == "tool_use" and isinstance(block.raw, dict):

@@ -19,16 +19,16 @@ from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan, Verdict
 from engine.envelope.rule import Ctx
 from engine.errors import RuleError
-from engine.planning.extract import extract
+from engine.planning.answers import Answers, answerer
 from engine.planning.policy import Policy, Step, load
 from engine.planning.provider_edits import compaction_replaces_what_precedes, provider_strips_old_thinking
 from engine.pricing.prices import facts
+from engine.session.facts import count_of
 from engine.session.index import Index
 from engine.session.model import Answer, Ask, Edit, Request, Session
 
 AS_RECORDED = "as-recorded"
 COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
-Answers = Callable[[Ask], Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,12 @@ def step(
     calibration = previous.calibration if previous else Calibration.start()
     plan = _planned(previous, session, request, policy, basis, calibration, answers)
     for _ in range(COUNTS):
-        told = session.answers.get(count_key(plan))
+        told = count_of(session.recorded, request.n, plan.seen.tokens)
         if told is None:
             break
-        calibration = calibration.learn(plan.seen.tokens, int(told.text), plan.model)
+        calibration = calibration.learn(plan.seen.tokens, told.tokens, plan.model)
         plan = _planned(previous, session, request, policy, basis, calibration, answers)
     return plan
-
-
-def count_key(plan: Plan) -> str:
-    """Under which an exact count of a plan's prompt is recorded among the session's answers."""
-    return f"count:{plan.request.n}:{plan.seen.tokens}"
 
 
 def _planned(
@@ -86,7 +81,11 @@ def _planned(
     if previous and previous.model == model and room.limit <= previous.budget.limit:
         kept = base if previous.kept is previous.base else previous.kept.grow(request.cut, ledger)
     run = _Run(
-        answers or recorded(session.answers), previous.first + len(previous.decisions) if previous else 0, kept, kept, base
+        answers or answerer(session.recorded.answers.get),
+        previous.first + len(previous.decisions) if previous else 0,
+        kept,
+        kept,
+        base,
     )
     lasting = previous is None or (previous.base if kept is base else previous.kept) is previous.after
     done = run.decisions if lasting else None
@@ -235,19 +234,6 @@ def _seen(previous: Plan | None, after: Envelope, ctx: Ctx, changed: bool) -> tu
             decisions.append(Decision(len(decisions), ctx.request.n, rule.__name__, edit, splice, seen.tokens, smaller.tokens))
             seen = smaller
     return seen, tuple(decisions)
-
-
-def recorded(known: Mapping[str, Answer]) -> Answers:
-    """Answers without any I/O: the recorded one, else for a summary an offline extract, else a failure that says so."""
-
-    def answer(ask: Ask) -> Answer:
-        if ask.key in known:
-            return known[ask.key]
-        if ask.kind == "summary":
-            return Answer(extract(ask.content, ask.max_tokens), source="offline")
-        return Answer(failed=f"no answer to this {ask.kind} was recorded")
-
-    return answer
 
 
 def _verdict(plan: Plan, policy: Policy) -> Verdict:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from engine import notebook
 from engine import rules as rules_package
 from engine.counting.ledger import PER_MESSAGE
 from engine.envelope.budget import BudgetParams
@@ -39,7 +40,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """An ordered list of rules, as a TOML file says it."""
+    """An ordered list of rules, as a TOML file says it.
+
+    >>> policy = next(policy for policy in engine.policies() if policy.name == "last-5-pairs")
+    >>> policy.title, policy.rules[0].params.pairs
+    ('Last 5 pairs', 5)
+    """
 
     name: str
     title: str
@@ -53,6 +59,16 @@ class Policy:
     budget: BudgetParams = field(default_factory=BudgetParams)
     rules: tuple[Step, ...] = ()
     constants: Mapping[str, str] = field(default_factory=dict)  # what else the original fixes, and where it was read
+
+    def __repr__(self) -> str:
+        return f"<Policy {self.name!r}: {', '.join(part.rule.name for part in self.rules) or 'no rule, everything is kept'}>"
+
+    def _repr_html_(self) -> str:
+        """What it is and where it comes from, and its rules with their parameters."""
+        rows = ((part.rule.name, part.rule.doc, "; ".join(_rows(part.params))) for part in self.rules)
+        parts = [notebook.line(self.doc), notebook.table(("rule", "what it does", "parameters"), rows)]
+        note = " · ".join(text for text in (self.name, self.source, self.version, self.fidelity) if text)
+        return notebook.card(self.title or self.name, *parts, note=note)
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from engine import notebook
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS, estimator
 from engine.envelope.envelope import Envelope
@@ -42,7 +43,16 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Plans of every request, in order."""
+    """Plans of every request, in order.
+
+    >>> trace = engine.replay(engine.load("sample_sessions/cache-goes-cold.jsonl"), "last-5-pairs")
+    >>> trace.plans[55].before.tokens, trace.plans[55].after.tokens
+    (89191, 64708)
+    >>> trace.plans[55].decisions[0]
+    <Decision 0 at request 55: drop by keep_last_pairs, 89,191 -> 64,708 tokens: 'the last 5 of 6 earlier pairs are kept'>
+    >>> trace.why(2, 55)
+    'drop by keep_last_pairs at request 55: the last 5 of 6 earlier pairs are kept.'
+    """
 
     session: Session
     policy: Policy
@@ -53,6 +63,32 @@ class Trace:
         cuts = sum(any(d.splice for d in plan.decisions) for plan in self.plans)
         peak = max((plan.after.tokens for plan in self.plans), default=0)
         return f"<Trace of {len(self.plans)} requests under {self.policy.name!r}: {cuts} changed, peak {peak:,} counted tokens>"
+
+    def _repr_html_(self) -> str:
+        """What the policy did to the whole session, by rule."""
+        sent = sum(plan.projected for plan in self.plans)
+        whole = sum(plan.calibration.predict(self.ledger.total[plan.request.cut]) for plan in self.plans)
+        top = max(self.plans, key=lambda plan: plan.projected, default=None)
+        over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
+        facts = [f"{len(self.plans):,} requests, {sum(plan.changed for plan in self.plans):,} changed, {over:,} over the limit"]
+        facts += [f"{sent:,} tokens sent in all, {sent / whole:.0%} of {whole:,} with everything kept"] if whole else []
+        facts += [f"largest: request {top.request.n}, {top.projected:,} of {top.budget.window:,} tokens"] if top else []
+        parts = [*map(notebook.line, facts), *([notebook.bar(top.seen.buckets)] if top else [])]
+        rows = [(rule, action, times, first, out) for (rule, action), (times, first, out) in self._effects().items()]
+        parts += (
+            [notebook.table(("rule", "did", "times", "first at request", "counted tokens taken out"), rows)] if rows else []
+        )
+        name = self.session.title or self.session.id
+        return notebook.card(f"{self.policy.title or self.policy.name} · {name}", *parts, note=self.policy.name)
+
+    def _effects(self) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """By rule and action: how often it changed something, first at which request, and counted tokens taken out."""
+        found: dict[tuple[str, str], tuple[int, int, int]] = {}
+        for decision in (d for plan in self.plans for d in plan.decisions if d.splice):
+            key = (decision.rule, decision.action)
+            times, first, out = found.get(key, (0, decision.request, 0))
+            found[key] = (times + 1, first, out + decision.before - decision.after)
+        return found
 
     def frame(self, cursor: Cursor) -> Frame:
         """What stands at a cursor. IndexError where the trace has no such place."""

@@ -144,6 +144,11 @@ class Request(Struct, frozen=True, gc=False):
     attempts: int = 1
     settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see order)
 
+    def __repr__(self) -> str:
+        used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"
+        ended = f", {self.stop_reason}" if self.stop_reason else ""
+        return f"<Request {self.n} of turn {self.turn} to {self.model or 'an unnamed model'}: {used}{ended}>"
+
 
 class Note(Struct, frozen=True):
     """Something an importer met and wants a person to know. `line` counts from 1; 0 = the file as a whole."""
@@ -226,6 +231,58 @@ class Answer(Struct, frozen=True):
     source: str = "offline"
 
 
+class Wish(Struct, frozen=True):
+    """An edit wished for by hand, in chat `session` when `blocks` blocks stood there; `told` is the digest of those."""
+
+    edit: Edit
+    session: str
+    blocks: int
+    told: str
+
+
+class Answered(Struct, frozen=True, tag="answered"):
+    """An ask was answered."""
+
+    key: str
+    answer: Answer
+
+
+class Counted(Struct, frozen=True, tag="counted"):
+    """The provider's own count of a planned prompt, in tokens; `seen` is what the plan counted of it, in the ledger's units."""
+
+    request: int
+    seen: int
+    tokens: int
+    model: str = ""
+
+
+class Wished(Struct, frozen=True, tag="wished"):
+    """All that was wished by hand for a request so far."""
+
+    request: int
+    wishes: tuple[Wish, ...]
+
+
+class Rated(Struct, frozen=True, tag="rated"):
+    """What somebody thinks of the text with this digest: up, down, or "" for nothing."""
+
+    digest: str
+    rating: str
+
+
+Fact = Answered | Counted | Wished | Rated
+"""What is recorded of a session beside what was said, so that a replay needs no I/O."""
+
+
+class Recorded(Struct, frozen=True):
+    """The facts of a session, each kind by what it is looked up with. `facts.noted` adds to it."""
+
+    answers: Mapping[str, Answer] = {}  # by key of the ask
+    counts: Mapping[int, tuple[Counted, ...]] = {}  # by request
+    wishes: Mapping[int, tuple[Wish, ...]] = {}  # by request
+    ratings: Mapping[str, str] = {}  # by digest of the text
+
+
 class Observed(Struct, frozen=True):
     """What the original tool really did to the envelope, first visible in request `request`."""
 
@@ -234,7 +291,14 @@ class Observed(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it."""
+    """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it.
+
+    >>> session = engine.load("sample_sessions/cache-goes-cold.jsonl")
+    >>> session.requests[0], session.requests[0].usage.prompt_tokens
+    (<Request 0 of turn 0 to claude-opus-4-5-20251101: 18,251 + 78 tokens>, 18251)
+    >>> session.blocks[3]
+    <Block 3 assistant/tool_use Glob turn 0: 'Glob {"pattern":"src/**/*.ts"}'>
+    """
 
     id: str
     title: str = ""
@@ -246,7 +310,7 @@ class Session(Struct, frozen=True):
     notes: tuple[Note, ...] = ()
     about: Mapping[str, JSON] = {}  # version, cwd, ... as the log says
     window: int | None = None  # context window in tokens, only where the log itself says it
-    answers: Mapping[str, Answer] = {}  # recorded answers to asks, by key
+    recorded: Recorded = Recorded()
     parent: str = ""  # id of the session that this one belongs to
     at: int = -1  # block of the parent that started it (subagent), or first block not shared with it (branch)
     subagents: tuple[Session, ...] = ()

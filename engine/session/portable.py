@@ -1,9 +1,9 @@
 """Turnscope's own JSON: a whole session as one value, to keep, to send on, or to write by hand.
 
-    {"format": "turnscope-session", "version": 1, "session": {"id": ..., "blocks": [...], "messages": [...], ...}}
+    {"format": "turnscope-session", "version": 2, "session": {"id": ..., "blocks": [...], "messages": [...], ...}}
 
 The keys are the fields of `model.Session` and of what it holds, so reading gives back an equal session. Fields that have a
-default may be left out. Tuples are lists, spans are `[start, stop]`.
+default may be left out. Tuples are lists, spans are `[start, stop]`. Version 1 kept every recorded fact among `answers`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,27 @@ import msgspec
 import orjson
 
 from engine.errors import BrokenFile
-from engine.session.model import JSON, Later, Session
+from engine.session.facts import noted, typed
+from engine.session.model import JSON, Answer, Later, Recorded, Session
 
 FORMAT = "turnscope-session"
-VERSION = 1
+VERSION = 2
+
+
+class _Old(msgspec.Struct):
+    """What version 1 kept in another form."""
+
+    answers: Mapping[str, Answer] = {}
 
 
 def dumps(session: Session) -> bytes:
-    """The session as JSON text (UTF-8). `loads` reads it back as an equal session."""
-    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, enc_hook=Later.read)}
+    """The session as JSON text (UTF-8). `loads` reads it back as an equal session, and so does `engine.load` from a file.
+
+    >>> text = engine.dumps(engine.load("sample_sessions/cache-goes-cold.jsonl"))
+    >>> text[:33]
+    b'{\\n  "format": "turnscope-session"'
+    """
+    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)}
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2)
     except (TypeError, ValueError):  # lone surrogates
@@ -38,17 +50,28 @@ def is_portable(value: JSON) -> bool:
 
 def loads(value: JSON, name: str = "the file") -> Session:
     """The session that a JSON value holds. BrokenFile with the path of the field that is wrong."""
-    hint = 'It has to look like {"format": "turnscope-session", "version": 1, "session": {...}}, as `engine.dumps` writes it.'
+    hint = 'It has to look like {"format": "turnscope-session", "version": 2, "session": {...}}, as `engine.dumps` writes it.'
     if not is_portable(value):
         raise BrokenFile(f"{name} is no Turnscope session", hint=hint)
-    if value.get("version") != VERSION:
-        newer = "It was written by another version of Turnscope; this one reads version 1."
+    if value.get("version") not in (1, VERSION):
+        newer = f"It was written by another version of Turnscope; this one reads versions 1 and {VERSION}."
         raise BrokenFile(f"{name} has version {value.get('version')!r} at $.version", hint=newer)
     try:
-        session = msgspec.convert(value.get("session"), Session)
-    except (msgspec.ValidationError, RecursionError) as error:
+        held = value.get("session")
+        session = msgspec.convert(_newer(held) if value["version"] == 1 else held, Session, str_keys=True)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BrokenFile(f"{name} does not hold a session: {_placed(str(error))}", hint=hint) from error
     return _checked(session, name)
+
+
+def _newer(session: JSON) -> JSON:
+    """A session as version 1 wrote it, in today's form."""
+    if not isinstance(session, Mapping):
+        return session
+    facts = noted(Recorded(), *typed(msgspec.convert(session, _Old).answers))
+    groups = ((group, session.get(group)) for group in ("subagents", "branches"))
+    inner = {group: [_newer(each) for each in held] for group, held in groups if isinstance(held, list)}
+    return {**session, **inner, "recorded": msgspec.to_builtins(facts, str_keys=True)}
 
 
 def _placed(what: str) -> str:

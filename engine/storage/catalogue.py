@@ -12,7 +12,8 @@ from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.storage.database import reading, storable, writing
+from engine.storage.database import reading, writing
+from engine.storage.values import storable
 
 if TYPE_CHECKING:
     from sqlite_utils import Database

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from engine.envelope.plan import Plan
+from engine.envelope.ended import RequestEnded
 from engine.errors import TurnscopeError
 from engine.planning.policy import Policy, write
 from engine.session.content import dumps, text_of
-from engine.session.model import JSON, Answer, Edit, Message, Request, Session
+from engine.session.model import JSON, Fact, Message, Session
 from engine.storage import blobs
-from engine.storage.database import storable, writing
+from engine.storage.database import writing
 from engine.storage.packing import contents, pack
+from engine.storage.values import packed, storable
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -51,19 +52,12 @@ class Keeper:
         with self._appending() as db:
             self._insert(db, message, blocks, status)
 
-    def request(
-        self,
-        request: Request,
-        plan: Plan,
-        answer: tuple[Message, Sequence[JSON]] | None,
-        status: str,
-        seconds: float,
-        gone: Sequence[Edit] = (),
-    ) -> None:
+    def ended(self, ended: RequestEnded) -> None:
         """Keep a request, its decisions and its answer in one transaction."""
+        request, plan, gone = ended.request, ended.plan, ended.gone
         with self._appending() as db:
-            if answer:
-                self._insert(db, *answer, status)
+            if ended.answer:
+                self._insert(db, ended.answer, ended.blocks, ended.status)
             row = {
                 "thread": self.thread,
                 "n": request.n,
@@ -71,27 +65,26 @@ class Keeper:
                 "cut": request.cut,
                 "stop": request.stop,
                 "model": request.model,
-                "usage": _pack(request.usage) if request.usage else None,
+                "usage": packed(request.usage) if request.usage else None,
                 "sent": request.sent_at,
                 "answered": request.answered_at,
                 "stop_reason": request.stop_reason,
                 "provider_id": request.id,
                 "settings": dumps(dict(request.settings)),
-                "status": status,
+                "status": ended.status,
                 "verdict": plan.verdict,
-                "seconds": seconds,
+                "seconds": ended.seconds,
             }
             insert(db, "requests", row | {role: _in_force(db, self.thread, role, request.cut) for role in STATIC})
             made = [(d.rule, d.edit, int(d.splice is not None)) for d in plan.decisions]
             for seq, (rule, edit, changed) in enumerate([*(("", edit, 1) for edit in gone), *made], -len(gone)):
-                values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "edit": _pack(edit)}
+                values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "edit": packed(edit)}
                 insert(db, "decisions", {**values, "changed": changed})
 
-    def answer(self, key: str, answer: Answer) -> None:
-        """Keep the answer to an ask."""
+    def fact(self, fact: Fact) -> None:
+        """Keep a fact; what was recorded before stays."""
         with writing(self.path) as db:
-            values = [self.thread, key, _pack(answer)]
-            db.execute("insert or replace into answers (thread, key, answer) values (?, ?, ?)", values)
+            insert(db, "facts", {"thread": self.thread, "fact": packed(fact)})
 
     def policy(self, policy: Policy, request: int) -> None:
         """Keep the policy that is in force from a request on."""
@@ -171,13 +164,6 @@ def insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
     values = [storable(value) if isinstance(value, str) else value for value in row.values()]
     cursor = db.execute(f"insert into {table} ({names}) values ({places})", values)  # noqa: S608 - names are ours
     return int(cursor.lastrowid or 0)
-
-
-def _pack(value: Any) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
-        return json.dumps(msgspec.to_builtins(value))
 
 
 def _in_force(db: Database, thread: str, role: str, cut: int) -> str | None:

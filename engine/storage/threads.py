@@ -1,4 +1,4 @@
-"""Chats as they are read: threads, their messages, requests, policies and recorded answers. `keeper` writes them.
+"""Chats as they are read: threads, their messages, requests, policies and recorded facts. `keeper` writes them.
 
 A thread loads as a `Session` like any other. Each text is stored once, by digest. System prompts and tool definitions are rows
 of their own that requests refer to, never messages. A thread may start from another one or from an imported session; what
@@ -11,11 +11,11 @@ import json
 import time
 import tomllib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import structs
@@ -24,13 +24,15 @@ from engine.errors import PolicyError, TurnscopeError
 from engine.planning.policy import Policy, load, parse
 from engine.session.builder import block_of, paired_with
 from engine.session.content import dumps
-from engine.session.model import JSON, Answer, Block, Edit, Message, Observed, Request, Session, Usage
+from engine.session.facts import noted
+from engine.session.model import JSON, Answer, Answered, Block, Edit, Fact, Message, Observed, Request, Session, Usage
 from engine.session.portable import loads as load_session
 from engine.storage import blobs, sessions
 from engine.storage.blobs import decoded
-from engine.storage.database import reading, storable, writing
+from engine.storage.database import reading, writing
 from engine.storage.keeper import STATIC, Conflict, Keeper, base_of, insert
 from engine.storage.packing import unpack
+from engine.storage.values import storable, unpacked
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["SOURCE", "Conflict", "Hit", "Row", "Threads", "upto"]
 
 SOURCE = "turnscope-chat"
-T = TypeVar("T")
 _NEWEST = "select toml from policies p where p.thread = t.id order by request desc limit 1"
 
 
@@ -121,11 +122,11 @@ class Threads:
         if not self.path.exists():
             return {}
         with reading(self.path) as db:
-            return {r["key"]: _unpack(r["answer"], Answer) for r in db.query("select * from answers where thread = ''")}
+            return {fact.key: fact.answer for fact in _facts(db, "") if isinstance(fact, Answered)}
 
     def keep_answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask of a replay."""
-        self.sink("").answer(key, answer)
+        self.sink("").fact(Answered(key, answer))
 
     def sink(self, thread: str) -> Keeper:
         """Where a chat writes what happens."""
@@ -194,12 +195,11 @@ class Threads:
         built = _built(start, rows, texts)
         requests = [_request(r) for r in db.query("select * from requests where thread = ? order by n", [thread])]
         edits = [
-            Observed(r["request"], _unpack(r["edit"], Edit))
+            Observed(r["request"], unpacked(r["edit"], Edit))
             for r in db.query(
                 "select request, edit from decisions where thread = ? and changed = 1 order by request, seq", [thread]
             )
         ]
-        answers = {r["key"]: _unpack(r["answer"], Answer) for r in db.query("select * from answers where thread = ?", [thread])}
         newest = next(db.query(f"select ({_NEWEST}) as toml from threads t where id = ?", [thread]))["toml"]  # noqa: S608
         return structs.replace(
             built,
@@ -208,7 +208,7 @@ class Threads:
             source=SOURCE,
             requests=(*start.requests, *requests),
             observed=(*start.observed, *edits),
-            answers={**start.answers, **answers},
+            recorded=noted(start.recorded, *_facts(db, thread)),
             about={**start.about, **_about(row["about"], newest)},
             parent=row["parent"] or (start.id if row["base"] is not None else ""),
             at=row["at"],
@@ -224,12 +224,14 @@ class Threads:
         return unpack(packed, digests, lambda wanted: sessions.texts(self.path, wanted))
 
 
-def _unpack(text: str, kind: type[T]) -> T:
-    return msgspec.convert(json.loads(text), kind)
-
-
 def _texts(db: Database, lists: Sequence[Sequence[str]]) -> dict[str, JSON]:
     return blobs.contents(db, (digest for some in lists for digest in some))
+
+
+def _facts(db: Database, thread: str) -> Iterator[Fact]:
+    for row in db.query("select fact from facts where thread = ? order by id", [thread]):
+        fact: Fact = msgspec.convert(json.loads(row["fact"]), Fact)
+        yield fact
 
 
 def _row(db: Database, thread: str) -> Mapping[str, Any]:
@@ -282,7 +284,7 @@ def _request(row: Mapping[str, Any]) -> Request:
         cut=row["cut"],
         stop=row["stop"],
         model=row["model"],
-        usage=_unpack(row["usage"], Usage) if row["usage"] else None,
+        usage=unpacked(row["usage"], Usage) if row["usage"] else None,
         sent_at=row["sent"],
         answered_at=row["answered"],
         stop_reason=row["stop_reason"],

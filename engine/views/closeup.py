@@ -55,6 +55,11 @@ class Standing:
     decision: Decision | None
 
 
+def place(trace: Trace, decision: Decision) -> Cursor:
+    """The place right after a decision was made."""
+    return Cursor(decision.request, decision.seq - trace.plans[decision.request].first + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A question that a rule asked while this request was planned. `standin`: answered offline, without a model."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.planning.trace import Cursor
-from engine.views import closeup, decision_log
+from engine.views import Cursor, closeup, decision_log
 from pages.parts import replays, state
 from pages.parts.formats import esc, k
 
@@ -61,16 +60,16 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
         return
     standing = closeup.standing(replay.trace, close.at, at.request)
     word, tone = HERE[standing.here]
-    there = standing.decision
+    there = closeup.place(replay.trace, standing.decision) if standing.decision else None
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
         f"{close.tokens:,} tokens</span> <span>{esc(standing.why)}</span></div>"
     )
-    away = there is not None and Cursor(there.request, _step(replay, there)) != Cursor(at.request, at.step)
+    away = there is not None and there != Cursor(at.request, at.step)
     middle.button(
         "Go to decision", key="debugger.there", disabled=not away, width="stretch", on_click=replays.go, args=(shown,),
-        kwargs={"request": there.request, "step": _step(replay, there)} if there else {},
+        kwargs=there._asdict() if there else {},
     )  # fmt: skip
     st.session_state[_BLOCK] = close.at
 
@@ -82,10 +81,6 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
         "Block", 0, len(replay.trace.session.blocks) - 1, key=_BLOCK, label_visibility="collapsed", on_change=other,
         help="Any block by its number; a click on a tile chooses it too",
     )  # fmt: skip
-
-
-def _step(replay: replays.Replay, decision: closeup.Decision) -> int:
-    return decision.seq - replay.trace.plans[decision.request].first + 1
 
 
 def _texts(close: closeup.Closeup | None) -> None:

@@ -24,7 +24,7 @@ from engine.library.store import Store  # noqa: E402
 from engine.live.growing import Growing  # noqa: E402
 from engine.storage.threads import Threads  # noqa: E402
 
-LONGEST = 1.0  # seconds that a chat may wait for one write
+LONGEST = 2.0  # seconds that a chat may wait for one write
 PAUSE = 0.02  # seconds between two writes of the chat
 LEFT = 2_000_000  # bytes beyond the chat's own that the file may keep after forgetting
 
@@ -52,7 +52,9 @@ def measured(what: str, chats: Path, store: Path, file: Path) -> float:
     took = chat(chats, subprocess.Popen(command, text=True))
     seconds = time.perf_counter() - began
     middle, longest = took[len(took) // 2], took[-1]
-    print(f"  {what:<7} {seconds:5.1f} s, {len(took):>4} writes of the chat: median {middle * 1e3:5.1f} ms, longest {longest * 1e3:6.0f} ms")
+    print(
+        f"  {what:<7} {seconds:5.1f} s, {len(took):>4} writes of the chat: median {middle * 1e3:5.1f} ms, longest {longest * 1e3:6.0f} ms"
+    )
     return longest
 
 

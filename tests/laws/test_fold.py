@@ -16,7 +16,7 @@ from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, load, parse, write
 from engine.planning.render import render
 from engine.planning.trace import Cursor, Trace
-from engine.session.model import Answer, Ask, Edit, Part, Session, Span
+from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
 
 
 def policy(*rules: Rule, **fields: object) -> Policy:
@@ -197,7 +197,7 @@ def test_an_ask_is_answered_by_the_record_else_offline_and_is_kept_in_the_plan()
     offline = plans(TALK, policy(ask))[2]
     assert offline.asks[0][1].source == "offline"
     assert "Why is it red?" in offline.asks[0][1].text
-    known = structs.replace(TALK, answers={"key": Answer("It was red.", source="recorded")})
+    known = structs.replace(TALK, recorded=Recorded({"key": Answer("It was red.", source="recorded")}))
     assert plans(known, policy(ask))[2].asks[0][1].text == "It was red."
 
 
