@@ -63,11 +63,9 @@ class Store:
         return found
 
     def recent(self, limit: int = 200) -> tuple[Recent, ...]:
-        """Opened sessions, the newest first; none where the database cannot be read."""
-        with suppress(StorageError):
-            earlier.take_over(self.path)
-            return catalogue.recent(self.path, limit)
-        return ()
+        """Opened sessions, the newest first. StorageError where the database cannot be read."""
+        earlier.take_over(self.path)
+        return catalogue.recent(self.path, limit)
 
     def reopen(self, key: str) -> Opened | None:
         """A session by its key, where it is kept."""

@@ -4,8 +4,8 @@ It is the file that chats have always been in, so chats are never moved: a file 
 one transaction, where it lies. (An earlier version's `--forget` deletes `turnscope.db`, so chats must not go there.) Chats are
 the only copy of what was said; all else in here can be read again from session files and may be deleted (`forget`).
 
-Every operation opens its own connection, so any thread or process may call. What stands in
-it is told by `schema` and the modules beside it.
+Every operation opens its own connection, so any thread or process may call. What stands in it is told by `schema` and by the
+modules beside it.
 """
 
 from __future__ import annotations

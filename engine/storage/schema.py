@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import DecodeError
+
 from engine.session.facts import typed
-from engine.session.model import Answer
+from engine.session.model import Answer, Answered, Fact
 from engine.storage.values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -47,8 +49,12 @@ create table facts (id integer primary key, thread text not null, fact text not 
 create index facts_of_thread on facts (thread);
 """)
     for row in [*db.query("select * from answers order by thread, key")]:
-        facts = ((row["thread"], packed(fact)) for fact in typed({row["key"]: unpacked(row["answer"], Answer)}))
-        db.conn.executemany("insert into facts (thread, fact) values (?, ?)", facts)
+        answer = unpacked(row["answer"], Answer)
+        try:
+            facts: list[Fact] = [*typed({row["key"]: answer})]
+        except DecodeError:  # no chat is lost to one fact in it
+            facts = [Answered(row["key"], answer)]
+        db.conn.executemany("insert into facts (thread, fact) values (?, ?)", ((row["thread"], packed(f)) for f in facts))
     db.conn.execute("drop table answers")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -73,9 +74,11 @@ def entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
     files = _files(settings.to_open(), settings.claude_projects())
     known = {entry.id: entry for entry in files}
-    for entry in registry.recents(store().recent(), files):
-        known.setdefault(entry.id, entry)
-    return known | {entry.id: entry for entry in registry.chats(chats_file())}
+    with suppress(engine.TurnscopeError):  # the library says what is wrong with the database
+        for entry in registry.recents(store().recent(), files):
+            known.setdefault(entry.id, entry)
+        return known | {entry.id: entry for entry in registry.chats(chats_file())}
+    return known
 
 
 def chats_file() -> Path:

@@ -52,9 +52,8 @@ def measured(what: str, chats: Path, store: Path, file: Path) -> float:
     took = chat(chats, subprocess.Popen(command, text=True))
     seconds = time.perf_counter() - began
     middle, longest = took[len(took) // 2], took[-1]
-    print(
-        f"  {what:<7} {seconds:5.1f} s, {len(took):>4} writes of the chat: median {middle * 1e3:5.1f} ms, longest {longest * 1e3:6.0f} ms"
-    )
+    waits = f"median {middle * 1e3:.0f} ms, longest {longest * 1e3:.0f} ms"
+    print(f"  {what:<7} {seconds:5.1f} s, {len(took):>4} writes of the chat: {waits}")
     return longest
 
 
