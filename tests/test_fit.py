@@ -73,7 +73,16 @@ def test_a_prefix_that_changes_is_fitted_in_pieces() -> None:
     counts[:, 3] = counted
     done = split(counts, (prefix + counted).astype(np.int64), known_static=False)
     assert [(fit.start, fit.prefix) for fit in done.fits] == [(0, 20_000), (20, 31_000)]
-    assert not done.unattributed.any()
+    assert not done.cells[:, 6].any()
+
+
+def test_a_model_without_recorded_requests_keeps_what_was_found_before_it() -> None:
+    sizes = np.arange(1, 31) * 1_000
+    recorded = np.where(np.arange(30) < 20, sizes + 20_000, -1)
+    found = fitted(sizes, recorded, ["m"] * 20 + ["n"] * 10, known_static=False)
+    assert [(fit.start, fit.stop, fit.prefix, fit.scale) for fit in found] == [(0, 20, 20_000, 1.0), (20, 30, 20_000, 1.0)]
+    first = fitted(sizes[::-1], recorded[::-1], ["n"] * 10 + ["m"] * 20, known_static=False)
+    assert (first[0].prefix, first[0].scale) == (0, 1.0), "what comes later says nothing of it"
 
 
 def test_no_usage_means_no_prefix_and_no_scale_but_an_estimate() -> None:

@@ -6,7 +6,7 @@ For display only: the fit looks at all requests. Planning uses `calibration.Cali
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -40,28 +40,27 @@ class Fit:
 class Reconciled:
     """Provider tokens of every request, rows = requests.
 
-    `cells`: five buckets, prefix, unattributed. Where usage was recorded, a row sums to `recorded`; elsewhere `recorded` is
-    -1 and the row is an estimate throughout.
+    `cells`: five buckets, prefix, unattributed. Where usage was recorded, a row sums to it; elsewhere the row is an estimate
+    throughout.
     """
 
     cells: Ints
-    recorded: Ints
     fits: tuple[Fit, ...]
-
-    @property
-    def unattributed(self) -> Ints:
-        return self.cells[:, 6]
 
 
 def fitted(sizes: Ints, recorded: Ints, models: Sequence[str], known_static: bool) -> tuple[Fit, ...]:
     """The prefix and scale of every stretch. `sizes`: ledger units; `recorded`: prompt tokens, -1 where none; by request.
 
-    `known_static`: the log holds system prompt and tools, so no prefix is looked for.
+    `known_static`: the log holds system prompt and tools, so no prefix is looked for. Where a model has no recorded request,
+    what was found before stands on, as it does in planning.
     """
     found: list[Fit] = []
     for start, stop in _stretches(models):
         use = np.flatnonzero(recorded[start:stop] >= 0) + start
-        found += _fit(sizes, recorded, use, start, stop, known_static)
+        if len(use):
+            found += _fit(sizes, recorded, use, start, stop, known_static)
+        else:
+            found.append(replace(found[-1], start=start, stop=stop) if found else Fit(start, stop, 0, 1.0))
     return tuple(found)
 
 
@@ -74,7 +73,7 @@ def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciled
         cells[rows, :5] = np.rint(counts[rows] * fit.scale)
         cells[rows, 5] = fit.prefix
     cells[:, 6] = np.where(has, recorded - cells[:, :6].sum(axis=1), 0)
-    return Reconciled(cells, recorded, fits)
+    return Reconciled(cells, fits)
 
 
 def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:
@@ -84,8 +83,6 @@ def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _fit(sizes: Ints, recorded: Ints, use: npt.NDArray[np.intp], start: int, stop: int, known: bool) -> list[Fit]:
-    if not len(use):
-        return [Fit(start, stop, 0, 1.0)]
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
     if known:
         return [Fit(start, stop, 0, float(np.median(y / np.maximum(x, 1))))]
