@@ -1,4 +1,4 @@
-"""Chats and opened sessions in one database: what older versions kept is taken over, forgetting spares chats, texts are shared."""
+"""Chats and opened sessions in one database: older files are taken over, forgetting spares chats, texts are shared."""
 
 from __future__ import annotations
 

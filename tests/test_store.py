@@ -264,9 +264,9 @@ def test_a_broken_database_is_left_alone_and_costs_no_session(memory: Store, fil
     for _ in range(2):
         assert len(memory.open(file).overview) == 2
     assert readings == ["s1.jsonl"] * 2
-    for ask in (memory.recent, memory.delete):
+    for use in (memory.recent, memory.delete):
         with pytest.raises(engine.TurnscopeError) as refused:
-            ask()
+            use()
         assert "left as it is" in refused.value.hint
     assert memory.path.read_bytes() == broken
 
