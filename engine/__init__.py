@@ -5,87 +5,32 @@
     trace = engine.replay(session)              # .plans, each with .before, .decisions, .after
     view = engine.overview(session)             # arrays over requests: tokens and USD per cell
 
-Nothing here touches the network; nothing here knows Streamlit.
+Nothing here touches the network; nothing here knows Streamlit. More of it is public in `engine.views`, `engine.figures`,
+`engine.library`, `engine.live` and `engine.settings`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from engine.counting.exact import ExactCounts
-from engine.counting.exact import available as exact_available
 from engine.errors import TurnscopeError
-from engine.library.opening import entries, ledger_of, load, load_all, overview, places, replay, thread
-from engine.library.store import Opened, Recent, Store
+from engine.library.opening import entries, load, load_all, overview, policies, replay, thread
+from engine.planning.policy import Policy
+from engine.planning.trace import Trace
+from engine.session.model import Session
 from engine.session.portable import dumps
-from engine.settings import context_pairs, data_file, data_folder, to_open
-
-if TYPE_CHECKING:
-    from engine.live import branches as chats
-    from engine.live import summaries as asking
-    from engine.live.chat import Chat, Event
-    from engine.live.chat import Settings as ChatSettings
-    from engine.live.offline import FAULTS, Offline
-    from engine.live.running import Running
-    from engine.live.tools import DEFINITIONS, Toolbox
-    from engine.storage.threads import Conflict, Threads
-
-# What a live chat needs loads when it is first asked for: the provider's SDK takes longer than all the rest.
-_LATER = {
-    "asking": ("engine.live.summaries", ""),
-    "Chat": ("engine.live.chat", "Chat"),
-    "ChatSettings": ("engine.live.chat", "Settings"),
-    "Conflict": ("engine.storage.threads", "Conflict"),
-    "DEFINITIONS": ("engine.live.tools", "DEFINITIONS"),
-    "Event": ("engine.live.chat", "Event"),
-    "FAULTS": ("engine.live.offline", "FAULTS"),
-    "Offline": ("engine.live.offline", "Offline"),
-    "Running": ("engine.live.running", "Running"),
-    "Threads": ("engine.storage.threads", "Threads"),
-    "Toolbox": ("engine.live.tools", "Toolbox"),
-    "chats": ("engine.live.branches", ""),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, what = _LATER[name]
-    found = import_module(module)
-    return getattr(found, what) if what else found
-
+from engine.session.thread import Thread
 
 __all__ = [
-    "DEFINITIONS",
-    "FAULTS",
-    "Chat",
-    "ChatSettings",
-    "Conflict",
-    "Event",
-    "ExactCounts",
-    "Offline",
-    "Opened",
-    "Recent",
-    "Running",
-    "Store",
-    "Threads",
-    "Toolbox",
+    "Policy",
+    "Session",
+    "Thread",
+    "Trace",
     "TurnscopeError",
-    "asking",
-    "chats",
-    "context_pairs",
-    "data_file",
-    "data_folder",
     "dumps",
     "entries",
-    "exact_available",
-    "ledger_of",
     "load",
     "load_all",
     "overview",
-    "places",
+    "policies",
     "replay",
     "thread",
-    "to_open",
 ]

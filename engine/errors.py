@@ -8,6 +8,7 @@
     |- BrokenFile                the format is known, but nothing usable could be read
     |- PolicyError               a policy file is wrong
     |- RuleError                 a rule asked for something the runner cannot do
+    |- ProviderError             a provider refused a request, or gave no whole answer
     `- ContextWindowExceededError   the request does not fit and may not be sent
 
 Each carries its fields and a `hint`: what the person can do now. The app shows both as plain text.
@@ -17,7 +18,14 @@ from __future__ import annotations
 
 
 class TurnscopeError(Exception):
-    """Base of all. `hint` says what to do next."""
+    """Base of all. `hint` says what to do next.
+
+    >>> try:
+    ...     engine.load("sample_sessions/nowhere.jsonl")
+    ... except engine.TurnscopeError as error:
+    ...     print(error.what, error.hint, sep="; ")
+    nowhere.jsonl cannot be read: No such file or directory; Check the path and its permissions.
+    """
 
     def __init__(self, what: str, *, hint: str = "") -> None:
         super().__init__(what)
@@ -38,7 +46,7 @@ class ArchiveTooLarge(UnreadableFile):
 
 
 class UnknownFormat(TurnscopeError):
-    """No importer recognises the content."""
+    """No importer recognises the content, or more than one does."""
 
 
 class UnknownEntry(TurnscopeError):
@@ -55,6 +63,18 @@ class PolicyError(TurnscopeError):
 
 class RuleError(TurnscopeError):
     """A rule yielded an edit that does not fit the envelope."""
+
+
+class ProviderError(TurnscopeError):
+    """A provider refused a request, could not be reached, or broke off its answer.
+
+    `too_long`: it said that the prompt does not fit; `tokens` is the size that it named, 0 where it named none.
+    """
+
+    def __init__(self, what: str, *, hint: str = "", too_long: bool = False, tokens: int = 0) -> None:
+        super().__init__(what, hint=hint)
+        self.too_long = too_long
+        self.tokens = tokens
 
 
 class ContextWindowExceededError(TurnscopeError):

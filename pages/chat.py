@@ -4,10 +4,14 @@ from pages.parts import shell
 
 shell.ensure()
 
+from functools import partial  # noqa: E402
+
 import streamlit as st  # noqa: E402
 
-import engine  # noqa: E402
+from engine import TurnscopeError  # noqa: E402
+from engine.live.events import Held  # noqa: E402
 from pages.parts import chat_cards, chat_forms, chat_summaries, chatting, controls, theme, typing_box  # noqa: E402
+from pages.parts.chat_values import value  # noqa: E402
 from pages.parts.formats import short  # noqa: E402
 
 POLL = 0.15  # seconds between looks at a turn under way
@@ -28,9 +32,9 @@ def submitted() -> None:
     if not text:
         return
     try:
-        room = held or chatting.create(short(text, TITLE), chatting.value("system"))
+        room = held or chatting.create(short(text, TITLE), value("system"))
         chatting.start(room, lambda chat: chat.send(text))
-    except engine.TurnscopeError as error:
+    except TurnscopeError as error:
         st.session_state["chat.problem"] = (error.what, error.hint)
         st.session_state["chat.input"] = text  # back into the box: it need not be written again
         return
@@ -38,15 +42,14 @@ def submitted() -> None:
     chatting.show(room.thread)
 
 
-def go_on(asked: bool) -> None:
+def go_on(room: chatting.Room, asked: bool) -> None:
     """Send what is there: an unanswered message, or past a limit that the person agreed to exceed."""
-    chatting.start(held, lambda chat: chat.go_on(asked=asked))
+    chatting.start(room, lambda chat: chat.go_on(asked=asked))
     st.rerun()
 
 
-def answering() -> None:
+def answering(room: chatting.Room) -> None:
     """The answer while it comes. Leaving the page or reloading it does not end it."""
-    room = held
     running = room.running
     with room.lock:
         room.absorb()
@@ -63,8 +66,9 @@ def beside() -> None:
     typed = typing_box.text()
     typed = "" if typed == st.session_state.get("chat.sent") else typed
     plan = chat_forms.attempt(lambda: chatting.planned(held, typed))
-    st.html(chat_cards.envelope(plan, bool(typed), bool(held and held.busy)))
-    st.html(chat_cards.decisions(held.log if held else {}, held.session.answers if held else {}))
+    fits = chatting.fits(held, plan)
+    st.html(chat_cards.envelope(plan, fits, bool(typed), bool(held and held.busy)))
+    st.html(chat_cards.decisions(held.log if held else {}, fits, held.session if held else None))
     chat_summaries.controls(held)
     if held:
         session = held.session
@@ -76,7 +80,7 @@ bar = st.container(key="chat-bar", horizontal=True, vertical_alignment="center",
 with bar:
     name = (held.session.title if held else "") or "New chat"
     row = next((row for row in chatting.threads().list() if held and row.id == held.thread), None)
-    st.html(chat_cards.title(row.title if row else name, chatting.value("provider"), chatting.value("model")), width="stretch")
+    st.html(chat_cards.title(row.title if row else name, value("provider"), value("model")), width="stretch")
     if st.button("New", icon=":material/add:", key="chat.new", disabled=held is None):
         chatting.show("")
         st.rerun()
@@ -92,22 +96,22 @@ with left:
     with box:
         session = held.session if held else None
         if session is None or not any(m.role in ("user", "assistant") for m in session.messages):
-            st.html(chat_cards.welcome(chatting.value("provider")))
+            st.html(chat_cards.welcome(value("provider")))
         else:
             st.html(chat_cards.conversation(session, session.at if session.parent else 0))
         if held and not busy and not held.ended and chatting.broken(held):
             st.html(chat_cards.stopped())
-        if busy:
-            st.fragment(answering, run_every=POLL)()
+        if held and busy:
+            st.fragment(answering, run_every=POLL)(held)
         elif held and held.ended:
             st.html(chat_cards.ended(held.ended))
             if held.unsent and st.session_state.get("chat.sent"):
                 st.code(st.session_state["chat.sent"], language=None, wrap_lines=True)
-            if held.ended.kind == "hold" and st.button("Go on", key="chat.over", type="primary"):
-                chat_forms.attempt(lambda: go_on(True))
-    due = held and not busy and not (held.ended and held.ended.kind == "hold") and chatting.due(held)
-    if due and st.button("Answer this", icon=":material/play_arrow:", key="chat.answer"):
-        chat_forms.attempt(lambda: go_on(False))
+            if isinstance(held.ended, Held) and st.button("Go on", key="chat.over", type="primary"):
+                chat_forms.attempt(partial(go_on, held, True))
+    due = held and not busy and not isinstance(held.ended, Held) and chatting.due(held)
+    if held and due and st.button("Answer this", icon=":material/play_arrow:", key="chat.answer"):
+        chat_forms.attempt(partial(go_on, held, False))
     if problem := st.session_state.pop("chat.problem", None):
         controls.notice(*problem)
     st.chat_input("Message the model", key="chat.input", disabled=busy, on_submit=submitted)

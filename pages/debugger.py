@@ -6,7 +6,7 @@ shell.ensure()
 
 import streamlit as st  # noqa: E402
 
-import engine  # noqa: E402
+from engine import TurnscopeError  # noqa: E402
 from pages.parts import closeups, controls, debugging, policy_form, real_summaries, replays, stepper  # noqa: E402
 
 shown = controls.header()
@@ -14,7 +14,7 @@ debugging.style()
 chosen, bar = policy_form.choose()
 try:
     replay = replays.replayed(shown, chosen)
-except engine.TurnscopeError as error:
+except TurnscopeError as error:
     controls.notice(error.what, error.hint)
     st.stop()
 with bar:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import anthropic
 import pytest
+from conftest import let_go
 
 import engine
+from engine.library.opening import ledger_of
 from engine.live.offline import Offline
+from engine.live.provider import Anthropic, connected
 from engine.live.summaries import asked
 from engine.planning.policy import Policy, parse
 from engine.session.builder import Builder
@@ -31,12 +33,12 @@ cap = 150
 
 @pytest.fixture
 def server() -> Iterator[Offline]:
-    with Offline() as offline:
+    with let_go(Offline()) as offline:
         yield offline
 
 
-def client(server: Offline) -> anthropic.Anthropic:
-    return anthropic.Anthropic(api_key="none", base_url=server.url, max_retries=0, timeout=20)
+def client(server: Offline) -> Anthropic:
+    return connected(server.url, "none", retries=0, timeout=20)
 
 
 def policy() -> Policy:
@@ -71,7 +73,7 @@ def test_a_model_writes_every_summary_and_later_replays_use_them(server: Offline
 
 def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: Offline, tmp_path: Path) -> None:
     threads, talk = Threads(tmp_path / "chats.db"), session()
-    ledger = engine.ledger_of(talk)
+    ledger = ledger_of(talk)
     asking = asked(talk, policy(), ledger, client(server), "offline-200k", {})
     ask, answer = next(asking)
     threads.keep_answer(ask.key, answer)

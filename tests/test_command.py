@@ -11,8 +11,10 @@ import pytest
 from claude_log import Log
 from conftest import ROOT
 
-import engine
 from engine import __main__ as command
+from engine.library import Store
+from engine.settings import data_file
+from engine.storage.threads import Threads
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -45,15 +47,17 @@ def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_
     log = Log()
     log.user("hello")
     file = log.save(tmp_path / "s1.jsonl")
-    memory = engine.Store(engine.data_file())
+    memory = Store(data_file())
     memory.open(file)
+    Threads(memory.path).create(title="a chat")
     assert memory.path.parent == data_folder
     done = run("--forget")
     assert done.returncode == 0
     assert str(memory.path) in done.stdout
     assert "not touched" in done.stdout
     assert memory.recent() == ()
-    assert not memory.path.exists()
+    assert memory.size() == 0
+    assert [row.title for row in Threads(memory.path).list()] == ["a chat"]
     assert file.exists()
 
 
@@ -76,7 +80,8 @@ def test_a_path_is_handed_to_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Path("s1.jsonl").write_text("{}")
     assert command.main(["s1.jsonl", "--port", "8600", "--no-browser"]) == 7
     assert started["env"]["TURNSCOPE_OPEN"] == str(tmp_path / "s1.jsonl")
-    assert started["arguments"][1:4] == ["-m", "streamlit", "run"]
+    assert started["arguments"][1:5] == ["-m", "streamlit", "run", str(ROOT / "app.py")]
+    assert started["cwd"] == ROOT
     assert started["arguments"][started["arguments"].index("--server.port") + 1] == "8600"
     assert started["arguments"][-2:] == ["--server.headless", "true"]
     assert command.main([]) == 7

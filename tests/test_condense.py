@@ -17,7 +17,7 @@ from engine.planning.assemble import Basis, replay, step
 from engine.planning.policy import Policy, parse
 from engine.planning.render import render
 from engine.session.builder import Builder
-from engine.session.model import Answer, Ask, Session, Usage
+from engine.session.model import Answer, Ask, Recorded, Session, Usage
 
 RULE = """
 [budget]
@@ -138,7 +138,7 @@ def test_recorded_answers_replay_without_a_model() -> None:
     policy = parse("t", RULE)
     live = planned(session, ledger, policy, lambda ask: Answer(f"Summary of {len(ask.content)}.", source="model"))
     known = {ask.key: structs.replace(answer, source="recorded") for plan in live for ask, answer in plan.asks}
-    again = [*replay(structs.replace(session, answers=known), policy, ledger)]
+    again = [*replay(structs.replace(session, recorded=Recorded(known)), policy, ledger)]
     assert [plan.after.counts for plan in again] == [plan.after.counts for plan in live]
     assert [[p.body for p in plan.after.pieces] for plan in again] == [[p.body for p in plan.after.pieces] for plan in live]
 

@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import anthropic
 import pytest
+from conftest import let_go
 
 from engine.counting.ledger import build_ledger
 from engine.envelope.plan import Plan
-from engine.envelope.wishes import rating_key, words
+from engine.envelope.wishes import rating, words
 from engine.errors import TurnscopeError
 from engine.live import branches
 from engine.live.chat import Chat, Settings
+from engine.live.events import Asked, Condensing, Done, Failed, Held, Interrupted, Planned, Refused
 from engine.live.growing import Growing
 from engine.live.offline import Offline
 from engine.live.offline.model import COUNTER
+from engine.live.provider import connected
 from engine.planning.assemble import replay
 from engine.planning.policy import following, load
 from engine.planning.render import render
-from engine.session.model import Session
+from engine.session.model import Session, Wished
 from engine.storage.threads import Threads
 
 
 @pytest.fixture
 def server() -> Iterator[Offline]:
-    with Offline() as offline:
+    with let_go(Offline()) as offline:
         yield offline
 
 
@@ -41,19 +43,19 @@ class Talk:
     def __init__(self, server: Offline, threads: Threads, policy: str = "balanced", condense: bool = True) -> None:
         self.threads = threads
         self.thread = threads.create(title="test")
-        self.client = anthropic.Anthropic(api_key="none", base_url=server.url, max_retries=0, timeout=10)
+        self.provider = connected(server.url, "none", retries=0, timeout=10)
         settings = Settings("offline-16k", load(policy), condense=condense)
         start = Session(self.thread, source="turnscope-chat")
-        self.chat = Chat(Growing(start, COUNTER), self.client, threads.sink(self.thread), settings)
+        self.chat = Chat(Growing(start, COUNTER), self.provider, threads.sink(self.thread), settings)
         self.chat.say("system", "You are brief.", "system")
         self.plans: dict[int, Plan] = {}
 
     def send(self, text: str) -> str:
         """Say something; gives the request's body as text."""
         for event in self.chat.send(text):
-            if event.kind == "plan":
-                self.plans[event.data.request.n] = event.data
-            assert event.kind not in ("refused", "failed", "hold", "interrupted"), event
+            if isinstance(event, Planned):
+                self.plans[event.plan.request.n] = event.plan
+            assert not isinstance(event, Refused | Failed | Held | Interrupted), event
         plan = self.plans[max(self.plans)]
         return str(render(plan.after, self.chat.growing.session))
 
@@ -78,7 +80,7 @@ class Talk:
         assert [[*plan.after.pieces] for plan in again] == [[*plan.after.pieces] for plan in sent]
         recorded = list(replay(stored, load("as-recorded"), ledger))
         assert [render(plan.after, stored) for plan in recorded] == [render(plan.after, stored) for plan in sent]
-        resumed, _ = branches.resumed(stored, self.client, self.threads.sink(self.thread), self.chat.settings)
+        resumed, _ = branches.resumed(stored, self.provider, self.threads.sink(self.thread), self.chat.settings)
         assert resumed.plan
         assert self.chat.plan
         assert [*resumed.plan.after.pieces] == [*self.chat.plan.after.pieces]
@@ -93,7 +95,7 @@ def test_what_was_condensed_by_hand_is_replaced_from_the_next_request_on(
     talk = Talk(server, threads, policy, condense)
     talk.begin()
     before = talk.plans[4].after.tokens
-    assert [event.kind for event in talk.chat.condense()] == ["condensing", "asked", "wished"]
+    assert [type(event) for event in talk.chat.condense()] == [Condensing, Asked, Wished]
     assert talk.chat.planned("and now?").after.tokens < before
     body = talk.send("and now?")
     assert "Summary of the earlier conversation" in body
@@ -124,7 +126,8 @@ def test_a_summary_is_edited_undone_and_undone_again(server: Offline, threads: T
     assert "All bridges but the third are closed." in body
     assert "it stands for 6 messages" in body
     assert line not in body
-    assert any(line in str(answer.items) for answer in threads.load(talk.thread).answers.values()), "the old text is kept"
+    kept = threads.load(talk.thread).recorded.wishes.values()
+    assert any(line in str(wish.edit.body) for wishes in kept for wish in wishes), "the old text is kept"
     talk.chat.undo_summary(talk.by(), talk.decisions())
     talk.send("four")
     assert words(talk.chat.summaries()[0]) == first
@@ -141,7 +144,7 @@ def test_condensing_again_reads_the_old_summary_and_undoing_brings_it_back(serve
     list(talk.chat.condense())
     talk.chat.edit_summary(talk.by(), "The heron stands in the reeds.")
     talk.begin(3)
-    asks = [event.data[0] for event in talk.chat.condense(keep_turns=1) if event.kind == "asked"]
+    asks = [event.ask for event in talk.chat.condense(keep_turns=1) if isinstance(event, Asked)]
     assert "summary: The heron stands in the reeds." in asks[0].content
     assert "Point 0: the bridge number 0 is closed" in asks[0].content
     talk.send("one")
@@ -168,16 +171,16 @@ def test_a_summary_that_the_policy_made_is_edited_and_undone(server: Offline, th
 def test_nothing_is_condensed_where_nothing_is_old_and_a_failure_changes_nothing(server: Offline, threads: Threads) -> None:
     talk = Talk(server, threads)
     talk.begin(2)
-    assert [event.kind for event in talk.chat.condense()] == ["condensing", "failed"]
+    assert [type(event) for event in talk.chat.condense()] == [Condensing, Failed]
     talk.begin(2)
     server.faults.append("overloaded")
     events = list(talk.chat.condense())
-    assert events[-1].kind == "failed"
-    assert "no summary was made" in events[-1].data.what
+    assert isinstance(events[-1], Failed)
+    assert "no summary was made" in events[-1].error.what
     assert not talk.chat.summaries()
-    assert [event.kind for event in talk.chat.condense()][-1] == "wished", "what failed once is asked for again"
+    assert isinstance([*talk.chat.condense()][-1], Wished), "what failed once is asked for again"
     events = list(talk.chat.condense())
-    assert events[-1].kind == "failed", "it is condensed already"
+    assert isinstance(events[-1], Failed), "it is condensed already"
     talk.send("and now?")
     talk.assert_replays()
 
@@ -200,8 +203,8 @@ def test_a_rating_is_kept_with_the_text_that_was_rated(server: Offline, threads:
     talk.chat.rate_summary(talk.by(), "down")
     talk.chat.edit_summary(talk.by(), "Better.")
     talk.chat.rate_summary(talk.by(), "up")
-    answers = threads.load(talk.thread).answers
-    assert (answers[rating_key(text)].text, answers[rating_key("Better.")].text) == ("down", "up")
+    stored = threads.load(talk.thread)
+    assert (rating(stored, text), rating(stored, "Better."), rating(stored, "Worse.")) == ("down", "up", "")
     talk.send("and now?")
     talk.assert_replays()
 
@@ -215,7 +218,7 @@ def test_a_branch_follows_what_was_wished_before_it_begins_and_nothing_after(ser
     early = threads.create(parent=talk.thread, at=shared - 2)
     late = threads.create(parent=talk.thread, at=shared)
     for thread, condensed in ((early, False), (late, True)):
-        branch, _ = branches.resumed(threads.load(thread), talk.client, threads.sink(thread), talk.chat.settings)
-        assert [event.kind for event in branch.send("otherwise")][-1] == "done"
-        assert [event.kind for event in branch.send("and on")][-1] == "done"
+        branch, _ = branches.resumed(threads.load(thread), talk.provider, threads.sink(thread), talk.chat.settings)
+        assert isinstance([*branch.send("otherwise")][-1], Done)
+        assert isinstance([*branch.send("and on")][-1], Done)
         assert bool(branch.summaries()) == condensed

@@ -1,19 +1,68 @@
-"""The front door: what the environment and the user's data folder change."""
+"""The front door: its examples, what it loads, and what the environment and the user's data folder change."""
 
 from __future__ import annotations
 
+import doctest
 import json
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 import engine
 from engine.library import opening
-from engine.pricing import prices
-from engine.pricing.overlay import BUILT_IN
 
-SAMPLE = Path(__file__).resolve().parent.parent / "sample_sessions" / "cache-goes-cold.jsonl"
+SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
+HEAVY = {"anthropic", "plotly", "streamlit", "pandas", "sqlite_utils"}
+
+
+@pytest.mark.parametrize("name", engine.__all__)
+def test_every_name_has_an_example_that_is_true(name: str, monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("CONTEXT_MESSAGE_PAIRS", raising=False)
+    found = doctest.DocTestFinder(recurse=False).find(getattr(engine, name), name, globs={"engine": engine})
+    assert [len(test.examples) > 0 for test in found] == [True]
+    told: list[str] = []
+    assert doctest.DocTestRunner().run(found[0], out=told.append).failed == 0, "".join(told)
+
+
+def loaded(code: str) -> set[str]:
+    """What of HEAVY a Python of its own has loaded after some code."""
+    script = f"import sys\n{code}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    return HEAVY & set(done.stdout.split())
+
+
+def test_importing_and_replaying_load_neither_a_provider_nor_a_chart_nor_the_app() -> None:
+    assert loaded("import engine") == set()
+    assert loaded(f"import engine; engine.overview(engine.load({str(SAMPLE)!r}))") == set()
+
+
+def test_no_page_but_the_chat_loads_a_provider(data_folder: Path) -> None:
+    """A chat is among what can be opened, so its store is read; the debugger offers to have stand-ins written by a model."""
+    visits = f"""
+from pathlib import Path
+from streamlit.runtime.pages_manager import PagesManager
+from streamlit.testing.v1 import AppTest
+from engine.live.threads import Threads
+Threads(Path({str(data_folder)!r}) / "chats.db").create(title="a chat")
+app = AppTest.from_file("app.py", default_timeout=30).run()
+PagesManager.uses_pages_directory = False
+def visit(page):
+    app.switch_page(f"pages/{{page}}.py")
+    app.query_params["policy"] = "condense-oldest"
+    app.run()
+    assert not app.exception, app.exception
+for page in ("envelope", "heatmap", "library", "debugger"):
+    visit(page)
+assert app.button(key="condense.ask")
+assert "anthropic" not in sys.modules
+visit("chat")
+"""
+    assert "anthropic" in loaded(visits)
 
 
 def test_the_environment_sets_how_many_pairs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,10 +77,9 @@ def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     own = {"models": {"claude-opus-4-5-20251101": row, "claude-sonnet-4-5-20250929": row}}
     (tmp_path / "prices.json").write_text(json.dumps(own))
     monkeypatch.setenv("TURNSCOPE_DATA", str(tmp_path))
-    opening._edge.cache_clear()
+    opening.own_prices.cache_clear()
     try:
         view = engine.overview(engine.load(SAMPLE))
         assert view.total == Decimal(int(view.answers.sum()))
     finally:
-        prices.use(BUILT_IN)
-        opening._edge.cache_clear()
+        opening.own_prices.cache_clear()

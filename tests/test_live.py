@@ -12,20 +12,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import anthropic
 import pytest
+from conftest import let_go
 
+import engine
 from engine.counting.ledger import build_ledger
 from engine.live import branches
-from engine.live.chat import Chat, Event, Settings
+from engine.live.chat import Chat, Settings
+from engine.live.events import Called, Done, Event, Failed, Held, Interrupted, Planned, Refused, Text
 from engine.live.growing import Growing
 from engine.live.offline import FAULTS, Offline
 from engine.live.offline.model import COUNTER
+from engine.live.provider import Anthropic, connected
 from engine.live.running import Running
 from engine.live.tools import Toolbox
 from engine.planning.assemble import replay
 from engine.planning.policy import load
 from engine.planning.render import render
+from engine.session.builder import Builder
 from engine.session.model import Session
 from engine.storage.threads import Conflict, Threads
 
@@ -34,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def server() -> Iterator[Offline]:
-    with Offline() as offline:
+    with let_go(Offline()) as offline:
         yield offline
 
 
@@ -52,8 +56,8 @@ def box(tmp_path: Path) -> Toolbox:
     return Toolbox(folder)
 
 
-def client(server: Offline, retries: int = 0) -> anthropic.Anthropic:
-    return anthropic.Anthropic(api_key="secret-key-123", base_url=server.url, max_retries=retries, timeout=10)
+def client(server: Offline, timeout: float = 10) -> Anthropic:
+    return connected(server.url, "secret-key-123", retries=0, timeout=timeout)
 
 
 def chat(
@@ -69,8 +73,8 @@ def chat(
     return talk, thread
 
 
-def kinds(events: Iterator[Event]) -> list[str]:
-    return [event.kind for event in events]
+def kinds(events: Iterator[Event]) -> list[type[Event]]:
+    return [type(event) for event in events]
 
 
 def test_two_hundred_turns_with_tools_never_overflow_and_replay_to_the_same_plans(
@@ -81,9 +85,9 @@ def test_two_hundred_turns_with_tools_never_overflow_and_replay_to_the_same_plan
     for n in range(200):
         text = f"read file file{n % 4}.py" if n % 3 == 0 else f"And what of point {n}? It matters because of reason {n * 7}."
         for event in talk.send(text):
-            if event.kind == "plan":
-                plans.append(event.data)
-            assert event.kind not in ("refused", "failed", "hold", "interrupted"), event
+            if isinstance(event, Planned):
+                plans.append(event.plan)
+            assert not isinstance(event, Refused | Failed | Held | Interrupted), event
     billed = server.memory.billed
     assert all(
         u["input_tokens"] + u["cache_read_input_tokens"] + u["cache_creation_input_tokens"] + 1_024 <= 16_000 for u in billed
@@ -103,7 +107,7 @@ def test_two_hundred_turns_with_tools_never_overflow_and_replay_to_the_same_plan
         [*p.after.pieces] == [*q.after.pieces] or p.after.counts == q.after.counts
         for p, q in zip(recorded, replayed, strict=True)
     ]
-    summaries = [a.usage for a in stored.answers.values() if a.usage]
+    summaries = [a.usage for a in stored.recorded.answers.values() if a.usage]
     totals = [sum(u.prompt_tokens for u in [*(r.usage for r in stored.requests if r.usage), *summaries])]
     assert totals == [sum(u["input_tokens"] + u["cache_read_input_tokens"] + u["cache_creation_input_tokens"] for u in billed)]
     answered = sum(r.usage.output_tokens for r in stored.requests if r.usage) + sum(u.output_tokens for u in summaries)
@@ -118,8 +122,8 @@ def test_a_stream_that_breaks_anywhere_is_kept_once_and_the_next_turn_works(
     server.cut_after = cut_after
     server.faults.append("cut")
     seen = kinds(talk.send("Tell me about walking a long road."))
-    assert seen[-1] in ("interrupted", "done")
-    assert kinds(talk.send("And now?"))[-1] == "done"
+    assert seen[-1] in (Interrupted, Done)
+    assert kinds(talk.send("And now?"))[-1] is Done
     stored = threads.load(thread)
     assert stored.blocks == talk.growing.session.blocks
     prompts = [m for m in stored.messages if m.origin == "prompt"]
@@ -136,11 +140,11 @@ def test_after_any_fault_nothing_is_lost_and_the_next_turn_works(server: Offline
     talk, thread = chat(server, threads)
     server.faults.append(fault)
     ends = list(talk.send("first"))
-    assert ends[-1].kind in ("failed", "interrupted", "refused", "done")
-    if ends[-1].kind == "failed":
-        assert ends[-1].data.what
-        assert ends[-1].data.hint
-    assert kinds(talk.send("second"))[-1] == "done"
+    assert isinstance(ends[-1], Failed | Interrupted | Refused | Done)
+    if isinstance(ends[-1], Failed):
+        assert ends[-1].error.what
+        assert ends[-1].error.hint
+    assert kinds(talk.send("second"))[-1] is Done
     stored = threads.load(thread)
     assert [b.text for b in stored.blocks if b.role == "user"] == ["first", "second"]
     assert stored.blocks == talk.growing.session.blocks
@@ -150,15 +154,15 @@ def test_a_refused_connection_and_a_slow_server_are_explained(threads: Threads) 
     with Offline() as gone:
         talk, thread = chat(gone, threads)
     last = list(talk.send("hello"))[-1]
-    assert last.kind == "failed"
-    assert "no answer" in last.data.what
+    assert isinstance(last, Failed)
+    assert "no answer" in last.error.what
     with Offline() as slow:
         slow.slow = 1.0
         slow.faults.append("slow")
-        talk.client = anthropic.Anthropic(api_key="k", base_url=slow.url, max_retries=0, timeout=0.3)
-        assert list(talk.send("hello again"))[-1].kind == "failed"
-        talk.client = client(slow)
-        assert kinds(talk.send("now"))[-1] == "done"
+        talk.provider = client(slow, timeout=0.3)
+        assert kinds(talk.send("hello again"))[-1] is Failed
+        talk.provider = client(slow)
+        assert kinds(talk.send("now"))[-1] is Done
     assert [b.text for b in threads.load(thread).blocks if b.role == "user"] == ["hello", "hello again", "now"]
 
 
@@ -170,8 +174,8 @@ def test_a_prompt_that_the_provider_calls_too_long_is_planned_again_once(
         list(talk.send(f"read file file{n % 4}.py"))
     server.faults.append("too_long")
     events = list(talk.send("read file file1.py"))
-    plans = [event.data for event in events if event.kind == "plan"]
-    assert events[-1].kind in ("done", "refused")
+    plans = [event.plan for event in events if isinstance(event, Planned)]
+    assert isinstance(events[-1], Done | Refused)
     assert len(plans) >= 2
     assert plans[1].calibration.recorded == 210_883 or plans[1].verdict == "refuse"
 
@@ -181,26 +185,26 @@ def test_stopping_keeps_what_was_delivered(server: Offline, threads: Threads) ->
     turn = talk.send("Speak at length, please, about nothing in particular.")
     said = ""
     for event in turn:
-        if event.kind == "text":
-            said += event.data
+        if isinstance(event, Text):
+            said += event.text
             if len(said) > 60:
                 break
     turn.close()
     stored = threads.load(thread)
     assert stored.requests[-1].stop_reason == "interrupted"
     assert any(block.text == said or said in block.text for block in stored.blocks if block.role == "assistant")
-    assert kinds(talk.send("Go on."))[-1] == "done"
+    assert kinds(talk.send("Go on."))[-1] is Done
 
 
 def test_a_chat_over_its_limit_asks_before_it_goes_on(server: Offline, threads: Threads, box: Toolbox) -> None:
     from decimal import Decimal
 
     talk, _ = chat(server, threads, "balanced", box, spend=Decimal(0))
-    assert kinds(talk.send("hello")) == ["hold"]
-    assert kinds(talk.go_on(asked=True))[-1] == "done"
+    assert kinds(talk.send("hello")) == [Held]
+    assert kinds(talk.go_on(asked=True))[-1] is Done
     talk, _ = chat(server, threads, "balanced", box, growth=500)
-    assert "hold" in kinds(talk.send("read file file0.py"))
-    assert kinds(talk.go_on(asked=True))[-1] == "done"
+    assert Held in kinds(talk.send("read file file0.py"))
+    assert kinds(talk.go_on(asked=True))[-1] is Done
 
 
 def test_two_windows_cannot_write_the_same_place(server: Offline, threads: Threads) -> None:
@@ -222,11 +226,11 @@ def test_a_thread_continues_after_a_reload_and_a_fork_shares_its_past(server: Of
     session = threads.load(thread)
     again, _ = branches.resumed(session, client(server), threads.sink(thread), talk.settings)
     assert [f for f in talk.plan.__struct_fields__ if getattr(again.plan, f) != getattr(talk.plan, f)] == []
-    assert kinds(again.send("three"))[-1] == "done"
+    assert kinds(again.send("three"))[-1] is Done
     at = session.requests[1].cut - 1
     fork = threads.create(parent=thread, at=at)
     branch = Chat(Growing(threads.load(fork), COUNTER), client(server), threads.sink(fork), talk.settings)
-    assert kinds(branch.send("two, but differently"))[-1] == "done"
+    assert kinds(branch.send("two, but differently"))[-1] is Done
     assert threads.load(fork).blocks[:at] == session.blocks[:at]
     assert [b.text for b in threads.load(fork).blocks if b.role == "user"] == ["one", "two, but differently"]
     assert {hit.thread for hit in threads.search("differently")} == {fork}
@@ -241,7 +245,7 @@ def test_a_policy_chosen_on_the_way_is_in_force_from_its_request_on_after_a_relo
         talk.settings = replace(talk.settings, policy=load(name))
         sink.policy(load(name), len(talk.growing.session.requests))
         for k in range(12):
-            plans += [event.data for event in talk.send(f"Question {n}.{k}: and then? " * 8) if event.kind == "plan"]
+            plans += [event.plan for event in talk.send(f"Question {n}.{k}: and then? " * 8) if isinstance(event, Planned)]
     again, replayed = branches.resumed(
         threads.load(thread), client(server), sink, talk.settings, policies=threads.policies(thread)
     )
@@ -255,15 +259,63 @@ def test_a_policy_chosen_on_the_way_is_in_force_from_its_request_on_after_a_relo
 def test_a_call_that_was_stopped_before_its_tool_ran_is_answered_first(server: Offline, threads: Threads, box: Toolbox) -> None:
     talk, thread = chat(server, threads, box=box)
     turn = talk.send("read file file0.py")
-    assert next(event for event in turn if event.kind == "call")
+    assert next(event for event in turn if isinstance(event, Called))
     turn.close()
     stored = threads.load(thread)
     assert (stored.blocks[-1].kind, stored.blocks[-1].pair) == ("tool_use", -1)
-    assert kinds(talk.send("What did it say?"))[-1] == "done"
+    assert kinds(talk.send("What did it say?"))[-1] is Done
     stored = threads.load(thread)
     call = next(block for block in stored.blocks if block.kind == "tool_use")
     assert stored.blocks[call.pair].raw["is_error"]
     assert [m.role for m in stored.messages][-4:] == ["assistant", "user", "user", "assistant"]
+
+
+def continued(server: Offline, threads: Threads, session: Session, request: int) -> Chat:
+    """A session's request taken up in a new chat that leaves nothing out."""
+    thread = branches.continued(threads, engine.replay(session), request, {})
+    settings = Settings("offline-200k", load("keep-everything"))
+    talk, _ = branches.resumed(threads.load(thread), client(server), threads.sink(thread), settings)
+    return talk
+
+
+@pytest.mark.parametrize("place", [0, 0.5, -1])
+@pytest.mark.parametrize("name", ["thinking-grows", "tool-results-eat-the-window"])
+def test_a_session_goes_on_from_the_middle_of_its_tool_loop(server: Offline, threads: Threads, name: str, place: float) -> None:
+    session = engine.load(ROOT / "sample_sessions" / f"{name}.jsonl")
+    loop = [request.n for request in session.requests if session.blocks[request.cut - 1].kind == "tool_result"]
+    talk = continued(server, threads, session, loop[-1 if place < 0 else int(place * len(loop))])
+    assert kinds(talk.go_on())[-1] is Done
+    assert kinds(talk.send("And now?"))[-1] is Done
+
+
+def called(*names: str) -> list[dict[str, object]]:
+    return [{"type": "tool_use", "id": name, "name": "read", "input": {"path": name}} for name in names]
+
+
+def test_a_session_that_ends_with_open_calls_goes_on_with_results_for_them(server: Offline, threads: Threads) -> None:
+    builder = Builder("s", "test")
+    builder.message("user", "Read both.", origin="prompt")
+    builder.request(builder.message("assistant", called("a", "b")), model="m")
+    builder.request(builder.message("assistant", "I wait."), model="m")
+    talk = continued(server, threads, builder.build(), 1)
+    assert kinds(talk.send("And now?"))[-1] is Done
+    blocks = talk.growing.session.blocks
+    assert [(blocks[b.pair].raw["tool_use_id"], blocks[b.pair].raw["is_error"]) for b in blocks if b.kind == "tool_use"] == [
+        ("a", True),
+        ("b", True),
+    ]
+
+
+def test_a_session_goes_on_where_one_of_two_calls_has_its_result(server: Offline, threads: Threads) -> None:
+    builder = Builder("s", "test")
+    builder.message("user", "Read both.", origin="prompt")
+    builder.request(builder.message("assistant", called("a", "b")), model="m")
+    for name in ("a", "b"):
+        builder.message("user", [{"type": "tool_result", "tool_use_id": name, "content": "text"}], origin="tool")
+        builder.request(builder.message("assistant", f"I have read {name}."), model="m")
+    talk = continued(server, threads, builder.build(), 1)
+    assert kinds(talk.go_on())[-1] is Done
+    assert kinds(talk.send("And now?"))[-1] is Done
 
 
 def test_the_key_is_in_no_file_and_no_error(server: Offline, threads: Threads, tmp_path: Path) -> None:
@@ -281,7 +333,6 @@ KILLED = textwrap.dedent("""
     from pathlib import Path
     sys.path.insert(0, {root!r})
     from engine.live.growing import Growing
-    from engine.session.model import Session
     from engine.live.offline.model import COUNTER
     from engine.storage.threads import Threads
     threads = Threads(Path(sys.argv[1]))
@@ -332,4 +383,4 @@ def test_a_turn_goes_on_by_itself_and_stops_when_asked(threads: Threads) -> None
         assert stored.requests[-1].stop_reason == "interrupted"
         second = Running(talk.send("And again."))
         assert second.wait(20)
-        assert [event.kind for event in second.events][-1] == "done"
+        assert isinstance(second.events[-1], Done)

@@ -163,7 +163,7 @@ def test_the_small_session_of_the_next_test_is_right() -> None:
         (["session", "forks"], [{"own": {"id": "b"}, "start": 9}], "$.session.forks[0]"),
         (["session", "forks"], [{"own": {"id": "b"}, "of": 1}], "$.session.forks[0]"),
         (["session"], None, "$.session"),
-        (["version"], 3, "$.version"),
+        (["version"], 4, "$.version"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_path_and_a_hint(path: list[Any], value: Any, named: str) -> None:

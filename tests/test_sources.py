@@ -14,9 +14,10 @@ import pytest
 from claude_log import Log, call
 
 import engine
-from engine import Store, importers
+from engine import importers
 from engine.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
 from engine.importers import claude_code, task_folder
+from engine.library import Store
 from engine.reading import holders
 from engine.reading.holders import open_source
 from engine.reading.source import Source

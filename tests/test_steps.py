@@ -17,10 +17,10 @@ import engine
 from engine.envelope import difference
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, load
 from engine.planning.trace import Cursor, Trace
-from engine.session.model import Answer, Ask, Edit, Part, Session, Span
+from engine.planning.trace import trace as replayed
+from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
 from engine.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, STILL, Steps, steps
 
 NOTHING = (0, -1)
@@ -83,8 +83,7 @@ chosen = st.lists(
 
 def trace_of(session: Session, *rules: Rule) -> Trace:
     policy = Policy("test", "t", "d", "s", "f", rules=tuple(Step(one, NoParams()) for one in rules))
-    ledger = ledger_of(session)
-    return Trace(session, policy, ledger, tuple(replay(session, policy, ledger)))
+    return replayed(session, policy, ledger_of(session))
 
 
 def attempted(session: Session, rules: list[Rule]) -> Trace | None:
@@ -258,9 +257,9 @@ def test_a_summary_that_no_model_made_is_marked() -> None:
         for plan in trace_of(plain, rule("_condense", "remembers")).plans
         for ask, _ in plan.asks
     }
-    recorded = json.loads(steps(trace_of(structs.replace(plain, answers=asked), rule("_condense", "remembers"))).data)[
-        "decisions"
-    ]
+    recorded = json.loads(
+        steps(trace_of(structs.replace(plain, recorded=Recorded(asked)), rule("_condense", "remembers"))).data
+    )["decisions"]
     assert 1 not in recorded["offline"]
     assert trace.plans, "a session with a system prompt is not condensed by this rule"
 

@@ -20,6 +20,7 @@ from msgspec import structs
 
 import engine
 from engine.counting.tokens import CHARS
+from engine.envelope.ended import RequestEnded
 from engine.envelope.pieces import Decision, Splice
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
@@ -27,7 +28,7 @@ from engine.live.growing import Growing
 from engine.planning.assemble import step
 from engine.planning.policy import Policy, load
 from engine.session import portable
-from engine.session.model import Answer, Edit, Message, Part, Session, Span, Usage
+from engine.session.model import Answer, Answered, Edit, Message, Part, Session, Span, Usage
 from engine.storage.threads import Conflict, Threads
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,17 +69,15 @@ def ask(threads: Threads, thread: str, growing: Growing, content: Any, status: A
     """Store a request as a live chat does, planned by a policy that keeps everything."""
     asked = growing.request(model="offline-200k", sent_at=2.0, **more)
     plan = step(None, growing.session, asked, KEPT, growing.basis)
-    answer = None
+    answer, blocks = None, ()
     if content is not None:
-        answer = (
-            growing.message("assistant", content, origin="answer", sent_at=3.0),
-            [content] if isinstance(content, str) else content,
-        )
+        answer = growing.message("assistant", content, origin="answer", sent_at=3.0)
+        blocks = (content,) if isinstance(content, str) else tuple(content)
     done = structs.replace(
         asked, usage=Usage(input_tokens=7, output_tokens=2), answered_at=3.0, stop_reason="end_turn", id="msg"
     )
     done = growing.answered(done)
-    threads.sink(thread).request(done, plan, answer, status, 0.5)
+    threads.sink(thread).ended(RequestEnded(thread, done, plan, status, answer, blocks, seconds=0.5))
     return plan
 
 
@@ -92,7 +91,7 @@ def same(stored: Session, grown: Session) -> None:
     assert without_ids(stored.messages) == without_ids(grown.messages)
     assert stored.requests == grown.requests
     assert stored.observed == grown.observed
-    assert stored.answers == grown.answers
+    assert stored.recorded == grown.recorded
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -108,8 +107,9 @@ def test_any_thread_is_read_back_as_it_was_said(
             say(threads, thread, growing, role, content, origin)
         ask(threads, thread, growing, answered, status, settings=given_settings)
         told = Answer(title, items=(title,), usage=Usage(input_tokens=1), model="m", source="model")
-        growing.answer(f"ask {len(growing.answers)}", told)
-        threads.sink(thread).answer(f"ask {len(growing.answers) - 1}", told)
+        fact = Answered(f"ask {len(growing.recorded.answers)}", told)
+        growing.note(fact)
+        threads.sink(thread).fact(fact)
     stored = threads.load(thread)
     same(stored, growing.session)
     assert stored.about == about
@@ -138,7 +138,7 @@ def test_half_a_character_harms_no_part_of_a_thread(half: str, tmp_path_factory:
     plan = structs.replace(plan, decisions=(Decision(0, asked.n, "test", edit, Splice((0, 0), (), ()), 1, 2),))
     growing.answered(asked)
     growing.observe(asked.n, edit)
-    threads.sink(thread).request(asked, plan, None, "failed", 0.0)
+    threads.sink(thread).ended(RequestEnded(thread, asked, plan, "failed"))
     threads.rename(thread, half)
     stored = threads.load(thread)
     assert stored.blocks == growing.session.blocks
@@ -278,7 +278,7 @@ def test_a_window_that_fell_behind_conflicts_however_often_it_tries(tmp_path: Pa
     with pytest.raises(Conflict):
         say(threads, thread, begun(threads, threads.create()), "system", "Be brief.", "system")
     with pytest.raises(Conflict):
-        threads.sink(thread).request(plan.request, plan, None, "failed", 0.0)
+        threads.sink(thread).ended(RequestEnded(thread, plan.request, plan, "failed"))
     same(threads.load(thread), one.session)
 
 

@@ -15,10 +15,11 @@ from operator import attrgetter
 
 from msgspec import Struct, structs
 
+from engine import notebook
 from engine.counting.ledger import Ledger
 from engine.envelope.pieces import Piece, Splice
 from engine.errors import RuleError
-from engine.session.model import ZERO, Body, Counts, Edit, Span
+from engine.session.model import BUCKETS, ZERO, Body, Counts, Edit, Span
 
 _START, _STOP = attrgetter("start"), attrgetter("stop")
 CHUNK = 128  # pieces; a splice copies one or two chunks, so this bounds what a change costs
@@ -48,6 +49,11 @@ class Envelope(Struct, frozen=True, gc=False):
         return sum(self.counts)
 
     @property
+    def buckets(self) -> dict[str, int]:
+        """Tokens by the bucket's name, in units of the ledger's counter."""
+        return {bucket.value: tokens for bucket, tokens in zip(BUCKETS, self.counts, strict=True)}
+
+    @property
     def stop(self) -> int:
         return self.chunks[-1].stop if self.chunks else 0
 
@@ -60,6 +66,9 @@ class Envelope(Struct, frozen=True, gc=False):
 
     def __repr__(self) -> str:
         return f"<Envelope {self.tokens:,} tokens in {len(self)} pieces over {self.stop} blocks>"
+
+    def _repr_html_(self) -> str:
+        return notebook.card(f"{self.tokens:,} counted tokens", notebook.bar(self.buckets), note=f"of {self.stop:,} blocks")
 
     def at(self, address: int) -> Piece:
         """The piece that holds block `address`. IndexError where the envelope does not reach."""

@@ -45,3 +45,8 @@ class Decision(Struct, frozen=True, gc=False):
     @property
     def action(self) -> Action:
         return self.edit.action
+
+    def __repr__(self) -> str:
+        because = self.edit.because if len(self.edit.because) <= 120 else self.edit.because[:119] + "…"
+        size = f", {self.before:,} -> {self.after:,} tokens" if self.splice else ""
+        return f"<Decision {self.seq} at request {self.request}: {self.action} by {self.rule}{size}: {because!r}>"

@@ -7,12 +7,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from engine import notebook
 from engine.counting.calibration import Calibration
 from engine.envelope.budget import Budget
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
 from engine.session.model import Answer, Ask, Request
 
+SHOWN = 12  # decisions listed in a notebook
 Verdict = Literal["send", "warn", "overflow", "refuse"]
 
 
@@ -60,3 +62,21 @@ class Plan(Struct, frozen=True, gc=False):
         return (
             f"<Plan of request {self.request.n}: {self.before.tokens:,} -> {self.after.tokens:,} tokens, {did}, {self.verdict}>"
         )
+
+    def _repr_html_(self) -> str:
+        """Both bars to one scale, and the decisions that led from the one to the other."""
+        whole = max(self.before.tokens, self.after.tokens)
+        made = [d for d in self.decisions if d.splice or d.action in ("warn", "fallback", "refuse")]
+        rows = ((d.action, d.rule, d.before, d.after, d.edit.because) for d in made[:SHOWN])
+        parts = [
+            notebook.line("Before the policy"),
+            notebook.bar(self.before.buckets, whole),
+            notebook.line("Sent"),
+            notebook.bar(self.after.buckets, whole),
+        ]
+        parts += [notebook.table(("did", "rule", "tokens before", "after", "because"), rows)] if made else []
+        parts += [notebook.line(f"and {len(made) - SHOWN:,} more decisions")] if len(made) > SHOWN else []
+        note = (
+            f"{self.model} · {self.verdict} · {self.projected:,} of {self.budget.window:,} tokens expected when it was planned"
+        )
+        return notebook.card(f"Request {self.request.n}", *parts, note=note)

@@ -1,17 +1,15 @@
 """What a person does to a chat's summaries by hand: condense now, edit a summary, undo one, rate one.
 
-A wish is an edit for one request, recorded among the session's answers under that request's number; the rule `follow_wishes`
-makes it there, live and in every replay, and it stands from then on. Asks nobody and stores nothing: see `live.Chat`.
+A wish is an edit for one request, recorded under that request's number; the rule `follow_wishes` makes it there, live and in
+every replay, and it stands from then on. Asks nobody and stores nothing: see `live.Chat`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
-import msgspec
 from msgspec import structs
 
 from engine.envelope.condensing import SUMMARY, How, boundary, condense, standing, summary_at, summary_of, turn_start
@@ -19,49 +17,37 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Piece
 from engine.envelope.rule import Ctx
 from engine.errors import TurnscopeError
-from engine.session.model import Action, Answer, Ask, Edit, Session, Span
+from engine.session.model import Action, Answer, Ask, Edit, Rated, Session, Span, Wish, Wished
 
 RULE = "follow_wishes"
 CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less
 HEAD = re.compile(r"\[[^\n\]]*stands for ([\d,]+) messages\]$")  # the first line of the summaries of `condensing`
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """An edit for one request. It was made in chat `session` when `blocks` blocks stood there, whose digest is `told`."""
-
-    edit: Edit
-    session: str
-    blocks: int
-    told: str
-
-
-def key(request: int) -> str:
-    """Under which the wishes for a request are recorded."""
-    return f"by-hand:{request}"
-
-
-def rating_key(text: str) -> str:
-    """Under which the rating of a summary's text is recorded; an edited text is rated anew."""
-    return f"rating:{_digest(text)}"
-
-
-def added(known: Answer | None, edits: Iterable[Edit], session: Session) -> Answer:
-    """The answer that records these wishes after those known for the same request."""
-    told = _told(session, len(session.blocks))
-    wishes = (Wish(edit, session.id, len(session.blocks), told) for edit in edits)
-    items = tuple(msgspec.json.encode(wish).decode() for wish in wishes)
-    return Answer(items=(*(known.items if known else ()), *items), source="recorded")
+def added(session: Session, request: int, edits: Iterable[Edit]) -> Wished:
+    """The fact that these edits are wished for a request, after those that were wished for it before."""
+    blocks = len(session.blocks)
+    told = _told(session, blocks)
+    new = (Wish(edit, session.id, blocks, told) for edit in edits)
+    return Wished(request, (*session.recorded.wishes.get(request, ()), *new))
 
 
 def wished(session: Session, request: int) -> Iterator[Edit]:
     """The edits wished for a request. A branch follows those made on what it shares with its parent, no others."""
-    known = session.answers.get(key(request))
-    for item in known.items if known else ():
-        wish = msgspec.json.decode(item, type=Wish)
+    for wish in session.recorded.wishes.get(request, ()):
         own = wish.session == session.id or wish.blocks <= session.at
         if own and wish.told == _told(session, wish.blocks):
             yield wish.edit
+
+
+def rated(text: str, rating: str) -> Rated:
+    """The fact that somebody rates a summary's text so; an edited text is rated anew."""
+    return Rated(digest(text), rating)
+
+
+def rating(session: Session, text: str) -> str:
+    """What somebody thought of a summary's text: up, down, or "" where nothing was said."""
+    return session.recorded.ratings.get(digest(text), "")
 
 
 def condensed(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, Answer, tuple[Edit, ...]]:
@@ -178,8 +164,9 @@ def _back(span: Span) -> Edit:
 
 
 def _told(session: Session, blocks: int) -> str:
-    return _digest("\0".join(block.digest for block in session.blocks[:blocks]))
+    return digest("\0".join(block.digest for block in session.blocks[:blocks]))
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """By which a text is known again."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

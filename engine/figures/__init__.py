@@ -5,14 +5,16 @@ from engine.figures.charts import (
     ROWS,
     STACK,
     STEPS,
+    Figure,
+    Scale,
     Theme,
-    csv,
     heatmap,
     html,
     legend,
     sawtooth,
 )
-from engine.figures.palette import PALETTES, ink
+from engine.palette import PALETTES, ink
+from engine.views.columns import Measure, Unit
 
 __all__ = [
     "MAX_COLUMNS",
@@ -20,8 +22,11 @@ __all__ = [
     "ROWS",
     "STACK",
     "STEPS",
+    "Figure",
+    "Measure",
+    "Scale",
     "Theme",
-    "csv",
+    "Unit",
     "heatmap",
     "html",
     "ink",

@@ -71,7 +71,8 @@ class Importer:
     `sniff` says how well a source's content fits, 0 (not at all) to 100: the best one reads it. `entries` lists its
     conversations without reading them, the main one first; `read` reads one. `finds` says where the tool keeps its files,
     `related` which other files belong to a source's sessions, `part_of` the path that opens in place of a file that is part
-    of a session. `follow` goes on reading a file that grows.
+    of a session. `follow` goes on reading a file that grows. `version` is counted up by hand when `read` gives something else
+    for the same file: what was read before is read again.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Importer:
     part_of: Callable[[Path], Path] = _itself
     suffixes: tuple[str, ...] = (".json", ".jsonl")
     follow: Callable[[Path], Follower] | None = None
+    version: int = 1
 
 
 @cache
@@ -181,7 +183,7 @@ def _inside(source: Source) -> Iterator[tuple[str, Source, Importer]]:
 def read_entry(source: Source, id: str = "") -> Thread:
     """One conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s only."""
     try:
-        file, importer, inner = _file(source, id)
+        file, importer, inner = located(source, id)
         entry = next((entry for entry in importer.entries(file) if inner in ("", entry.id)), None)
         thread = importer.read(file, entry) if entry else None
     except RecursionError as error:
@@ -216,7 +218,7 @@ def follow(path: Path, id: str = "") -> Follower:
     return importer.follow(path) if can and importer and importer.follow else _Rereading(path, id)
 
 
-def _file(source: Source, id: str) -> tuple[Source, Importer, str]:
+def located(source: Source, id: str) -> tuple[Source, Importer, str]:
     """The file that an entry stands in, its importer, and the entry's id there."""
     importer = _best(source)
     if importer is not None:

@@ -17,10 +17,11 @@ from engine import importers
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.media import media_tokens
 from engine.counting.tokens import estimator
-from engine.planning import policy as policies
+from engine.planning import policy as shelf
 from engine.planning.policy import Policy, following
 from engine.planning.trace import Trace, trace
-from engine.pricing.prices import facts, read_overlay, use
+from engine.pricing.overlay import read_overlay
+from engine.pricing.prices import PRICES, Prices
 from engine.reading.holders import open_source
 from engine.reading.source import Entry
 from engine.session.model import Answer, Session
@@ -32,40 +33,58 @@ AS_RECORDED = "as-recorded"
 
 
 @cache
-def _edge() -> None:
-    """Read once what the user keeps outside: prices of their own. BrokenFile where that file is wrong."""
+def own_prices() -> Prices:
+    """The built-in prices under the user's own file, read once. BrokenFile where that file is wrong."""
     own = prices_file()
-    if own is not None:
-        use(read_overlay(own))
+    return Prices(read_overlay(own)) if own else PRICES
 
 
 def named(name: str, folder: Path | None = None) -> Policy:
     """A policy by name, ours or from `folder`, with what the environment sets. PolicyError where there is none."""
-    return policies.with_pairs(policies.load(name, folder) if folder else policies.load(name), context_pairs())
+    return shelf.with_pairs(shelf.load(name, folder) if folder else shelf.load(name), context_pairs())
+
+
+def policies() -> tuple[Policy, ...]:
+    """Every built-in policy, by name.
+
+    >>> [policy.title for policy in engine.policies() if policy.source.startswith("LiteLLM")]
+    ['LiteLLM trim_messages']
+    """
+    return tuple(named(name) for name in shelf.names())
 
 
 def load_all(path: Path | str) -> tuple[Session, ...]:
-    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read."""
-    _edge()
+    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read.
+
+    >>> [session.title for session in engine.load_all("sample_sessions/cache-goes-cold.jsonl")]
+    ['High water an hour late since Sunday']
+    """
     return importers.read(path)
 
 
 def load(path: Path | str, entry: Entry | str = "") -> Session:
-    """A session of a file, folder, archive or database, its subagents and branches hanging from it.
+    """A session of a file, folder, archive or database; its subagents and branches hang from it. `TurnscopeError` with a hint.
 
-    `entry`: which one, as `entries` lists it, or its id; "" = the main one.
+    `entry`: which one of several, as `entries` lists them, or its id; "" = the main one.
+
+    >>> session = engine.load("sample_sessions/tool-results-eat-the-window.jsonl")
+    >>> len(session.requests), len(session.blocks), len(session.subagents)
+    (325, 879, 1)
     """
     return thread(path, entry).session
 
 
 def thread(path: Path | str, entry: Entry | str = "") -> Thread:
-    """The same as `load`, as the tree of all that was said: `.leaves`, `.path(leaf)`, `.messages()`."""
-    _edge()
+    """The same as the tree of all that was said: `.leaves`, `.path(leaf)` to each, `.messages()` once each."""
     return importers.read_entry(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
 
 
 def entries(path: Path | str) -> Iterator[Entry]:
-    """What can be loaded from a path, the main one first, by what is known without reading it. Lists as far as it is asked."""
+    """What can be loaded from a path, the main one first, by what is known without reading it. Lists as far as it is asked.
+
+    >>> [entry.id for entry in engine.entries("sample_sessions")][:2]
+    ['cache-goes-cold.jsonl', 'chat-forgets-first-instruction.jsonl']
+    """
     return importers.entries(open_source(Path(path)))
 
 
@@ -74,18 +93,24 @@ def places() -> tuple[tuple[str, importers.Place], ...]:
     return tuple((importer.title, place) for importer, place in importers.places(machine()))
 
 
-def family_of(session: Session) -> str:
+def family_of(session: Session, prices: Prices | None = None) -> str:
     """Tokenizer family of the model that most of a session's requests used; "" where unknown."""
+    prices = prices or own_prices()
     models = Tally(request.model for request in session.requests if request.model)
-    return facts(models.most_common(1)[0][0]).family if models else ""
+    return prices.facts(models.most_common(1)[0][0]).family if models else ""
 
 
-def ledger_of(session: Session, memo: dict[str, int] | None = None, exact: Mapping[str, int] | None = None) -> Ledger:
+def ledger_of(
+    session: Session,
+    memo: dict[str, int] | None = None,
+    exact: Mapping[str, int] | None = None,
+    prices: Prices | None = None,
+) -> Ledger:
     """Count a session with the counter of its main model.
 
     `memo`: tokens by digest from an earlier count, extended. `exact`: exact tokens of texts by digest, where known.
     """
-    family = family_of(session)
+    family = family_of(session, prices)
     if not exact:
         return build_ledger(session, estimator(family), memo)
     known = {b.digest: exact[b.digest] + media_tokens(b.raw, family) for b in session.blocks if b.digest in exact}
@@ -105,17 +130,32 @@ def replay(
     policy: Policy | str = AS_RECORDED,
     ledger: Ledger | None = None,
     answers: Mapping[str, Answer] | None = None,
+    prices: Prices | None = None,
 ) -> Trace:
-    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own."""
-    _edge()
+    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own.
+
+    >>> session = engine.load("sample_sessions/cache-goes-cold.jsonl")
+    >>> trace = engine.replay(session, "last-5-pairs")
+    >>> next(plan for plan in trace.plans if plan.changed)
+    <Plan of request 55: 89,191 -> 64,708 tokens, drop, send>
+
+    `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.
+    """
+    prices = prices or own_prices()
     if answers:
-        session = structs.replace(session, answers={**answers, **session.answers})
+        recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
+        session = structs.replace(session, recorded=recorded)
     chosen = named(policy) if isinstance(policy, str) else policy
-    if chosen.name != AS_RECORDED and any(key.startswith("by-hand:") for key in session.answers):
+    if chosen.name != AS_RECORDED and session.recorded.wishes:
         chosen = following(chosen)  # what a person condensed by hand stays so under every policy
-    return trace(session, chosen, ledger or ledger_of(session))
+    return trace(session, chosen, ledger or ledger_of(session, prices=prices), prices)
 
 
 def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
-    """What the session really sent and cost, as arrays over its requests."""
+    """What the session really sent and cost, as arrays over its requests.
+
+    >>> view = engine.overview(engine.load("sample_sessions/cache-goes-cold.jsonl"))
+    >>> view.prompts[:3], view.total
+    (array([18251, 18676, 19158]), Decimal('5.72862325'))
+    """
     return views.overview(replay(session, AS_RECORDED, ledger))

@@ -1,88 +1,41 @@
-"""What a front end needs to hold chats: a client for a provider, a chat on a thread, branches, a thread as a session to show.
+"""Chats on threads: begun, taken up again, continued from another session, branched.
 
-Ties `live`, `threads` and `offline` together. Keeps nothing; knows no page.
+Ties `chat` and the store together. Keeps nothing; knows no page and no provider.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
-from typing import Literal
 
-import anthropic
 from msgspec import structs
 
 from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
-from engine.library.opening import family_of, ledger_of, replay
-from engine.library.store import Opened
-from engine.live.chat import Chat, Settings, Sink, Tools
+from engine.library.opening import family_of, own_prices
+from engine.live.chat import Chat, Settings
 from engine.live.growing import Growing
-from engine.live.offline import Offline
-from engine.live.offline.model import WINDOWS
-from engine.live.tools import Toolbox
+from engine.live.provider import Provider
+from engine.live.sinks import Sink
+from engine.live.tools import Tools
 from engine.planning import assemble
 from engine.planning.extract import extract
 from engine.planning.policy import Policy, following, load
 from engine.planning.trace import Trace
-from engine.pricing.prices import cost, facts
-from engine.session.model import JSON, Answer, Edit, Message, Request, Session
+from engine.pricing.prices import Prices
+from engine.session.model import JSON, Request, Session
 from engine.session.timeline import block_of
 from engine.storage.threads import SOURCE, Threads
-from engine.views.overview import overview
 
-ANTHROPIC = "https://api.anthropic.com"
-# `anthropic.types.Model` of SDK 2.12, the current ones; any other name may be typed.
-MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-4-6", "claude-haiku-4-5")
-OFFLINE = tuple(WINDOWS)
 SUMMARY = 800  # tokens of a summary made without a model
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """Where requests go. `key` "" = the environment's, for the Anthropic API alone; it is never written anywhere."""
-
-    kind: Literal["offline", "anthropic", "server"] = "offline"
-    url: str = ""
-    key: str = field(default="", repr=False)
-
-
-def client(provider: Provider, offline: Offline) -> anthropic.Anthropic:
-    """An SDK client. TurnscopeError where there is no key or no address.
-
-    A key from the environment goes to the Anthropic API alone: an address that somebody typed never receives it. The built-in
-    model's faults are shown at once; elsewhere the SDK tries again by itself.
-    """
-    if provider.kind == "offline":
-        return anthropic.Anthropic(api_key="none", base_url=offline.url, max_retries=0, timeout=60)
-    if provider.kind == "server":
-        if not provider.url.startswith(("http://", "https://")):
-            raise TurnscopeError("the server's address is missing", hint="Type it with http:// or https:// in the settings.")
-        return anthropic.Anthropic(api_key=provider.key or "none", base_url=provider.url, timeout=600)
-    try:
-        made = anthropic.Anthropic(api_key=provider.key or None, base_url=ANTHROPIC, timeout=600)
-    except anthropic.AnthropicError as error:
-        raise TurnscopeError("there is no API key", hint="Type one in the settings; it is kept in memory only.") from error
-    if not (made.api_key or made.auth_token or made.credentials):
-        raise TurnscopeError("there is no API key", hint="Type one in the settings; it is kept in memory only.")
-    return made
-
-
-def toolbox(folder: str, names: Sequence[str]) -> Toolbox:
-    """The tools that may run. Without a folder that exists, only the calculator."""
-    root = Path(folder).expanduser() if folder.strip() else None
-    if root is None or not root.is_dir():
-        return Toolbox(Path(), tuple(name for name in names if name == "calculate"))
-    return Toolbox(root, tuple(names))
-
-
-def begun(id: str, client: anthropic.Anthropic, sink: Sink, settings: Settings, system: str, tools: Sequence[JSON]) -> Chat:
+def begun(id: str, provider: Provider, sink: Sink, settings: Settings, system: str, tools: Sequence[JSON]) -> Chat:
     """A chat without a prompt yet: tool definitions and system prompt are said."""
-    counter = estimator(facts(settings.model).family)
-    chat = Chat(Growing(Session(id, source=SOURCE), counter), client, sink, settings)
+    prices = own_prices()
+    counter = estimator(prices.facts(settings.model).family)
+    chat = Chat(Growing(Session(id, source=SOURCE), counter, prices), provider, sink, settings)
     if tools:
         chat.say("tools", list(tools), "tools")
     if system.strip():
@@ -92,7 +45,7 @@ def begun(id: str, client: anthropic.Anthropic, sink: Sink, settings: Settings, 
 
 def resumed(
     session: Session,
-    client: anthropic.Anthropic,
+    provider: Provider,
     sink: Sink,
     settings: Settings,
     tools: Tools | None = None,
@@ -102,7 +55,8 @@ def resumed(
 
     `policies`: from which request on which was in force (`Threads.policies`); without them the one of `settings`.
     """
-    growing = Growing(session, estimator(family_of(session) or facts(settings.model).family))
+    prices = own_prices()
+    growing = Growing(session, estimator(family_of(session, prices) or prices.facts(settings.model).family), prices)
     since = int(session.about.get("live_from", 0))
     record = load(assemble.AS_RECORDED)
 
@@ -110,25 +64,19 @@ def resumed(
         found = [policy for first, policy in policies if first <= request.n]
         return following(found[-1] if found else settings.policy) if request.n >= since else record
 
-    plans = tuple(assemble.replay(session, in_force, growing.ledger))
-    chat = Chat(growing, client, sink, settings, tools)
+    plans = tuple(assemble.replay(session, in_force, growing.ledger, prices=prices))
+    chat = Chat(growing, provider, sink, settings, tools)
     chat.plan = assemble.settle(plans[-1]) if plans else None
-    chat.spent = spent(session)
+    chat.spent = spent(session, prices)
+    chat.sizes = [plan.seen.tokens for plan in plans]
     return chat, plans[since:]
 
 
-def spent(session: Session) -> Decimal:
+def spent(session: Session, prices: Prices) -> Decimal:
     """USD that a thread's own requests have cost; those of an imported base are not its own."""
     since = int(session.about.get("live_from", 0))
-    costs = (cost(r.usage, r.model, r.sent_at) for r in session.requests[since:] if r.usage)
+    costs = (prices.cost(r.usage, r.model, r.sent_at) for r in session.requests[since:] if r.usage)
     return sum((priced.total for priced in costs if priced), Decimal(0))
-
-
-def opened(threads: Threads, thread: str, version: str) -> Opened:
-    """A stored thread as an opened session. `version` changes with it. TurnscopeError where there is none."""
-    session = threads.load(thread)
-    trace = replay(session, ledger=ledger_of(session))
-    return Opened(f"thread-{thread}-{version}", overview(trace), lambda: session, dict, session, trace)
 
 
 def continued(threads: Threads, trace: Trace, request: int, about: dict[str, JSON]) -> str:
@@ -157,27 +105,6 @@ def summary(chat: Chat) -> str:
             return said
     blocks = (block for block in chat.growing.session.blocks if block.role in ("user", "assistant") and block.text)
     return extract("\n".join(f"{block.role}: {block.text}" for block in blocks), SUMMARY)
-
-
-class Unkept:
-    """A sink that keeps nothing: for a chat that is only weighed, never sent."""
-
-    def message(self, message: Message, blocks: Sequence[JSON], status: str) -> None:
-        """Nothing is kept."""
-
-    def request(
-        self,
-        request: Request,
-        plan: Plan,
-        answer: tuple[Message, Sequence[JSON]] | None,
-        status: str,
-        seconds: float,
-        gone: Sequence[Edit] = (),
-    ) -> None:
-        """Nothing is kept."""
-
-    def answer(self, key: str, answer: Answer) -> None:
-        """Nothing is kept."""
 
 
 def policy_of(session: Session) -> str:

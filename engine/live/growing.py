@@ -5,7 +5,7 @@ Counts and index grow with it, so that planning the next request costs what is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
@@ -13,20 +13,23 @@ from msgspec import structs
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import Counter
 from engine.planning.assemble import Basis
+from engine.pricing.prices import PRICES, Prices
+from engine.session.facts import noted
 from engine.session.index import Index
-from engine.session.model import JSON, Answer, Edit, Message, Observed, Request, Session
+from engine.session.model import JSON, Edit, Fact, Message, Observed, Recorded, Request, Session
 from engine.session.timeline import Timeline
 
 
 class Growing:
     """Starts from a session (empty, stored, imported or forked) and is appended to."""
 
-    def __init__(self, start: Session, counter: Counter) -> None:
+    def __init__(self, start: Session, counter: Counter, prices: Prices = PRICES) -> None:
         self._head = start
+        self.prices = prices
         self._line = Timeline.of(start)
         self._requests: list[Request] = list(start.requests)
         self._observed: list[Observed] = list(start.observed)
-        self._answers: dict[str, Answer] = dict(start.answers)
+        self._recorded: Recorded = start.recorded
         self._value: Session | None = start
         self.ledger: Ledger = build_ledger(start, counter)
         self._index: Index | None = None
@@ -41,7 +44,7 @@ class Growing:
                 messages=tuple(self._line.messages),
                 requests=tuple(self._requests),
                 observed=tuple(self._observed),
-                answers=dict(self._answers),
+                recorded=self._recorded,
             )
         return self._value
 
@@ -50,7 +53,7 @@ class Growing:
         """Counts and index of the session as it is now."""
         if self._index is None:
             self._index = Index.of(self.session)
-        return Basis(self.ledger, self.ledger, self._index)
+        return Basis(self.ledger, self.ledger, self._index, self.prices)
 
     def message(
         self, role: str, content: str | Sequence[JSON], *, origin: str, id: str = "", sent_at: float | None = None
@@ -79,14 +82,14 @@ class Growing:
         self._observed.append(Observed(request, edit))
         self._value = None
 
-    def answer(self, key: str, answer: Answer) -> None:
-        """Record the answer to an ask."""
-        self._answers[key] = answer
+    def note(self, fact: Fact) -> None:
+        """Record a fact."""
+        self._recorded = noted(self._recorded, fact)
         self._value = None
 
     @property
-    def answers(self) -> Mapping[str, Answer]:
-        return self._answers
+    def recorded(self) -> Recorded:
+        return self._recorded
 
     def _changed(self) -> None:
         self._value = None

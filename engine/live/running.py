@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from engine.live.chat import Event, explained
+from engine.errors import TurnscopeError
+from engine.live.events import Done, Event, Failed, Result, Text, Thinking
 
 
 class Running:
@@ -40,20 +41,25 @@ class Running:
     def _run(self, events: Iterator[Event]) -> None:
         try:
             for event in events:
-                if event.kind == "text":
-                    self.text += event.data
-                elif event.kind == "thinking":
-                    self.thinking += event.data
-                else:
-                    self.events.append(event)
-                    if event.kind in ("done", "result"):
-                        self.text = self.thinking = ""  # now in the session
+                match event:
+                    case Text(text):
+                        self.text += text
+                    case Thinking(text):
+                        self.thinking += text
+                    case _:
+                        self.events.append(event)
+                        if isinstance(event, Done | Result):
+                            self.text = self.thinking = ""  # now in the session
                 if self._stop.is_set():
                     break
         except Exception as error:  # noqa: BLE001 - nobody above this thread could catch it; the page shows it
             self.failed = error
-            self.events.append(Event("failed", explained(error)))
+            self.events.append(Failed(error if isinstance(error, TurnscopeError) else _unknown(error)))
         finally:
             close = getattr(events, "close", None)
             if close:
                 close()
+
+
+def _unknown(error: Exception) -> TurnscopeError:
+    return TurnscopeError(f"the turn failed: {str(error) or type(error).__name__}", hint="Nothing was lost; send again.")

@@ -13,7 +13,9 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from engine.session.model import JSON
 
 MOST_READ = 200_000  # bytes of one file
 MOST_LISTED = 400  # names of one folder
@@ -50,6 +52,17 @@ DEFINITIONS: Sequence[dict[str, Any]] = (
     ),
     _tool("calculate", "Work out an arithmetic expression.", "expression", "numbers with + - * / // % ** and brackets"),
 )
+
+
+class Tools(Protocol):
+    """Tools that the model may call. They only read."""
+
+    @property
+    def definitions(self) -> Sequence[JSON]:
+        """Tool definitions as the Messages API takes them."""
+
+    def run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+        """The result's text, and whether it is an error."""
 
 
 class Refused(Exception):

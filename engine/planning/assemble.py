@@ -19,30 +19,31 @@ from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan, Verdict
 from engine.envelope.rule import Ctx
 from engine.errors import RuleError
-from engine.planning.extract import extract
+from engine.planning.answers import Answers, answerer
 from engine.planning.policy import Policy, Step, load
 from engine.planning.provider_edits import compaction_replaces_what_precedes, provider_strips_old_thinking
-from engine.pricing.prices import facts
+from engine.pricing.prices import PRICES, Prices
+from engine.session.facts import count_of
 from engine.session.index import Index
 from engine.session.model import Answer, Ask, Edit, Request, Session
 
 AS_RECORDED = "as-recorded"
 COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
-Answers = Callable[[Ask], Answer]
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a session is read with: its counts for display, the policy's own counts, and its index."""
+    """What a session is read with: its counts for display, the policy's own counts, its index, and what models are and cost."""
 
     ledger: Ledger
     own: Ledger
     index: Index
+    prices: Prices = PRICES
 
     @staticmethod
-    def of(session: Session, ledger: Ledger, own: Ledger | None = None) -> Basis:
-        """Index a session and pair it with its ledgers."""
-        return Basis(ledger, own or ledger, Index.of(session))
+    def of(session: Session, ledger: Ledger, own: Ledger | None = None, prices: Prices = PRICES) -> Basis:
+        """Index a session and pair it with its ledgers and prices."""
+        return Basis(ledger, own or ledger, Index.of(session), prices)
 
 
 def step(
@@ -56,17 +57,12 @@ def step(
     calibration = previous.calibration if previous else Calibration.start()
     plan = _planned(previous, session, request, policy, basis, calibration, answers)
     for _ in range(COUNTS):
-        told = session.answers.get(count_key(plan))
+        told = count_of(session.recorded, request.n, plan.seen.tokens)
         if told is None:
             break
-        calibration = calibration.learn(plan.seen.tokens, int(told.text), plan.model)
+        calibration = calibration.learn(plan.seen.tokens, told.tokens, plan.model)
         plan = _planned(previous, session, request, policy, basis, calibration, answers)
     return plan
-
-
-def count_key(plan: Plan) -> str:
-    """Under which an exact count of a plan's prompt is recorded among the session's answers."""
-    return f"count:{plan.request.n}:{plan.seen.tokens}"
 
 
 def _planned(
@@ -80,13 +76,17 @@ def _planned(
 ) -> Plan:
     ledger = basis.ledger
     model = request.model
-    room = budget(policy.budget, session.window or facts(model).window)
+    room = budget(policy.budget, session.window or basis.prices.facts(model).window)
     base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
     kept = base
     if previous and previous.model == model and room.limit <= previous.budget.limit:
         kept = base if previous.kept is previous.base else previous.kept.grow(request.cut, ledger)
     run = _Run(
-        answers or recorded(session.answers), previous.first + len(previous.decisions) if previous else 0, kept, kept, base
+        answers or answerer(session.recorded.answers.get),
+        previous.first + len(previous.decisions) if previous else 0,
+        kept,
+        kept,
+        base,
     )
     lasting = previous is None or (previous.base if kept is base else previous.kept) is previous.after
     done = run.decisions if lasting else None
@@ -95,7 +95,7 @@ def _planned(
         run.rule(part, ctx)
         if run.model and run.model != model:
             model, run.model = run.model, ""
-            room = budget(policy.budget, facts(model).window)
+            room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, request, basis, calibration, room, done)
     changed = not lasting or any(d.splice for d in run.decisions)
     seen, server = _seen(previous, run.after, ctx, changed)
@@ -124,26 +124,43 @@ def replay(
     ledger: Ledger,
     own: Ledger | None = None,
     answers: Answers | None = None,
+    prices: Prices = PRICES,
 ) -> Iterator[Plan]:
     """Plan every request of a session in order. Each plan carries the calibration it was made with.
 
     `policy` may be a function that gives the one in force for a request: in a chat it changes on the way. `answers` is asked
     what rules ask; see `step`.
 
+    """
+    return (plan for plan, _ in beside_the_record(session, policy, ledger, own, answers, prices))
+
+
+def beside_the_record(
+    session: Session,
+    policy: Policy | Callable[[Request], Policy],
+    ledger: Ledger,
+    own: Ledger | None = None,
+    answers: Answers | None = None,
+    prices: Prices = PRICES,
+) -> Iterator[tuple[Plan, Plan]]:
+    """The plans of `replay`, each beside the plan of what was really sent.
+
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
     calibration is the one that the policy plans with.
     """
-    basis = Basis.of(session, ledger, own)
+    basis = Basis.of(session, ledger, own, prices)
     record = load(AS_RECORDED)
     shadow: Plan | None = None
     previous: Plan | None = None
     for request in session.requests:
         plan = step(previous, session, request, policy(request) if callable(policy) else policy, basis, answers)
-        yield plan
         if policy == record:
+            yield plan, plan
             previous = settle(plan)
         else:
-            shadow = settle(step(shadow, session, request, record, Basis(ledger, ledger, basis.index)))
+            sent = step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
+            yield plan, sent
+            shadow = settle(sent)
             previous = structs.replace(plan, calibration=shadow.calibration)
 
 
@@ -208,7 +225,8 @@ def _context(
     scale = calibration.scale if own is basis.ledger else 1.0
     limit = int((room.limit - calibration.prefix) / scale)
     reported = _reported(previous, calibration)
-    return Ctx(session, request, basis.index, basis.ledger, own, previous, calibration, room, limit, reported, done)
+    index, ledger, prices = basis.index, basis.ledger, basis.prices
+    return Ctx(session, request, index, ledger, own, previous, calibration, room, limit, reported, done, prices)
 
 
 def _reported(previous: Plan | None, calibration: Calibration) -> int:
@@ -235,19 +253,6 @@ def _seen(previous: Plan | None, after: Envelope, ctx: Ctx, changed: bool) -> tu
             decisions.append(Decision(len(decisions), ctx.request.n, rule.__name__, edit, splice, seen.tokens, smaller.tokens))
             seen = smaller
     return seen, tuple(decisions)
-
-
-def recorded(known: Mapping[str, Answer]) -> Answers:
-    """Answers without any I/O: the recorded one, else for a summary an offline extract, else a failure that says so."""
-
-    def answer(ask: Ask) -> Answer:
-        if ask.key in known:
-            return known[ask.key]
-        if ask.kind == "summary":
-            return Answer(extract(ask.content, ask.max_tokens), source="offline")
-        return Answer(failed=f"no answer to this {ask.kind} was recorded")
-
-    return answer
 
 
 def _verdict(plan: Plan, policy: Policy) -> Verdict:

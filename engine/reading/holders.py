@@ -11,16 +11,16 @@ import sqlite3
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 from engine.errors import ArchiveTooLarge, UnreadableFile
-from engine.reading.source import Kind, Source, is_blank, unreadable
+from engine.reading.source import Kind, Source, unreadable
 
 RATIO = 200  # times that an archive's content may be larger than the archive, where it is larger than FREE
 FREE = 50_000_000  # bytes of content that are never too many
@@ -40,11 +40,14 @@ def open_source(path: Path) -> Source:
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     source = Source(path)
+    if not source.size:  # files of the system may say that they are empty
+        with suppress(OSError):
+            source = Source(path, path.read_bytes())
     if source.head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return Archive(path)
     if source.head.startswith(b"SQLite format 3\x00"):
         return Database(path)
-    if is_blank(source):
+    if source.blank:
         raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
     return source
 
@@ -71,6 +74,9 @@ class Folder(Source):
                 digest.update(f"{file.path}:{file.version}".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
+    def digest(self) -> str:
+        return self.version
+
     def near(self, name: str) -> Source | None:
         return Source(self.path / "-").near(name)
 
@@ -79,7 +85,7 @@ class Folder(Source):
 
 
 class Archive(Source):
-    """A zip archive. Members are unpacked in memory, one at a time, and none that would not fit."""
+    """A zip archive. Members are unpacked as they are read; one that would unpack to too much is not opened at all."""
 
     kind: Kind = "zip"
     room = TOTAL  # bytes that its content may have
@@ -109,16 +115,14 @@ class Archive(Source):
         """Its files by their names."""
         return {info.filename: info for info in self._zip.infolist() if not info.is_dir()}
 
-    def unpack(self, name: str, size: int = -1) -> bytes:
-        """The first `size` bytes of a member; -1 = all. What it says of its size is not believed."""
+    @contextmanager
+    def unpacked(self, name: str) -> Iterator[IO[bytes]]:
+        """A member as an open file. It gives no more than it says of its size: what is longer fails its checksum."""
         try:
             with self._zip.open(self.members[name]) as member:
-                data = member.read(self.room + 1 if size < 0 else size)
+                yield member
         except _TROUBLE as error:
             raise unreadable(self.path / name, error) from error
-        if len(data) > self.room:
-            raise self.too_large()
-        return data
 
     def files(self) -> Iterator[Source]:
         order = sorted(self.members, key=lambda name: (PurePosixPath(name).parent.parts, name))
@@ -138,11 +142,12 @@ class Member(Source):
         super().__init__(archive.path / name)
         self.archive, self.name = archive, name
 
-    @cached_property
-    def data(self) -> bytes:
-        return self.archive.unpack(self.name)
+    @contextmanager
+    def _file(self) -> Iterator[IO[bytes]]:
+        with self.archive.unpacked(self.name) as file:
+            yield file
 
-    @property
+    @cached_property
     def size(self) -> int:
         return self.archive.members[self.name].file_size
 
@@ -153,9 +158,6 @@ class Member(Source):
     @property
     def version(self) -> str:
         return self.archive.version
-
-    def _start(self, size: int) -> bytes:
-        return self.archive.unpack(self.name, size)
 
     def near(self, name: str) -> Source | None:
         return self.archive.near(self._beside(name))
@@ -171,6 +173,9 @@ class Database(Source):
     """An SQLite database. It is copied with its log before it is read, so that a tool that has it open is not disturbed."""
 
     kind: Kind = "sqlite"
+
+    def digest(self) -> str:
+        return self.version
 
     @property
     def version(self) -> str:

@@ -6,12 +6,14 @@ Holds reading, never a format: what a record means is an importer's business. Fo
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
+from hashlib import sha256
+from io import BytesIO
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import orjson
 from msgspec import Struct
@@ -23,9 +25,7 @@ Kind = Literal["file", "folder", "zip", "sqlite"]
 
 HEAD = 1 << 16  # bytes that are read to see what a file is
 SNIFF_LINES = 60  # records looked at to recognise a file of JSON lines
-SNIFF_BYTES = 1 << 22  # and how many bytes they may have
 DEEP = "nested deeper than JSON readers go"
-_WORD = re.compile(rb"\S")
 
 
 class Entry(Struct, frozen=True):
@@ -42,7 +42,11 @@ class Entry(Struct, frozen=True):
 
 
 class Source:
-    """A file. `data` may be given where it lies nowhere."""
+    """A file as importers see it: JSON lines, one JSON document, or bytes. `data` may be given where it lies nowhere.
+
+    Lines are read from the file one by one, so that a long session's text is in memory once, as its blocks. What a tool appends
+    after `size` was looked at is not part of this source.
+    """
 
     kind: Kind = "file"
 
@@ -53,23 +57,8 @@ class Source:
             self.data = data
 
     @cached_property
-    def data(self) -> bytes:
-        """Everything. UnreadableFile where it cannot be read."""
-        try:
-            return self.path.read_bytes()
-        except (OSError, ValueError) as error:
-            raise unreadable(self.path, error) from error
-
-    @cached_property
-    def head(self) -> bytes:
-        """Its first bytes, at least `HEAD` of them where there are as many."""
-        if "data" in self.__dict__ or self.size <= HEAD:
-            return self.data
-        return self._start(HEAD)
-
-    @property
     def size(self) -> int:
-        """Bytes; 0 where that is not known."""
+        """Bytes."""
         if "data" in self.__dict__:
             return len(self.data)
         try:
@@ -94,43 +83,75 @@ class Source:
             raise unreadable(self.path, error) from error
         return f"{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_size}"
 
-    def _start(self, size: int) -> bytes:
+    def digest(self) -> str:
+        """SHA-256 of the content, as hexadecimal digits."""
+        digest = sha256()
+        for piece in self._lines(1 << 20):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    @cached_property
+    def data(self) -> bytes:
+        """All bytes, for formats that are one document."""
+        return b"".join(self._lines(1 << 20))
+
+    @cached_property
+    def head(self) -> bytes:
+        """Its first bytes."""
+        with self._file() as file:
+            return file.read(min(HEAD, self.size))
+
+    @contextmanager
+    def _file(self) -> Iterator[IO[bytes]]:
+        """The content as an open file. UnreadableFile where it is gone by now."""
         if "data" in self.__dict__:
-            return self.data[:size]
+            yield BytesIO(self.data)
+            return
         try:
             with self.path.open("rb") as file:
-                return file.read(size)
+                yield file
         except (OSError, ValueError) as error:
             raise unreadable(self.path, error) from error
+
+    def _lines(self, pieces: int = 0) -> Iterator[bytes]:
+        """Each line with its end, or pieces of so many bytes."""
+        left = self.size
+        with self._file() as file:
+            for line in iter(lambda: file.read(pieces), b"") if pieces else file:
+                if left <= 0:
+                    return
+                yield line[:left]
+                left -= len(line)
 
     @cached_property
     def document(self) -> JSON:
         """The whole file as one JSON value, or None where it is none: neither an object nor a list."""
         if self.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
             return None
-        start = len(self.head) - len(self.head.lstrip())
-        held = self.head if b"\n" in self.head[start:] else self.data
-        if self.size > len(held) or self._only_line[1] < 0:
-            with suppress(orjson.JSONDecodeError):  # several lines: one document, or records that are whole each
-                orjson.loads(held[start : held.index(b"\n", start)])
+        line, _, alone = self._opening
+        if not alone:  # several lines: one document, or records that are whole each
+            with suppress(orjson.JSONDecodeError):
+                orjson.loads(line.strip())
                 return None
         return parse(self.data)
 
     @cached_property
-    def _only_line(self) -> tuple[int, int]:
-        """Where the first line with text begins, and where it ends if there is no other; -1 where there is."""
-        found = _WORD.search(self.data)
-        start = found.start() if found else 0
-        stop = self.data.find(b"\n", start)
-        return start, len(self.data) if stop < 0 else -1 if _WORD.search(self.data, stop) else stop
+    def _opening(self) -> tuple[bytes, int, bool]:
+        """The first line with text, its number, and whether it is the only one; b"" for a line that is all there is."""
+        found = ((line, number) for number, line in enumerate(self._lines(), 1) if not line.isspace())
+        line, number = next(found, (b"", 0))
+        alone = next(found, None) is None
+        return b"" if alone else line, number, alone
+
+    @property
+    def blank(self) -> bool:
+        """Whether there is no text in it."""
+        return not self._opening[1]
 
     @cached_property
     def first(self) -> tuple[JSON, ...]:
-        """The first records of a file of JSON lines; the document alone where it is one. Reads no more than it has to."""
-        lines = self.head if self.head.count(b"\n") >= SNIFF_LINES else self._start(SNIFF_BYTES)
-        whole = "data" in self.__dict__ or self.size <= len(lines) or b"\n" not in lines
-        records = self.records(SNIFF_LINES) if whole else lines_of(lines[: lines.rindex(b"\n") + 1], limit=SNIFF_LINES)
-        return tuple(value for value, _ in records if not isinstance(value, Note))
+        """The first records of a file of JSON lines; the document alone where it is one. Reads no further than those."""
+        return tuple(value for value, _ in self.records(limit=SNIFF_LINES) if not isinstance(value, Note))
 
     def near(self, name: str) -> Source | None:
         """The file of that name in the same folder; None where it is not there or cannot be read."""
@@ -161,27 +182,22 @@ class Source:
 
     def records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
         """Each record of a file of JSON lines with its line number. What cannot be read comes as a `Note`."""
-        if self._only_line[1] >= 0 and self.document is not None:
-            yield self.document, self.data.count(b"\n", 0, self._only_line[0]) + 1
+        _, first, alone = self._opening
+        if alone and self.document is not None:
+            yield self.document, first
             return
-        yield from lines_of(self.data, limit=limit)
+        yield from records_in(islice(self._lines(), limit))
 
 
-def lines_of(data: bytes, line: int = 0, limit: int | None = None, start: int = 0) -> Iterator[tuple[Any, int]]:
-    """Each record of JSON lines with its line number, from `start` on, which is the end of line `line`."""
-    size, last = len(data), None if limit is None else line + limit
-    while start < size and (last is None or line < last):
-        stop = data.find(b"\n", start)
-        stop = size if stop < 0 else stop
-        line += 1
-        raw = data[start:stop]
-        start = stop + 1
-        if not raw or raw.isspace():
+def records_in(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[Any, int]]:
+    """Each record of JSON lines with its line number, of which `before` went before. What cannot be read comes as a `Note`."""
+    for line, raw in enumerate(lines, before + 1):
+        if raw.isspace():
             continue
         try:
             yield orjson.loads(raw), line
         except orjson.JSONDecodeError:
-            yield from _mended(raw, line, last=stop == size)
+            yield from _mended(raw.removesuffix(b"\n"), line, last=not raw.endswith(b"\n"))
 
 
 def _mended(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]:
@@ -225,8 +241,3 @@ def unreadable(path: Path, error: Exception) -> UnreadableFile:
     """Why a file cannot be read, as an error that says what to do."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)  # ValueError: a path with a NUL
     return UnreadableFile(f"{path.name} cannot be read: {why}", hint="Check the path and its permissions.")
-
-
-def is_blank(source: Source) -> bool:
-    """Whether a file holds nothing but white space."""
-    return not _WORD.search(source.head) and not _WORD.search(source.data)

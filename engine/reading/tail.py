@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from engine.reading.source import lines_of, unreadable
+from engine.reading.source import records_in, unreadable
 
 MARK = 4096  # bytes at the start, and before the place where reading goes on, that have to be as they were
 
@@ -49,7 +50,7 @@ class Tail:
                 self._file, self._marks = (stat.st_dev, stat.st_ino), _marks(file, self._offset)
         except (OSError, ValueError) as error:
             raise unreadable(self.path, error) from error
-        return Added(lines_of(data[:whole], line), tuple(lines_of(data[whole:], self._line)), anew)
+        return Added(records_in(BytesIO(data[:whole]), line), tuple(records_in(BytesIO(data[whole:]), self._line)), anew)
 
 
 def _marks(file: BinaryIO, offset: int) -> bytes:

@@ -7,11 +7,11 @@ and never change; token counts are integers; times are seconds since the Unix ep
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, overload
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from engine.session.content import block_text
@@ -46,6 +46,25 @@ class Span(NamedTuple):
     stop: int
 
 
+class Later:
+    """Content that is fetched when somebody reads it, and equals what it stands for. A stored session's blocks hold it."""
+
+    __slots__ = ("_at", "_fetch")
+
+    def __init__(self, fetch: Callable[[int], JSON], at: int) -> None:
+        self._fetch, self._at = fetch, at
+
+    def read(self) -> JSON:
+        """The content."""
+        return self._fetch(self._at)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.read() == (other.read() if isinstance(other, Later) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.read())
+
+
 class Block(Struct, frozen=True, gc=False):
     """The smallest thing that is counted, kept or dropped: one content block at a fixed address."""
 
@@ -58,12 +77,18 @@ class Block(Struct, frozen=True, gc=False):
     digest: str  # of everything that the provider would see of this block
     pair: int = -1  # address of the result of this call, or of the call of this result; -1 = none
     name: str = ""  # the tool's name, on tool, tool_use and tool_result blocks
-    raw: JSON = None  # the block as sent, in Anthropic's shape; a str where the message's content was a bare string
+    content: JSON | Later = field(default=None, name="raw")  # of `raw`, here or still to be fetched
+
+    @property
+    def raw(self) -> JSON:
+        """The block as sent, in Anthropic's shape; a str where the message's content was a bare string."""
+        return self.content.read() if type(self.content) is Later else self.content
 
     @property
     def text(self) -> str:
         """What a person would read and a tokenizer would count; media have none."""
-        return self.raw if isinstance(self.raw, str) else block_text(self.kind, self.raw)
+        raw = self.raw
+        return raw if isinstance(raw, str) else block_text(self.kind, raw)
 
     def __repr__(self) -> str:
         head = self.text[:40].replace("\n", " ")
@@ -120,6 +145,11 @@ class Request(Struct, frozen=True, gc=False):
     output_stub: bool = False  # recorded output_tokens cannot be true (a start-of-stream value): count instead
     attempts: int = 1
     settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see order)
+
+    def __repr__(self) -> str:
+        used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"
+        ended = f", {self.stop_reason}" if self.stop_reason else ""
+        return f"<Request {self.n} of turn {self.turn} to {self.model or 'an unnamed model'}: {used}{ended}>"
 
 
 class Note(Struct, frozen=True):
@@ -203,6 +233,58 @@ class Answer(Struct, frozen=True):
     source: str = "offline"
 
 
+class Wish(Struct, frozen=True):
+    """An edit wished for by hand, in chat `session` when `blocks` blocks stood there; `told` is the digest of those."""
+
+    edit: Edit
+    session: str
+    blocks: int
+    told: str
+
+
+class Answered(Struct, frozen=True, tag="answered"):
+    """An ask was answered."""
+
+    key: str
+    answer: Answer
+
+
+class Counted(Struct, frozen=True, tag="counted"):
+    """The provider's own count of a planned prompt, in tokens; `seen` is what the plan counted of it, in the ledger's units."""
+
+    request: int
+    seen: int
+    tokens: int
+    model: str = ""
+
+
+class Wished(Struct, frozen=True, tag="wished"):
+    """All that was wished by hand for a request so far."""
+
+    request: int
+    wishes: tuple[Wish, ...]
+
+
+class Rated(Struct, frozen=True, tag="rated"):
+    """What somebody thinks of the text with this digest: up, down, or "" for nothing."""
+
+    digest: str
+    rating: str
+
+
+Fact = Answered | Counted | Wished | Rated
+"""What is recorded of a session beside what was said, so that a replay needs no I/O."""
+
+
+class Recorded(Struct, frozen=True):
+    """The facts of a session, each kind by what it is looked up with. `facts.noted` adds to it."""
+
+    answers: Mapping[str, Answer] = {}  # by key of the ask
+    counts: Mapping[int, tuple[Counted, ...]] = {}  # by request
+    wishes: Mapping[int, tuple[Wish, ...]] = {}  # by request
+    ratings: Mapping[str, str] = {}  # by digest of the text
+
+
 class Observed(Struct, frozen=True):
     """What the original tool really did to the envelope, first visible in request `request`."""
 
@@ -211,7 +293,14 @@ class Observed(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it."""
+    """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it.
+
+    >>> session = engine.load("sample_sessions/cache-goes-cold.jsonl")
+    >>> session.requests[0], session.requests[0].usage.prompt_tokens
+    (<Request 0 of turn 0 to claude-opus-4-5-20251101: 18,251 + 78 tokens>, 18251)
+    >>> session.blocks[3]
+    <Block 3 assistant/tool_use Glob turn 0: 'Glob {"pattern":"src/**/*.ts"}'>
+    """
 
     id: str
     title: str = ""
@@ -223,7 +312,7 @@ class Session(Struct, frozen=True):
     notes: tuple[Note, ...] = ()
     about: Mapping[str, JSON] = {}  # version, cwd, ... as the log says
     window: int | None = None  # context window in tokens, only where the log itself says it
-    answers: Mapping[str, Answer] = {}  # recorded answers to asks, by key
+    recorded: Recorded = Recorded()
     parent: str = ""  # id of the session that this one belongs to
     at: int = -1  # block of the parent that started it (subagent), or first block not shared with it (branch)
     subagents: tuple[Session, ...] = ()
@@ -283,6 +372,13 @@ class Branches(Sequence[Session]):
 
     def __hash__(self) -> int:
         return hash(len(self))
+
+
+def block_at(trunk: Session, forks: Sequence[Fork], number: int, at: int) -> Block:
+    """The block at an address of the path of fork `number` (from 1; 0 = the trunk)."""
+    while number and at < forks[number - 1].start:
+        number = forks[number - 1].of
+    return forks[number - 1].own.blocks[at - forks[number - 1].start] if number else trunk.blocks[at]
 
 
 def joined(trunk: Session, forks: Sequence[Fork], number: int) -> Session:

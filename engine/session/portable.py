@@ -1,12 +1,13 @@
 """Turnscope's own JSON: a whole session as one value, to keep, to send on, or to write by hand.
 
-    {"format": "turnscope-session", "version": 2, "session": {"id": ..., "blocks": [...], "messages": [...], ...}}
+    {"format": "turnscope-session", "version": 3, "session": {"id": ..., "blocks": [...], "messages": [...], ...}}
 
 The keys are the fields of `model.Session` and of what it holds, so reading gives back an equal session. Fields that have a
 default may be left out. Tuples are lists, spans are `[start, stop]`. Branches are `forks`: each holds what it adds to the path
-that it left (see `model.Fork`), with the addresses of the whole path.
+that it left (see `model.Fork`), with the addresses and numbers of the whole path.
 
-Version 1, which is still read, has `branches` instead: whole sessions, each with all that it shares with the main path.
+Versions 1 and 2, which are still read, have `branches` instead: whole sessions, each with all that it shares with the main one.
+Version 1 kept every recorded fact among `answers`.
 """
 
 from __future__ import annotations
@@ -21,16 +22,28 @@ import orjson
 from msgspec import structs
 
 from engine.errors import BrokenFile
-from engine.session.model import JSON, Fork, Session
+from engine.session.facts import noted, typed
+from engine.session.model import JSON, Answer, Fork, Later, Recorded, Session
 from engine.session.thread import forks_of
 
 FORMAT = "turnscope-session"
-VERSION = 2
+VERSION = 3
+
+
+class _Old(msgspec.Struct):
+    """What version 1 kept in another form."""
+
+    answers: Mapping[str, Answer] = {}
 
 
 def dumps(session: Session) -> bytes:
-    """The session as JSON text (UTF-8). `loads` reads it back as an equal session."""
-    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session)}
+    """The session as JSON text (UTF-8). `loads` reads it back as an equal session, and so does `engine.load` from a file.
+
+    >>> text = engine.dumps(engine.load("sample_sessions/cache-goes-cold.jsonl"))
+    >>> text[:33]
+    b'{\\n  "format": "turnscope-session"'
+    """
+    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)}
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2)
     except (TypeError, ValueError):  # lone surrogates
@@ -44,37 +57,37 @@ def is_portable(value: JSON) -> bool:
 
 def loads(value: JSON, name: str = "the file") -> Session:
     """The session that a JSON value holds. BrokenFile with the path of the field that is wrong."""
-    hint = 'It has to look like {"format": "turnscope-session", "version": 2, "session": {...}}, as `engine.dumps` writes it.'
+    hint = 'It has to look like {"format": "turnscope-session", "version": 3, "session": {...}}, as `engine.dumps` writes it.'
     if not is_portable(value):
         raise BrokenFile(f"{name} is no Turnscope session", hint=hint)
     version = value.get("version")
-    if version not in (1, VERSION):
-        newer = "It was written by another version of Turnscope; this one reads versions 1 and 2."
+    if version not in (1, 2, VERSION):
+        newer = f"It was written by another version of Turnscope; this one reads versions 1 to {VERSION}."
         raise BrokenFile(f"{name} has version {version!r} at $.version", hint=newer)
     try:
-        session = msgspec.convert(value.get("session"), Session)
-        if version == 1:
-            session = _with_branches(session, value["session"], "$")
-    except (msgspec.ValidationError, RecursionError) as error:
+        held = value.get("session")
+        session = _of_version(version, held, "$") if version < VERSION else msgspec.convert(held, Session, str_keys=True)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BrokenFile(f"{name} does not hold a session: {_placed(str(error))}", hint=hint) from error
     return _checked(session, name)
 
 
-def _with_branches(session: Session, value: Mapping[str, JSON], path: str) -> Session:
-    """A session of version 1 with its branches, which stand beside its fields as whole sessions."""
-    groups: dict[str, list[Session]] = {}
+def _of_version(version: int, value: JSON, path: str) -> Session:
+    """A session as an older version wrote it: with its branches beside its fields, as whole sessions."""
+    try:
+        session = msgspec.convert(value, Session, str_keys=True)
+        facts = noted(Recorded(), *typed(msgspec.convert(value, _Old).answers)) if version == 1 else session.recorded
+    except msgspec.ValidationError as error:
+        what, _, inside = str(error).partition(" - at `$")
+        raise msgspec.ValidationError(f"{what} - at `{path}{inside or '`'}") from error
+    inner: dict[str, list[Session]] = {}
     for group in ("subagents", "branches"):
-        groups[group] = []
-        for number, inner in enumerate(value.get(group) or ()):
-            place = f"{path}.{group}[{number}]"
-            try:
-                found = msgspec.convert(inner, Session)
-            except msgspec.ValidationError as error:
-                what, _, inside = str(error).partition(" - at `$")
-                raise msgspec.ValidationError(f"{what} - at `{place}{inside or '`'}") from error
-            groups[group].append(_with_branches(found, inner, place))
-    session = structs.replace(session, subagents=tuple(groups["subagents"]))
-    return structs.replace(session, forks=forks_of(session, groups["branches"]))
+        listed = value.get(group) or []
+        if not isinstance(listed, list):
+            raise msgspec.ValidationError(f"Expected `array` - at `{path}.{group}`")
+        inner[group] = [_of_version(version, each, f"{path}.{group}[{n}]") for n, each in enumerate(listed)]
+    session = structs.replace(session, recorded=facts, subagents=tuple(inner["subagents"]))
+    return structs.replace(session, forks=forks_of(session, inner["branches"]))
 
 
 def _placed(what: str) -> str:

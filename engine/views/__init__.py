@@ -1,1 +1,12 @@
-"""What pages, notebooks and reports show, as data: pure functions of a trace. No Plotly, no Streamlit, no HTML."""
+"""What pages, notebooks and reports show, as data: pure functions of a trace (`knobs` alone also keeps a file). No Plotly, no
+Streamlit, no HTML.
+
+The values that these functions take and give are named here, for those who annotate.
+"""
+
+from engine.envelope.pieces import Decision
+from engine.envelope.plan import Plan
+from engine.planning.trace import Cursor
+from engine.session.model import Answer, Block, Edit, Message
+
+__all__ = ["Answer", "Block", "Cursor", "Decision", "Edit", "Message", "Plan"]

@@ -171,6 +171,11 @@ def _all(folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
             )
 
 
+def as_text(policy: Policy) -> str:
+    """A policy as the TOML text that `save` keeps."""
+    return policies.write(policy)
+
+
 def save(name: str, text: str, folder: Path) -> Policy:
     """Keep a policy's TOML text in the user's folder; gives the policy. PolicyError for a bad name or text, OSError too.
 

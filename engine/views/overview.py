@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from engine import notebook
 from engine.counting.reconcile import Fit, Floats, Ints, reconcile
 from engine.envelope.plan import Plan
 from engine.planning.trace import Trace
@@ -29,10 +30,12 @@ LABELS = {
     "unattributed": "Unattributed",
 }
 
+SHOWN = 12  # requests listed in a notebook, besides the largest and those that were cut
+
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happened at a request: cut | clear | retry | stub | subagent | overflow."""
+    """Something that happened at a request: cut | clear | retry | subagent | overflow; `findings.markers` adds break."""
 
     request: int
     kind: str
@@ -94,6 +97,26 @@ class Overview:
         peak = self.prompts.max(initial=0)
         return f"<Overview of {self.title or self.session_id!r}: {len(self)} requests, peak {peak:,} tokens, {total}>"
 
+    def _repr_html_(self) -> str:
+        """The largest request as a bar; below it some requests from first to last, the first ones with a cut among them."""
+        if not len(self):
+            return notebook.card(self.title or self.session_id, notebook.line("No request."), note=self.source)
+        prompts, peak = self.prompts, int(self.prompts.argmax())
+        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in ("cut", "clear")}
+        evenly = {round(i * (len(self) - 1) / (SHOWN - 1)) for i in range(SHOWN)}
+        rows = (
+            (n, int(self.turns[n]), int(prompts[n]), notebook.bar(self._cells(n), int(prompts[peak]), slim=True),
+             "" if self.totals[n] is None else f"${self.totals[n]:,.4f}", cuts.get(n, ""))
+            for n in sorted({*evenly, *list(cuts)[:SHOWN], peak})
+        )  # fmt: skip
+        head = ("request", "turn", "prompt tokens", "", "USD", "")
+        note = f"{self.source} · {len(self):,} requests · {'no price' if self.total is None else f'${self.total:,.2f}'}"
+        parts = (notebook.line(f"Largest: request {peak}, {int(prompts[peak]):,} tokens"), notebook.bar(self._cells(peak)))
+        return notebook.card(self.title or self.session_id, *parts, notebook.table(head, rows), note=note)
+
+    def _cells(self, n: int) -> dict[str, int]:
+        return dict(zip(CELLS, map(int, self.cells[n]), strict=True))
+
 
 def overview(trace: Trace) -> Overview:
     """Everything that is shown of a session as a whole."""
@@ -101,9 +124,8 @@ def overview(trace: Trace) -> Overview:
     counts = np.array([plan.seen.counts for plan in plans], dtype=np.int64).reshape(-1, 5)
     recorded = np.array([_prompt(plan.request) for plan in plans], dtype=np.int64)
     models = tuple(plan.request.model for plan in plans)
-    static = any(block.bucket in ("system", "tools") for block in session.blocks)
-    fitted = reconcile(counts, recorded, models, static)
-    money: Bill = bill(session, plans, trace.ledger, fitted)
+    fitted = reconcile(counts, recorded, trace.fits)
+    money: Bill = bill(trace, fitted)
     return Overview(
         session.id,
         session.title,

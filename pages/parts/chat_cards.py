@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
-from engine.envelope import wishes
+from engine import Session
+from engine.live.events import Asked, Called, Condensing, Ending, Event, Failed, Held, Interrupted, Refused, Result
+from engine.views import Block, Edit, Message, Plan, by_hand, next_request
 from engine.views import overview as views
 from engine.views.labels import label
 from pages.parts import cards
@@ -21,6 +23,7 @@ FOLD = 3_000  # characters of a text that is folded
 NAMES = {"user": "You", "assistant": "Model", "tool": "Tool", "system": "System"}
 VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
             "refuse": ("would be refused", "bad")}  # fmt: skip
+ENDINGS = {Held: "On hold", Refused: "Not sent", Failed: "Failed", Interrupted: "Interrupted"}
 RATINGS = {"up": "Good", "down": "Poor"}
 LOUD = ("warn", "fallback", "refuse")
 
@@ -35,7 +38,7 @@ def style() -> None:
     st.html(f"<style>{_sheet()}</style>")
 
 
-def conversation(session: Any, shared: int) -> str:
+def conversation(session: Session, shared: int) -> str:
     """Every message, the newest last. `shared`: blocks that came from where this chat was begun."""
     said = [m for m in session.messages if m.role in ("user", "assistant")]
     more = f'<p class="chat-more">{len(said) - MOST:,} earlier messages are not drawn here.</p>' if len(said) > MOST else ""
@@ -47,7 +50,7 @@ def conversation(session: Any, shared: int) -> str:
     return f'<div class="chat-list">{more}{body}</div>'
 
 
-def _message(session: Any, message: Any) -> str:
+def _message(session: Session, message: Message) -> str:
     blocks = session.blocks[message.start : message.stop]
     tool = all(block.kind == "tool_result" for block in blocks) and bool(blocks)
     who = "tool" if tool else message.role
@@ -55,7 +58,7 @@ def _message(session: Any, message: Any) -> str:
     return f'<article class="chat-msg {who}"><h4>{NAMES[who]}</h4>{body}</article>' if body else ""
 
 
-def _block(session: Any, block: Any) -> str:
+def _block(session: Session, block: Block) -> str:
     text = block.text
     shown = esc(text[:LONG]) + (f"\n… {len(text) - LONG:,} more characters" if len(text) > LONG else "")
     if block.kind == "text" and len(text) > FOLD:
@@ -72,30 +75,32 @@ def _block(session: Any, block: Any) -> str:
     return f'<div class="said ts-faint">{esc(block.kind)}: {shown}</div>'
 
 
-def streaming(text: str, thinking: str, last: Any) -> str:
+def streaming(text: str, thinking: str, last: Event | None) -> str:
     """The answer as far as it has come."""
-    waits = {
-        "call": "Calling a tool …",
-        "asked": "Condensing …",
-        "condensing": "Condensing …",
-        "result": "Sending the tool's result …",
-    }
     thought = f'<div class="said thought">{esc(thinking[-1_500:])}</div>' if thinking and not text else ""
     body = f'<div class="said">{esc(text)}<b class="caret">▌</b></div>' if text else ""
-    wait = waits.get(last.kind if last else "", "Waiting for the first word …")
-    body = body or thought or f'<div class="said ts-faint">{wait}</div>'
+    body = body or thought or f'<div class="said ts-faint">{_waiting(last)}</div>'
     return f'<article class="chat-msg assistant now"><h4>{NAMES["assistant"]}</h4>{body}</article>'
 
 
-def ended(event: Any) -> str:
+def _waiting(last: Event | None) -> str:
+    match last:
+        case Called():
+            return "Calling a tool …"
+        case Asked() | Condensing():
+            return "Condensing …"
+        case Result():
+            return "Sending the tool's result …"
+    return "Waiting for the first word …"
+
+
+def ended(event: Ending) -> str:
     """Why a turn ended early, with what to do about it."""
-    words = {"refused": "Not sent", "failed": "Failed", "interrupted": "Interrupted", "hold": "On hold"}
-    if event.kind == "hold":
-        what, hint = str(event.data), "Go on if that is what you want, or raise the limit in the settings."
+    if isinstance(event, Held):
+        what, hint = event.why, "Go on if that is what you want, or raise the limit in the settings."
     else:
-        what, hint = getattr(event.data, "what", str(event.data)), getattr(event.data, "hint", "")
-    name = words[event.kind]
-    return f'<div class="ts-card ts-notice" role="alert"><b>{name}: {esc(what)}</b><p>{esc(hint)}</p></div>'
+        what, hint = event.error.what, event.error.hint
+    return f'<div class="ts-card ts-notice" role="alert"><b>{ENDINGS[type(event)]}: {esc(what)}</b><p>{esc(hint)}</p></div>'
 
 
 def stopped() -> str:
@@ -103,11 +108,11 @@ def stopped() -> str:
     return '<p class="chat-more" role="status">The answer was interrupted here; what had come of it is kept.</p>'
 
 
-def envelope(plan: Any, typed: bool, busy: bool) -> str:
-    """The bar of the next request, a line per bucket, and where it stands against window and limit."""
+def envelope(plan: Plan | None, fits: next_request.Fits, typed: bool, busy: bool) -> str:
+    """The bar of the next request, a line per part, and where it stands against window and limit."""
     if plan is None:
         return '<div class="ts-empty">Planning the first request …</div>'
-    drawn = _drawn(plan)
+    drawn = next_request.parts(plan, next_request.fit(fits, plan.request.n))
     most = max(1, *drawn.values())
     rows = "".join(
         f'<div class="chat-row"><span><i class="ts-swatch" style="{_colour(name)}"></i>{views.LABELS[name]}</span>'
@@ -124,7 +129,7 @@ def envelope(plan: Any, typed: bool, busy: bool) -> str:
     if not plan.budget.known:
         chips += '<span class="ts-chip warn" title="No table knows this model: its window is assumed">window assumed</span>'
     if plan.changed:
-        chips += f'<span class="ts-chip warn">{plan.before.tokens:,} before the policy</span>'
+        chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
     line = (
         f'<div class="chat-fill" data-tokens="{plan.projected}"><b>{plan.projected:,}</b> of {window:,} tokens '
         f"({percent(plan.projected / max(1, window))}) · the policy keeps it below {limit:,}</div>"
@@ -134,10 +139,12 @@ def envelope(plan: Any, typed: bool, busy: bool) -> str:
 
 
 def _colour(name: str) -> str:
+    if name == "prefix":
+        return "background:repeating-linear-gradient(135deg,var(--ts-prefix) 0 3px,var(--ts-panel) 3px 8px)"
     return f"background:var(--ts-{name.replace('_', '-')})"
 
 
-def _bar(plan: Any, drawn: dict[str, int]) -> str:
+def _bar(plan: Plan, drawn: dict[str, int]) -> str:
     """The wide bar: buckets, free space, the answer's reserve, and where the policy begins to cut."""
     window, limit, prompt = plan.budget.window, plan.budget.limit, plan.projected
     whole = max(window, prompt, 1)
@@ -166,32 +173,25 @@ def _bar(plan: Any, drawn: dict[str, int]) -> str:
     )
 
 
-def _drawn(plan: Any) -> dict[str, int]:
-    """Provider tokens of each bucket; they sum to what is expected of the request."""
-    counted, prompt = plan.seen.counts, plan.projected
-    scale = prompt / max(1, sum(counted))
-    return {name: round(count * scale) for name, count in zip(views.CELLS[:5], counted, strict=True)}
-
-
-def decisions(log: dict[int, Any], answers: Any, most: int = 14) -> str:
+def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | None, most: int = 14) -> str:
     """What the policy did to the newest requests and why, the newest first; a cut that merely still stands is left out.
 
-    `answers`: the session's, among which the ratings of summaries are.
+    `fits`: prefix and scale of the chat's requests.
     """
     lines: list[str] = []
-    seen: set[tuple[Any, ...]] = set()
+    seen: set[tuple[object, ...]] = set()
     for n in sorted(log):
-        plan, predict = log[n], log[n].calibration.predict
+        plan, expected = log[n], next_request.fit(fits, n).expected
         for decision in plan.decisions:
             edit = decision.edit
             mark = (decision.rule, decision.action, edit.span, edit.slot, n if edit.facts.get("by_hand") else -1)
             if (decision.splice is None and decision.action not in LOUD) or mark in seen:
                 continue
             seen.add(mark)
-            size = f"{k(predict(decision.before))} → {k(predict(decision.after))}" if decision.splice else ""
+            size = f"{k(expected(decision.before))} → {k(expected(decision.after))}" if decision.splice else ""
             tone = "warn" if decision.action in LOUD else ""
             rule = esc(decision.rule.replace("_", " "))
-            rule += _rating(edit, answers)
+            rule += _rating(edit, session)
             lines.append(
                 f'<div class="chat-log {tone}"><span><b>{decision.action}</b> at request {n} <em>{rule}</em></span>'
                 f"<b>{size}</b><p>{esc(edit.because)}</p></div>"
@@ -200,25 +200,24 @@ def decisions(log: dict[int, Any], answers: Any, most: int = 14) -> str:
     return cards.panel("Decision log", body, f"the last {len(log)} requests" if log else "")
 
 
-def _rating(edit: Any, answers: Any) -> str:
+def _rating(edit: Edit, session: Session | None) -> str:
     """What somebody thought of the summary that an edit put there."""
-    said = next((part.text for part in edit.body or () if part.kind == "summary"), "")
-    rated = answers.get(wishes.rating_key(wishes.words_of(said))) if said else None
-    return f" · rated {RATINGS.get(rated.text, esc(rated.text))}" if rated and rated.text else ""
+    rated = by_hand.rating(edit, session) if session else ""
+    return f" · rated {RATINGS.get(rated, esc(rated))}" if rated else ""
 
 
-def standing(piece: Any, text: str) -> str:
+def standing(summary: by_hand.Summary) -> str:
     """A summary that stands in the next request."""
-    shown = esc(short(text, 220))
-    size = f"{sum(piece.counts):,} tokens for {piece.stop - piece.start:,} blocks"
+    shown = esc(short(summary.text, 220))
+    size = f"{summary.tokens:,} tokens for {summary.stands_for:,} blocks"
     return f'<div class="chat-log"><span><b>summary</b> <em>{size}</em></span><p>{shown}</p></div>'
 
 
-def spending(session: Any, spent: Any, limit: Any, since: int) -> str:
+def spending(session: Session, spent: Decimal, limit: Decimal | None, since: int) -> str:
     """Requests, tokens and money of this chat."""
     billed = [r.usage for r in session.requests[since:] if r.usage]
     prompt, read = sum(u.prompt_tokens for u in billed), sum(u.cache_read_input_tokens for u in billed)
-    left = f" · {usd(max(limit - spent, 0))} of {usd(limit)} left" if limit else ""
+    left = f" · {usd(max(limit - spent, Decimal(0)))} of {usd(limit)} left" if limit else ""
     chips = [f"{len(session.requests) - since:,} requests", f"{k(prompt)} tokens sent"]
     chips += [f"{percent(read / prompt)} read from cache"] if prompt else []
     chips += [f"{usd(spent)} spent{left}"]

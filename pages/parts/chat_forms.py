@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 
-import engine
+from engine import TurnscopeError
+from engine.live.branches import continued, reworded, summary
+from engine.live.offline import FAULTS as ORDERED
+from engine.live.providers import MODELS, OFFLINE
 from pages.parts import chatting, controls, shell, state
+from pages.parts.chat_values import POLICY, TOOLS, about, value
 from pages.parts.formats import esc, short
 
 PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
-FAULTS = {"none": "nothing goes wrong", **engine.FAULTS}
+T = TypeVar("T")
+FAULTS = {"none": "nothing goes wrong", **ORDERED}
 CACHE = {
     "provider": "Another provider starts with an empty cache.",
     "model": "Caches belong to a model: another one reads nothing that was cached before.",
@@ -30,11 +35,11 @@ CACHE = {
 }
 
 
-def attempt(what: Callable[[], Any]) -> Any:
+def attempt(what: Callable[[], T]) -> T | None:
     """Do something that may be refused; shows why, and gives None."""
     try:
         return what()
-    except engine.TurnscopeError as error:
+    except TurnscopeError as error:
         controls.notice(error.what, error.hint)
     return None
 
@@ -48,10 +53,10 @@ def _key(name: str) -> dict[str, Any]:
 
 
 def _provider_changed() -> None:
-    first = {"offline": engine.chats.OFFLINE[0], "anthropic": engine.chats.MODELS[0]}
-    st.session_state["chat.model"] = first.get(chatting.value("provider"), "")
+    first = {"offline": OFFLINE[0], "anthropic": MODELS[0]}
+    st.session_state["chat.model"] = first.get(value("provider"), "")
     st.session_state["chat.summary"] = ""
-    st.session_state["chat.condense"] = chatting.value("provider") == "offline"
+    st.session_state["chat.condense"] = value("provider") == "offline"
 
 
 def settings(held: chatting.Room | None) -> None:
@@ -72,7 +77,7 @@ def settings(held: chatting.Room | None) -> None:
         with right:
             st.text_input("Folder for the tools", placeholder="none", **_key("folder"))
             _why("folder")
-            st.multiselect("Tools", list(chatting.TOOLS), format_func=lambda name: name.replace("_", " "), **_key("tools"))
+            st.multiselect("Tools", list(TOOLS), format_func=lambda name: name.replace("_", " "), **_key("tools"))
             _why("tools")
             st.number_input("Spend limit, USD (0 = none)", 0.0, 10_000.0, step=0.5, format="%.2f", **_key("spend"))
             _why("spend")
@@ -88,19 +93,19 @@ def _provider() -> None:
     names = list(PROVIDERS)
     st.selectbox("Provider", names, format_func=PROVIDERS.__getitem__, on_change=_provider_changed, **_key("provider"))
     _why("provider")
-    kind = chatting.value("provider")
+    kind = value("provider")
     if kind == "server":
         st.text_input("Address", placeholder="http://127.0.0.1:11434", **_key("url"))
     if kind != "offline":
         from_env = "from the environment" if kind == "anthropic" else "none"
         st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key("key"))
-        known = engine.chats.MODELS if kind == "anthropic" else ()
-        options = list(dict.fromkeys((*known, *([chatting.value("model")] if chatting.value("model") else []))))
+        known = MODELS if kind == "anthropic" else ()
+        options = list(dict.fromkeys((*known, *([value("model")] if value("model") else []))))
         st.selectbox("Model", options, accept_new_options=True, placeholder="type a model's name", **_key("model"))
     else:
-        if chatting.value("model") not in engine.chats.OFFLINE:
-            st.session_state["chat.model"] = engine.chats.OFFLINE[0]
-        st.selectbox("Model", list(engine.chats.OFFLINE), **_key("model"))
+        if value("model") not in OFFLINE:
+            st.session_state["chat.model"] = OFFLINE[0]
+        st.selectbox("Model", list(OFFLINE), **_key("model"))
     _why("model")
     if kind == "offline":
         st.selectbox("Next fault", list(FAULTS), format_func=FAULTS.__getitem__, **_key("fault"))
@@ -115,10 +120,10 @@ def _system(held: chatting.Room | None) -> None:
 
 
 def _reworded(held: chatting.Room) -> None:
-    session = engine.chats.reworded(held.session, chatting.value("system"))
-    about = {**chatting.about(), "live_from": len(session.requests), "from": held.thread}
+    session = reworded(held.session, value("system"))
+    kept = {**about(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"
-    chatting.show(chatting.threads().create(title=title, base=session, about=about))
+    chatting.show(chatting.threads().create(title=title, base=session, about=kept))
     st.rerun()
 
 
@@ -182,8 +187,8 @@ def _resend(held: chatting.Room) -> None:
 
 def _branched(held: chatting.Room, at: int, text: str) -> None:
     title = f"{held.session.title or 'Chat'} (branch)"
-    about = {**chatting.about(), "from": held.thread}
-    new = chatting.threads().create(title=title, parent=held.thread, at=at, about=about)
+    kept = {**about(), "from": held.thread}
+    new = chatting.threads().create(title=title, parent=held.thread, at=at, about=kept)
     chatting.start(chatting.room(new), lambda chat: chat.send(text))
     chatting.show(new)
     st.rerun()
@@ -196,16 +201,16 @@ def _summary(held: chatting.Room) -> None:
     if not session.requests:
         return
     key = f"chat.sum.{held.thread}.{len(session.requests)}"
-    text = st.text_area("Summary", engine.chats.summary(held.chat), key=key, height=110)
+    text = st.text_area("Summary", summary(held.chat), key=key, height=110)
     if st.button("Begin with this summary", key="chat.begin", disabled=not text.strip()):
         attempt(lambda: _begun(held, text))
 
 
 def _begun(held: chatting.Room, text: str) -> None:
-    system = f"{chatting.value('system')}\n\nSummary of the conversation before this one:\n{text}".strip()
+    system = f"{value('system')}\n\nSummary of the conversation before this one:\n{text}".strip()
     session = held.session
-    about = {"from": held.thread, "from_request": len(session.requests), "summary": True}
-    made = chatting.create(f"{session.title or 'Chat'} (from a summary)", system, about)
+    kept = {"from": held.thread, "from_request": len(session.requests), "summary": True}
+    made = chatting.create(f"{session.title or 'Chat'} (from a summary)", system, kept)
     chatting.show(made.thread)
     st.rerun()
 
@@ -233,8 +238,8 @@ def _continue() -> None:
 
 
 def _continued(shown: state.Shown, request: int) -> None:
-    about = {**chatting.about(), "from_session": shown.entry.id}
-    chatting.show(engine.chats.continued(chatting.threads(), shown.trace, request, about))
+    kept = {**about(), "from_session": shown.entry.id}
+    chatting.show(continued(chatting.threads(), shown.trace, request, kept))
     st.rerun()
 
 
@@ -248,7 +253,7 @@ def requests(held: chatting.Room, most: int = 8) -> None:
     with st.expander(f"Requests in the debugger ({len(live)})", key="chat-requests"):
         for request in reversed(live[-most:]):
             used = f"{request.usage.prompt_tokens:,} tokens" if request.usage else request.stop_reason or "no answer"
-            query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": held.policy or chatting.POLICY}
+            query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": held.policy or POLICY}
             st.page_link(
                 shell.page("debugger"), label=f"Request {request.n} · {used}", icon=":material/bug_report:", query_params=query
             )

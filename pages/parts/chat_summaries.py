@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Literal
 
 import streamlit as st
 
-from engine.envelope import wishes
+from engine import TurnscopeError
+from engine.live.chat import Chat
+from engine.views import by_hand
 from pages.parts import chat_cards, chat_forms, chatting
 from pages.parts.formats import esc
 
@@ -28,48 +31,47 @@ def controls(held: chatting.Room | None) -> None:
     if held is None:
         return
     with st.container(key="chat-hand", border=True, gap="small"):
-        pieces = () if held.busy else chat_forms.attempt(lambda: _standing(held)) or ()
-        for piece in reversed(pieces[-MOST:]):
-            _summary(held, piece)
+        summaries = () if held.busy else chat_forms.attempt(lambda: _standing(held)) or ()
+        for summary in reversed(summaries[-MOST:]):
+            _summary(held, summary)
         due = held.busy or len(held.session.requests) <= KEEP
         if st.button("Condense now", icon=":material/compress:", key="chat.condense_now", disabled=due, help=CACHE["now"]):
             chat_forms.attempt(lambda: chatting.start(held, lambda chat: chat.condense(KEEP)))
             st.rerun()
 
 
-def _standing(held: chatting.Room) -> tuple[Any, ...]:
+def _standing(held: chatting.Room) -> tuple[by_hand.Summary, ...]:
     with held.lock:
-        return tuple(held.chat.summaries())
+        return by_hand.summaries(held.chat.summaries(), held.session)
 
 
-def _summary(held: chatting.Room, piece: Any) -> None:
-    text, by = wishes.words(piece), piece.by
+def _summary(held: chatting.Room, summary: by_hand.Summary) -> None:
+    text, by = summary.text, summary.by
     key = f"{held.thread}.{by}"
-    st.html(chat_cards.standing(piece, text))
+    st.html(chat_cards.standing(summary))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         with st.popover("Edit", icon=":material/edit:", key=f"chat-edit-{key}", type="tertiary", help=CACHE["edit"]):
-            said = st.text_area("The summary says", text, key=f"chat.reword.{key}.{wishes.rating_key(text)}", height=180)
+            said = st.text_area("The summary says", text, key=f"chat.reword.{key}.{summary.key}", height=180)
             st.html(f'<div class="chat-why">{esc(CACHE["edit"])}</div>')
             if st.button("Save", key=f"chat.save.{key}", disabled=not said.strip() or said.strip() == text.strip()):
                 _do(held, lambda chat: chat.edit_summary(by, said))
         if st.button("Undo", icon=":material/undo:", key=f"chat.undo.{key}", type="tertiary", help=CACHE["undo"]):
             decisions = [decision for n in sorted(held.log) for decision in held.log[n].decisions]
             _do(held, lambda chat: chat.undo_summary(by, decisions))
-        rated = held.session.answers.get(wishes.rating_key(text))
         for name, label in chat_cards.RATINGS.items():
-            chosen = rated is not None and rated.text == name
-            kind: Any = "primary" if chosen else "tertiary"
+            chosen = summary.rating == name
+            kind: Literal["primary", "tertiary"] = "primary" if chosen else "tertiary"
             if st.button(label, icon=f":material/thumb_{name}:", key=f"chat.rate.{name}.{key}", type=kind, help=CACHE["rate"]):
-                _do(held, lambda chat, given="" if chosen else name: chat.rate_summary(by, given))
+                _do(held, partial(Chat.rate_summary, by=by, rating="" if chosen else name))
 
 
-def _do(held: chatting.Room, what: Callable[[Any], None]) -> None:
+def _do(held: chatting.Room, what: Callable[[Chat], None]) -> None:
     """Do something to the chat between two turns, and draw the page anew."""
 
     def done() -> None:
         with held.lock:
             if held.busy:
-                raise chatting.engine.TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
+                raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
             what(held.chat)
             held.session = held.chat.growing.session
         st.rerun()

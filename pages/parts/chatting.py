@@ -1,7 +1,7 @@
 """Live chats on the page: the rooms in which they go on, which one the URL names, and what is chosen for the next request.
 
 `?thread=<id>` names a chat. A room is shared by all tabs of this process, so a turn goes on whatever page is open. A typed key
-stays in this tab's memory (`st.session_state`) and in the client made from it; it is never in the URL, a log or the store.
+stays in this tab's memory (`st.session_state`) and in the provider made from it; it is never in the URL, a log or the store.
 """
 
 from __future__ import annotations
@@ -14,29 +14,22 @@ from typing import Any
 
 import streamlit as st
 
-import engine
+from engine import Policy, Session, TurnscopeError
+from engine.live import branches, providers
+from engine.live.chat import Chat, Settings
+from engine.live.events import Ending, Event, Planned, Text, Thinking
+from engine.live.offline import Offline
+from engine.live.provider import Provider
+from engine.live.running import Running
+from engine.live.sinks import Unkept
+from engine.live.threads import Threads
+from engine.live.tools import DEFINITIONS
+from engine.views import Plan, next_request
 from pages.parts import replays, state
+from pages.parts.chat_values import DEFAULTS, POLICY, about, value
 
 DELAY = 0.05  # seconds between the pieces of the built-in model's answers: quick, but slow enough to be watched and stopped
-POLICY = "balanced"
 KEPT = 40  # requests that the decision log looks back on
-TOOLS = tuple(tool["name"] for tool in engine.DEFINITIONS)
-DEFAULTS: dict[str, Any] = {
-    "provider": "offline",
-    "url": "",
-    "model": "offline-16k",
-    "policy": POLICY,
-    "thinking": False,
-    "max": 1_024,
-    "system": "You are a helpful assistant. Be brief.",
-    "folder": "",
-    "tools": list(TOOLS),
-    "spend": 0.0,
-    "growth": 0,
-    "condense": True,  # the built-in model costs nothing; choosing another provider switches it off until somebody asks for it
-    "summary": "",
-    "fault": "none",
-}
 
 
 @dataclass(slots=True)
@@ -48,11 +41,11 @@ class Room:
     """
 
     thread: str
-    chat: Any
-    session: Any
-    running: Any = None
-    log: dict[int, Any] = field(default_factory=dict)
-    ended: Any = None
+    chat: Chat
+    session: Session
+    running: Running | None = None
+    log: dict[int, Plan] = field(default_factory=dict)
+    ended: Ending | None = None
     unsent: bool = False
     stale: bool = False
     policy: str = ""
@@ -68,13 +61,13 @@ class Room:
         if self.running is None:
             return
         for event in list(self.running.events):
-            if event.kind == "plan":
-                self.log[event.data.request.n] = event.data
+            if isinstance(event, Planned):
+                self.log[event.plan.request.n] = event.plan
         for number in sorted(self.log)[:-KEPT]:
             del self.log[number]
         if self.running.done:
             last = self.running.events[-1] if self.running.events else None
-            self.ended = last if last and last.kind in ("refused", "failed", "interrupted", "hold") else None
+            self.ended = last if isinstance(last, Ending) else None
             self.stale = self.running.failed is not None
             self.running = None
 
@@ -83,9 +76,9 @@ class Room:
 
 
 @st.cache_resource(show_spinner=False)
-def offline() -> Any:
+def offline() -> Offline:
     """The built-in model, one for this process."""
-    return engine.Offline(delay=DELAY)
+    return Offline(delay=DELAY)
 
 
 @st.cache_resource(show_spinner=False)
@@ -98,9 +91,9 @@ def _opening() -> Lock:
     return Lock()
 
 
-def threads() -> Any:
+def threads() -> Threads:
     """The store of chats."""
-    return engine.Threads(state.chats_file())
+    return Threads(state.chats_file())
 
 
 # Which chat
@@ -125,11 +118,6 @@ def show(thread: str) -> None:
 # What is chosen for the next request
 
 
-def value(name: str) -> Any:
-    """A setting as the form has it."""
-    return st.session_state.get(f"chat.{name}", DEFAULTS.get(name))
-
-
 def prepare(thread: str) -> None:
     """Give the form its first values, or those of the chat that is opened now."""
     if st.session_state.pop("chat.fault_used", False):
@@ -146,7 +134,7 @@ def prepare(thread: str) -> None:
     st.session_state["chat.settled"] = thread
 
 
-def policies() -> dict[str, Any]:
+def policies() -> dict[str, Policy]:
     """Every policy that can send a chat, Turnscope's own first."""
     known = dict(replays.shelf().policies)
     known.pop(replays.RECORDED, None)
@@ -154,10 +142,10 @@ def policies() -> dict[str, Any]:
     return {name: known[name] for name in [*first, *(name for name in known if name not in first)]}
 
 
-def settings() -> Any:
+def settings() -> Settings:
     """What is in force for the next request."""
     spend, known = value("spend"), policies()
-    return engine.ChatSettings(
+    return Settings(
         model=value("model") or DEFAULTS["model"],
         policy=known.get(value("policy")) or known[POLICY],
         max_tokens=int(value("max")),
@@ -169,16 +157,11 @@ def settings() -> Any:
     )
 
 
-def client() -> Any:
-    """An SDK client for the provider that is chosen. TurnscopeError where a key or an address is missing."""
+def provider() -> Provider:
+    """The provider that is chosen. TurnscopeError where a key or an address is missing."""
     kind = value("provider")
-    provider = engine.chats.Provider(kind, value("url").strip(), (st.session_state.get("chat.key") or "").strip())
-    return engine.chats.client(provider, offline())
-
-
-def about() -> dict[str, Any]:
-    """What a new chat remembers of its settings. No key."""
-    return {name: value(name) for name in ("provider", "model", "policy", "url", "folder")}
+    endpoint = providers.Endpoint(kind, value("url").strip(), (st.session_state.get("chat.key") or "").strip())
+    return providers.provider(endpoint, offline())
 
 
 # Rooms
@@ -191,9 +174,9 @@ def room(thread: str) -> Room:
         if held is None:
             chosen = settings()
             session = threads().load(thread)
-            spare = engine.chats.client(engine.chats.Provider(), offline())  # replaced before anything is sent
+            spare = providers.provider(providers.Endpoint(), offline())  # replaced before anything is sent
             known = threads().policies(thread)
-            chat, plans = engine.chats.resumed(session, spare, threads().sink(thread), chosen, policies=known)
+            chat, plans = branches.resumed(session, spare, threads().sink(thread), chosen, policies=known)
             held = Room(
                 thread,
                 chat,
@@ -211,35 +194,35 @@ def room(thread: str) -> Room:
     return held
 
 
-def draft() -> Any:
+def draft() -> Chat:
     """A chat that is only weighed: what a first message would be sent with."""
-    spare = engine.chats.client(engine.chats.Provider(), offline())
-    return engine.chats.begun("draft", spare, engine.chats.Unkept(), settings(), value("system"), _definitions())
+    spare = providers.provider(providers.Endpoint(), offline())
+    return branches.begun("draft", spare, Unkept(), settings(), value("system"), _definitions())
 
 
-def _definitions() -> list[Any]:
-    return [tool for tool in engine.DEFINITIONS if tool["name"] in value("tools")]
+def _definitions() -> list[dict[str, Any]]:
+    return [tool for tool in DEFINITIONS if tool["name"] in value("tools")]
 
 
 def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
     """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
-    made = client()
+    made = provider()
     id = threads().create(title=title, about={**about(), **(more or {})})
-    chat = engine.chats.begun(id, made, threads().sink(id), settings(), system, _definitions())
+    chat = branches.begun(id, made, threads().sink(id), settings(), system, _definitions())
     _rooms()[id] = Room(id, chat, chat.growing.session)
     return _rooms()[id]
 
 
-def start(held: Room, turn: Callable[[Any], Generator[Any]]) -> None:
+def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
     """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
-    made, chosen = client(), settings()
+    made, chosen = provider(), settings()
     with held.lock:
         if held.busy:
-            raise engine.TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
+            raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         held.absorb()
         chat = held.chat
-        chat.client, chat.settings, chat.sink = made, chosen, threads().sink(held.thread)
-        chat.tools = engine.chats.toolbox(value("folder"), value("tools"))
+        chat.provider, chat.settings, chat.sink = made, chosen, threads().sink(held.thread)
+        chat.tools = providers.toolbox(value("folder"), value("tools"))
         if held.policy != chosen.policy.name:
             chat.sink.policy(chosen.policy, len(chat.growing.session.requests))
             held.policy = chosen.policy.name
@@ -247,14 +230,14 @@ def start(held: Room, turn: Callable[[Any], Generator[Any]]) -> None:
             offline().faults.append(value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
         held.ended, held.unsent = None, False
-        held.running = engine.Running(_watched(held, turn(chat)))
+        held.running = Running(_watched(held, turn(chat)))
 
 
-def _watched(held: Room, turn: Generator[Any]) -> Iterator[Any]:
+def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
     """The turn's events; after each that changed the session, its new value is there to be read."""
     try:
         for event in turn:
-            if event.kind not in ("text", "thinking"):
+            if not isinstance(event, Text | Thinking):
                 held.session = held.chat.growing.session
             yield event
     finally:
@@ -264,7 +247,7 @@ def _watched(held: Room, turn: Generator[Any]) -> Iterator[Any]:
 
 def due(held: Room) -> bool:
     """The newest message waits for an answer."""
-    return bool(engine.chats.unanswered(held.session))
+    return bool(branches.unanswered(held.session))
 
 
 def broken(held: Room) -> bool:
@@ -272,7 +255,7 @@ def broken(held: Room) -> bool:
     return bool(held.session.requests) and held.session.requests[-1].stop_reason == "interrupted"
 
 
-def planned(held: Room | None, text: str = "") -> Any:
+def planned(held: Room | None, text: str = "") -> Plan | None:
     """The next request, were `text` said first; while a turn is under way, the request that is being answered."""
     if held is None:
         return draft().planned(text)
@@ -282,3 +265,8 @@ def planned(held: Room | None, text: str = "") -> Any:
             return held.log[max(held.log)] if held.log else None
         held.chat.settings = settings()
         return held.chat.planned(text)
+
+
+def fits(held: Room | None, plan: Plan | None) -> next_request.Fits:
+    """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet."""
+    return next_request.fits(held.session, held.chat.sizes, plan) if held else ()

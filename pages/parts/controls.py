@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import streamlit as st
 
-import engine
+from engine import TurnscopeError, figures
 from engine.views import find_text
 from pages.parts import cards, components, shell, state, theme
 from pages.parts.formats import esc, short
 
 ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Claude Code", "chat": "Chat"}
 POLL_SECONDS = 2
+C = TypeVar("C", bound=str)
 GLOSSARY = {
     "Request": "One call of the model, with everything it was sent.",
     "Turn": "One prompt of yours and all requests it caused.",
@@ -79,7 +82,7 @@ def _open() -> state.Shown | None:
             return state.opened(entry, state.part())
         bar = room.progress(0.0, "Opening")
         return state.opened(entry, state.part(), lambda what, share: bar.progress(min(1.0, share), what))
-    except engine.TurnscopeError as error:
+    except TurnscopeError as error:
         notice(error.what, error.hint)
         state.forget()
         return None
@@ -110,7 +113,7 @@ def _picker(shown: state.Shown | None) -> None:
             part = st.selectbox(
                 "Branch or subagent", range(len(labels)), index=shown.part, format_func=labels.__getitem__, key=key
             )
-            if part is not None and part != shown.part:
+            if part != shown.part:
                 state.choose(shown.entry.id, part)
                 st.rerun()
         st.page_link(shell.page("library"), label="Open another file", icon=":material/folder_open:")
@@ -185,16 +188,18 @@ def _help() -> None:
         st.html(f'<dl class="ts-glossary">{keys}</dl><hr style="margin:10px 0"><dl class="ts-glossary">{words}</dl>')
 
 
-def heatmap_choices() -> tuple[str, str, str]:
+def heatmap_choices() -> tuple[figures.Unit, figures.Measure, figures.Scale]:
     """What the heatmap shows: columns, measure, scale."""
     with st.container(horizontal=True, vertical_alignment="center", key="heatmap-choices"):
-        by = _choice("Columns", {"requests": "Requests", "turns": "Turns"}, "heatmap.by")
-        measure = _choice("Measure", {"cost": "Cost", "tokens": "Tokens", "share": "Share of window"}, "heatmap.measure")
-        scale = _choice("Scale", {"log": "Logarithmic", "linear": "Linear"}, "heatmap.scale")
+        by: figures.Unit = _choice("Columns", {"requests": "Requests", "turns": "Turns"}, "heatmap.by")
+        measure: figures.Measure = _choice(
+            "Measure", {"cost": "Cost", "tokens": "Tokens", "share": "Share of window"}, "heatmap.measure"
+        )
+        scale: figures.Scale = _choice("Scale", {"log": "Logarithmic", "linear": "Linear"}, "heatmap.scale")
     return by, measure, scale
 
 
-def _choice(label: str, options: dict[str, str], key: str) -> str:
+def _choice(label: str, options: dict[C, str], key: str) -> C:
     first = next(iter(options))
     chosen = st.segmented_control(
         label,

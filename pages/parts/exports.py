@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import streamlit as st
 
 from engine import figures
+from engine.views import tables
 from pages.parts import state, theme
 
 
@@ -16,16 +16,16 @@ def sawtooth(shown: state.Shown) -> None:
     _buttons("sawtooth", state.sawtooth(shown, shown.key, theme.name()), shown, "requests")
 
 
-def heatmap(shown: state.Shown, by: Any, measure: Any, scale: Any) -> None:
+def heatmap(shown: state.Shown, by: figures.Unit, measure: figures.Measure, scale: figures.Scale) -> None:
     """The heatmap page's chart, as chosen."""
     _buttons("heatmap", state.heatmap(shown, shown.key, by, measure, scale, theme.name()), shown, by)
 
 
-def _buttons(name: str, figure: Any, shown: state.Shown, by: Any) -> None:
+def _buttons(name: str, figure: figures.Figure, shown: state.Shown, by: figures.Unit) -> None:
     ground = theme.palette()["ground"]
     with st.container(horizontal=True, key=f"{name}-exports"):
         _button("Chart as HTML", lambda: figures.html(figure, ground), f"turnscope-{name}.html", "text/html")
-        _button("Numbers as CSV", lambda: figures.csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
+        _button("Numbers as CSV", lambda: tables.overview_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
 
 
 def _button(label: str, make: Callable[[], str], file: str, mime: str) -> None:

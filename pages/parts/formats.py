@@ -27,7 +27,7 @@ def usd(amount: Decimal | float | None) -> str:
     """Money with as many digits as it needs; a dash where there is no known price."""
     if amount is None:
         return "no price"
-    size = abs(amount)
+    size = -amount if amount < 0 else amount
     return f"${amount:,.2f}" if size >= 1 or not size else f"${amount:,.3f}" if size >= 0.1 else f"${amount:,.4f}"
 
 

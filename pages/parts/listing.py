@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import streamlit as st
 
-import engine
+from engine import TurnscopeError
 from pages.parts import cards, controls, shell, state
 from pages.parts.formats import esc, when
+
+if TYPE_CHECKING:
+    from streamlit.elements.lib.column_types import ColumnConfig
 
 MOST_NOTES = 100
 STORIES = {
@@ -57,7 +60,7 @@ def _open_bytes(name: str, data: bytes) -> None:
         path.write_bytes(data)
         try:
             opened = state.adopt(name, path, lambda what, share: bar.progress(min(1.0, share), what))
-        except engine.TurnscopeError as error:
+        except TurnscopeError as error:
             controls.notice(error.what.replace(path.name, name), error.hint)
             return
         finally:
@@ -69,13 +72,17 @@ def opened_before() -> None:
     """Sessions opened before, as a table to sort and filter; of a file that grew, the newest state."""
     known = state.entries()
     by_path = {str(entry.path): entry.id for entry in known.values() if entry.origin != "recent"}
-    rows = list({row.path: row for row in reversed(state.store().recent())}.values())[::-1]
+    try:
+        rows = [*state.store().recent()]
+    except TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
     if not rows:
         return
     rows = _filtered(
         "Opened before", "library.filter", rows, lambda row: f"{row.title} {row.source} {row.models} {row.name} {row.path}"
     )
-    table = {
+    table: dict[str, Sequence[object]] = {
         "Title": [row.title or row.name for row in rows],
         "Source": [row.source for row in rows],
         "Model": [row.models for row in rows],
@@ -106,7 +113,7 @@ def found() -> None:
         return
     rows.sort(key=lambda entry: -entry.modified)
     rows = _filtered("Found on this machine", "library.find", rows, lambda entry: f"{entry.name} {entry.folder}")
-    table = {
+    table: dict[str, Sequence[object]] = {
         "File": [entry.name for entry in rows],
         "Folder": [entry.folder for entry in rows],
         "Size": [entry.size / 1e6 for entry in rows],
@@ -128,7 +135,7 @@ def _filtered(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> 
     return [row for row in rows if all(word in text(row).casefold() for word in words)]
 
 
-def _table(key: str, table: dict[str, list[object]], columns: dict[str, object], ids: list[str]) -> None:
+def _table(key: str, table: Mapping[str, Sequence[object]], columns: Mapping[str, ColumnConfig], ids: Sequence[str]) -> None:
     """A sortable table; choosing a row opens that session."""
     chosen = st.dataframe(
         table, key=key, column_config=columns, hide_index=True, on_select="rerun", selection_mode="single-row",
@@ -160,12 +167,16 @@ def forget() -> None:
     """Delete what is remembered."""
     store = state.store()
     with st.container(horizontal=True, vertical_alignment="center"):
-        if st.button("Forget everything", key="library.forget", type="tertiary", icon=":material/delete:"):
-            store.delete()
+        if st.button("Forget opened sessions", key="library.forget", type="tertiary", icon=":material/delete:"):
+            try:
+                store.delete()
+            except TurnscopeError as error:
+                controls.notice(error.what, error.hint)
+                return
             st.cache_resource.clear()
             state.forget()
             st.rerun()
         st.html(
-            f'<div class="ts-empty">{store.size() / 1e6:,.1f} MB remembered in {esc(store.path)}. '
-            "Session files are never touched.</div>"
+            f'<div class="ts-empty">{store.size() / 1e6:,.1f} MB remembered of them in {esc(store.path)}. '
+            "Chats and session files are never touched.</div>"
         )

@@ -10,8 +10,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-import engine
-from engine.planning import policy
+from engine import Policy, TurnscopeError
 from engine.views import knobs
 from pages.parts import controls, replays
 from pages.parts.formats import esc
@@ -24,7 +23,7 @@ MEMORY = {
 COLUMNS = 4
 
 
-def choose() -> tuple[policy.Policy, DeltaGenerator]:
+def choose() -> tuple[Policy, DeltaGenerator]:
     """Draw the picker with its form and editor; gives the policy to replay, and the bar, for what the page says of it."""
     replays.recall()
     known = replays.shelf()
@@ -37,7 +36,7 @@ def choose() -> tuple[policy.Policy, DeltaGenerator]:
         _pick(known, name)
         _about(base)
         _turn(base, current)
-        _edit(base, current)
+        _edit(base, current, name in known.own)
     if problem:
         controls.notice(problem.what, problem.hint)
     for bad, error in known.problems.items():
@@ -46,10 +45,10 @@ def choose() -> tuple[policy.Policy, DeltaGenerator]:
     return current, bar
 
 
-def _changed(base: policy.Policy) -> tuple[policy.Policy | None, engine.TurnscopeError | None]:
+def _changed(base: Policy) -> tuple[Policy | None, TurnscopeError | None]:
     try:
         return knobs.tuned(base, replays.turned()), None
-    except engine.TurnscopeError as error:
+    except TurnscopeError as error:
         return None, error
 
 
@@ -83,7 +82,7 @@ def _title(known: knobs.Shelf, name: str) -> str:
     return f"{each.title} · {system}"[:90]
 
 
-def _line(base: policy.Policy, current: policy.Policy, own: bool) -> str:
+def _line(base: Policy, current: Policy, own: bool) -> str:
     """One sentence about the policy, with how sure it is and what was changed."""
     changes = knobs.changes(current, base)
     chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(base.fidelity.split(":")[0].split(";")[0][:60])}</span>']
@@ -97,13 +96,13 @@ def _line(base: policy.Policy, current: policy.Policy, own: bool) -> str:
     return f'<div class="policy-line"><span>{esc(base.doc or base.title)}</span>{"".join(chips)}</div>'
 
 
-def _short(base: policy.Policy, key: str) -> str:
+def _short(base: Policy, key: str) -> str:
     group, _, name = key.partition(".")
     rule = base.rules[int(group) - 1].rule.name if group.isdigit() else group
     return f"{rule}: {name}".replace("_", " ")
 
 
-def _about(base: policy.Policy) -> None:
+def _about(base: Policy) -> None:
     with st.popover("About", icon=":material/info:", key="policy-about"):
         rows = {"Source": base.source, "Version": base.version, "Fidelity": base.fidelity, "Counts with": base.counter}
         told = "".join(f"<dt>{name}</dt><dd>{esc(value)}</dd>" for name, value in rows.items() if value)
@@ -124,7 +123,7 @@ def _about(base: policy.Policy) -> None:
 # Parameters
 
 
-def _turn(base: policy.Policy, current: policy.Policy) -> None:
+def _turn(base: Policy, current: Policy) -> None:
     """A form with every parameter; Apply puts the changed ones into the link."""
     with st.popover("Parameters", icon=":material/tune:", key="policy-turn"):
         digest = knobs.written(knobs.changes(current, base))
@@ -171,11 +170,11 @@ def _knob(knob: knobs.Knob, key: str) -> Any:
     return st.text_input(name, value, key=key, help=knob.help)
 
 
-def _apply(base: policy.Policy, current: policy.Policy, given: dict[str, Any]) -> None:
+def _apply(base: Policy, current: Policy, given: dict[str, Any]) -> None:
     known = {knob.key: knob for group in knobs.groups(current) for knob in group.knobs}
     try:
         wanted = knobs.tuned(base, {key: knobs.taken(known[key], value) for key, value in given.items()})
-    except engine.TurnscopeError as error:
+    except TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return
     changes = knobs.changes(wanted, base)
@@ -187,15 +186,15 @@ def _apply(base: policy.Policy, current: policy.Policy, given: dict[str, Any]) -
 # Text
 
 
-def _edit(base: policy.Policy, current: policy.Policy) -> None:
+def _edit(base: Policy, current: Policy, yours: bool) -> None:
     """The policy as TOML: to read, to change, to keep as one's own."""
     with st.popover("As text", icon=":material/edit_note:", key="policy-edit"):
-        text = policy.write(current)
+        text = knobs.as_text(current)
         digest = knobs.written(knobs.changes(current, base))
         with st.form(f"policy.text.{base.name}.{digest}", border=False):
             edited = st.text_area("Policy, in TOML", text, height=420, key=f"policy.toml.{base.name}.{digest}")
             with st.container(horizontal=True, vertical_alignment="bottom"):
-                own = base.name if base.name not in policy.names() else f"my-{base.name}"
+                own = base.name if yours else f"my-{base.name}"
                 name = st.text_input("Name", own, key=f"policy.name.{base.name}", width=260)
                 saved = st.form_submit_button("Save to my policies", type="primary")
         st.html(f'<div class="ts-small ts-faint">Kept in {esc(replays.folder())}</div>')
@@ -210,7 +209,7 @@ def _edit(base: policy.Policy, current: policy.Policy) -> None:
 def _save(name: str, text: str) -> None:
     try:
         knobs.save(name, text, replays.folder())
-    except engine.TurnscopeError as error:
+    except TurnscopeError as error:
         controls.notice(error.what, error.hint)
     except OSError as error:
         controls.notice("The policy could not be written.", str(error))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-import engine
-from pages.parts import chatting, controls, replays, state
+from engine import TurnscopeError
+from pages.parts import controls, replays, state
+from pages.parts.chat_values import value
 from pages.parts.formats import esc, k
 
 CHEAP = {"offline": "offline-200k", "anthropic": "claude-haiku-5-5"}
@@ -18,7 +19,7 @@ def offer(shown: state.Shown, replay: replays.Replay) -> None:
     asks = replay.trace.standins()
     if not asks:
         return
-    provider = chatting.value("provider")
+    provider = value("provider")
     with st.popover("Condense for real", icon=":material/compress:", key="policy-condense"):
         many = f"{len(asks):,} {'summary' if len(asks) == 1 else 'summaries'}"
         size = sum(len(ask.content) + len(ask.prompt) for ask in asks) // CHARACTERS
@@ -29,25 +30,28 @@ def offer(shown: state.Shown, replay: replays.Replay) -> None:
             f"read in all. They are kept, and every replay uses them.</p><p>Goes to {esc(PROVIDERS[provider])}; choose another "
             "one, or type a key, in the settings of the live chat.</p></div>"
         )
-        default = CHEAP.get(provider) or chatting.value("model")
+        default = CHEAP.get(provider) or value("model")
         model = st.text_input("Model", default, key=f"condense.model.{provider}")
         if st.button(f"Ask for {many}", type="primary", key="condense.ask", disabled=not model.strip()):
             _ask(shown, replay, model.strip(), len(asks))
 
 
 def _ask(shown: state.Shown, replay: replays.Replay, model: str, many: int) -> None:
+    from engine.live import summaries  # loads the provider's SDK, which nobody needs who does not press the button
+    from pages.parts import chatting
+
     bar = st.progress(0.0, f"Asking {model}")
     store, done = chatting.threads(), 0
     try:
         trace = replay.trace
         session = shown.trace.session
-        for ask, answer in engine.asking.asked(
-            session, replay.policy, trace.ledger, chatting.client(), model, store.kept_answers()
+        for ask, answer in summaries.asked(
+            session, replay.policy, trace.ledger, chatting.provider(), model, store.kept_answers()
         ):
             store.keep_answer(ask.key, answer)
             done += 1
             bar.progress(min(1.0, done / max(many, done)), f"{done:,} of about {many:,} summaries")
-    except engine.TurnscopeError as error:
+    except TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return
     st.rerun()

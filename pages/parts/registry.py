@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import engine
-from engine import Recent
+from engine.library import Recent
+from engine.live.threads import Threads
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "sample_sessions"
@@ -59,7 +59,7 @@ def recents(rows: Iterable[Recent], known: Iterable[Entry]) -> Iterator[Entry]:
 def chats(path: Path) -> Iterator[Entry]:
     """Live chats kept in the store at `path`, newest first. Their id begins with `thread-`; their key is the thread's own."""
     if path.exists():
-        for row in engine.Threads(path).list():
+        for row in Threads(path).list():
             yield Entry(f"thread-{row.id}", row.title or "Untitled chat", "live chat", "chat", path, 0, row.updated, row.id)
 
 

@@ -10,13 +10,15 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 import engine
-from engine.planning import policy
-from engine.views import knobs, one_request, stepper
+from engine import Policy, Trace, settings
+from engine.live.threads import Threads
+from engine.views import Answer, knobs, one_request, stepper
 from pages.parts import state
 
 RECORDED = "as-recorded"
@@ -29,8 +31,8 @@ class Replay:
     """A trace and its steps. `key` names session, part and policy; `packed` is what the browser gets, under that name."""
 
     key: str
-    policy: policy.Policy
-    trace: Any
+    policy: Policy
+    trace: Trace
     steps: stepper.Steps
     packed: bytes
 
@@ -49,9 +51,9 @@ class Place:
 # Which policy: the URL
 
 
-def folder() -> Any:
+def folder() -> Path:
     """The user's own policies."""
-    return engine.data_folder() / "policies"
+    return settings.data_folder() / "policies"
 
 
 def shelf() -> knobs.Shelf:
@@ -62,7 +64,7 @@ def shelf() -> knobs.Shelf:
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> knobs.Shelf:  # noqa: ARG001  what the cache goes by
-    return knobs.shelf(folder(), engine.context_pairs())
+    return knobs.shelf(folder(), settings.context_pairs())
 
 
 def recall() -> None:
@@ -93,16 +95,16 @@ def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
 # The replay
 
 
-def replayed(shown: state.Shown, chosen_policy: policy.Policy) -> Replay:
+def replayed(shown: state.Shown, chosen_policy: Policy) -> Replay:
     """The session under a policy; what was really sent is at hand already. Raises `TurnscopeError`s."""
-    digest = hashlib.sha256(f"{chosen_policy.name}\n{policy.write(chosen_policy)}".encode()).hexdigest()[:16]
-    answers = engine.Threads(state.chats_file()).kept_answers() if chosen_policy.name != RECORDED else {}
+    digest = hashlib.sha256(f"{chosen_policy.name}\n{knobs.as_text(chosen_policy)}".encode()).hexdigest()[:16]
+    answers = Threads(state.chats_file()).kept_answers() if chosen_policy.name != RECORDED else {}
     key = f"{shown.key}:{shown.part}:{len(shown.view)}:{digest}:{len(answers)}"
     return _replayed(shown, key, chosen_policy, answers)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Replaying the session under this policy")
-def _replayed(_shown: state.Shown, key: str, _policy: policy.Policy, _answers: dict[str, Any]) -> Replay:
+def _replayed(_shown: state.Shown, key: str, _policy: Policy, _answers: dict[str, Answer]) -> Replay:
     recorded = _shown.trace
     trace = recorded if recorded.policy == _policy else engine.replay(recorded.session, _policy, recorded.ledger, _answers)
     made = stepper.steps(trace)

@@ -7,25 +7,26 @@ Opened sessions are shared between browser tabs and treated as values.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import streamlit as st
 
 import engine
-from engine import figures
+from engine import Session, Trace, figures, settings
+from engine.library import ExactCounts, Opened, Progress, Store, exact_available, places
+from engine.live import threads
 from engine.views import find_text, one_request
 from engine.views import overview as views
+from engine.views.findings import Finding
 from pages.parts import registry
 from pages.parts.registry import Entry
 
 FOLDERS_SECONDS = 4  # for how long a listing of folders is good enough
 NEWEST = 10**9  # a request beyond every session's end: the last one
-
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Part:
 
     number: int
     label: str
-    session: Any
+    session: Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,12 @@ class Shown:
     key: str
     part: int
     view: views.Overview
-    findings: tuple[Any, ...]
-    opened: engine.Opened
+    findings: tuple[Finding, ...]
+    opened: Opened
     parts: tuple[Part, ...]
 
     @property
-    def trace(self) -> Any:
+    def trace(self) -> Trace:
         """What was really sent, request by request."""
         return self.opened.trace
 
@@ -60,7 +61,7 @@ class _Slot:
     """Room for one opened file, filled outside Streamlit's cache so that progress can be drawn meanwhile."""
 
     lock: Lock = field(default_factory=Lock)
-    opened: engine.Opened | None = None
+    opened: Opened | None = None
     shown: dict[int, Shown] = field(default_factory=dict)
     counting: bool = False  # exact counts were asked for
     exact: bool = False  # and are all in
@@ -71,16 +72,18 @@ class _Slot:
 
 def entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
-    files = _files(engine.to_open(), tuple(place.folder for _, place in engine.places()))
+    files = _files(settings.to_open(), tuple(place.folder for _, place in places()))
     known = {entry.id: entry for entry in files}
-    for entry in registry.recents(store().recent(), files):
-        known.setdefault(entry.id, entry)
-    return known | {entry.id: entry for entry in registry.chats(chats_file())}
+    with suppress(engine.TurnscopeError):  # the library says what is wrong with the database
+        for entry in registry.recents(store().recent(), files):
+            known.setdefault(entry.id, entry)
+        return known | {entry.id: entry for entry in registry.chats(chats_file())}
+    return known
 
 
 def chats_file() -> Path:
     """Where live chats are kept."""
-    return engine.data_folder() / "chats.db"
+    return settings.data_file()
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
@@ -153,9 +156,9 @@ def forget() -> None:
 # What is open: the caches
 
 
-def store() -> engine.Store:
+def store() -> Store:
     """What is remembered between runs."""
-    return engine.Store(engine.data_file())
+    return Store(settings.data_file())
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -189,37 +192,37 @@ def opened(entry: Entry, part: int = 0, progress: Progress | None = None) -> Sho
     slot = _room(entry)
     with slot.lock:
         if slot.opened is None and entry.origin == "chat":
-            slot.opened = engine.chats.opened(engine.Threads(entry.path), entry.key, version(entry))
+            slot.opened = threads.opened(threads.Threads(entry.path), entry.key, version(entry))
         if slot.opened is None:
             kept = store().reopen(entry.key) if entry.key and not entry.path.exists() else None
             slot.opened = kept or store().open(entry.path, name=entry.name, progress=progress)
         if entry.origin != "chat":
-            _sharpen(slot)
+            _sharpen(slot, slot.opened)
         if part not in slot.shown:
             slot.shown[part] = _shown(entry, slot.opened, part)
             _settle()
         return slot.shown[part]
 
 
-def _sharpen(slot: _Slot) -> None:
+def _sharpen(slot: _Slot, opened: Opened) -> None:
     """Have the session counted exactly in the background, and take the counts over once they are all there."""
-    if slot.exact or not engine.exact_available():
+    if slot.exact or not exact_available():
         return
     worker = _counting()
     settled, asked = worker.share
     if slot.counting and settled < asked:
         return
-    found = store().exactly(slot.opened, worker)
+    found = store().exactly(opened, worker)
     slot.exact, slot.counting = slot.counting, True
-    if found is not slot.opened:
+    if found is not opened:
         slot.opened = found
         slot.shown.clear()
 
 
 @st.cache_resource(show_spinner=False)
-def _counting() -> engine.ExactCounts:
+def _counting() -> ExactCounts:
     """The one background process that counts with the models' own tokenizers."""
-    return engine.ExactCounts()
+    return ExactCounts()
 
 
 def _settle() -> None:
@@ -240,19 +243,19 @@ def adopt(name: str, path: Path, progress: Progress | None = None) -> str:
     return found.key[:16]
 
 
-def _shown(entry: Entry, main: engine.Opened, number: int) -> Shown:
+def _shown(entry: Entry, main: Opened, number: int) -> Shown:
     parts = tuple(_parts(main.session))
     number = number if 0 <= number < len(parts) else 0
     this = main
     if number:
         session = parts[number].session
         trace = engine.replay(session)
-        this = engine.Opened(main.key, views.overview(trace), lambda: session, dict, session, trace)
-    view, findings = one_request.annotated(this.trace, this.overview)
+        this = Opened(main.key, views.overview(trace), lambda: session, dict, session, trace)
+    view, findings = this.annotated
     return Shown(entry, f"{main.key}:{number}", number, view, findings, this, parts)
 
 
-def _parts(main: Any) -> Iterator[Part]:
+def _parts(main: Session) -> Iterator[Part]:
     """The main session and all that hang from it, nearest first."""
     yield Part(0, "Main session", main)
     pending, number = [("", main)], 0
@@ -266,13 +269,20 @@ def _parts(main: Any) -> Iterator[Part]:
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
-def heatmap(_shown: Shown, key: str, by: Any, measure: Any, scale: Any, theme: Any) -> Any:  # noqa: ARG001  what the cache goes by
+def heatmap(
+    _shown: Shown,
+    key: str,  # noqa: ARG001  what the cache goes by
+    by: figures.Unit,
+    measure: figures.Measure,
+    scale: figures.Scale,
+    theme: figures.Theme,
+) -> figures.Figure:
     """The heatmap of a session, made once per choice."""
     return figures.heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
-def sawtooth(_shown: Shown, key: str, theme: Any) -> Any:  # noqa: ARG001  what the cache goes by
+def sawtooth(_shown: Shown, key: str, theme: figures.Theme) -> figures.Figure:  # noqa: ARG001  what the cache goes by
     """The saw-tooth of a session, made once per theme."""
     return figures.sawtooth(_shown.view, "requests", theme)
 

@@ -26,13 +26,16 @@ sys.path.insert(0, str(ROOT))
 import anthropic  # noqa: E402
 
 from engine.counting.tokens import estimator  # noqa: E402
+from engine.envelope.ended import RequestEnded  # noqa: E402
 from engine.live import branches  # noqa: E402
 from engine.live.chat import Settings  # noqa: E402
+from engine.live.events import Asked, Done, Planned, Text  # noqa: E402
 from engine.live.growing import Growing  # noqa: E402
 from engine.live.offline import Offline  # noqa: E402
+from engine.live.provider import connected  # noqa: E402
 from engine.planning.assemble import step  # noqa: E402
 from engine.planning.policy import load  # noqa: E402
-from engine.pricing.prices import facts  # noqa: E402
+from engine.pricing.prices import PRICES  # noqa: E402
 from engine.session.model import Session, Usage  # noqa: E402
 from engine.storage.threads import SOURCE, Threads  # noqa: E402
 
@@ -81,7 +84,7 @@ class Timed:
 def stored(threads: Threads, requests: int, policy: str) -> str:
     """A chat of so many requests, kept as a live one is: a prompt, a tool call, its result, an answer. All was sent whole."""
     thread = threads.create(title="long", about={"policy": policy})
-    growing = Growing(Session(thread, source=SOURCE), estimator(facts(MODEL).family))
+    growing = Growing(Session(thread, source=SOURCE), estimator(PRICES.facts(MODEL).family))
     sink = threads.sink(thread)
     sink.message(growing.message("system", "You are brief.", origin="system"), ["You are brief."], "complete")
     plan = step(None, growing.session, growing.request(model=MODEL), load("keep-everything"), growing.basis)
@@ -95,7 +98,7 @@ def stored(threads: Threads, requests: int, policy: str) -> str:
         content = call if n % 2 == 0 else [{"type": "text", "text": f"Answer {n}: it is so, for a reason. " * 3}]
         answer = growing.message("assistant", content, origin="answer")
         done = growing.answered(structs.replace(asked, usage=billed, answered_at=n + 0.5, stop_reason="end_turn"))
-        sink.request(done, plan, (answer, content), "complete", 0.1)
+        sink.ended(RequestEnded(thread, done, plan, "complete", answer, tuple(content), seconds=0.1))
     return thread
 
 
@@ -107,9 +110,9 @@ def measured(chat: Any, server: Timed) -> tuple[list[float], list[float], list[f
         begun = time.perf_counter()
         shown = 0.0
         for event in chat.send(f"What do you say of point {n}, after all of this?"):
-            if event.kind == "text" and not shown:
+            if isinstance(event, Text) and not shown:
                 shown = time.perf_counter()
-            assert event.kind in ("plan", "asked", "text", "done"), event
+            assert isinstance(event, Planned | Asked | Text | Done), event
         if n:  # the first one opens the connection and imports what the SDK imports late
             own.append(1e3 * (server.handed - begun - server.counting))
             sending.append(1e3 * (server.sent() - begun - server.counting))
@@ -131,9 +134,9 @@ def main() -> int:
         begun = time.perf_counter()
         session = threads.load(thread)
         loaded = time.perf_counter()
-        client = anthropic.Anthropic(api_key="none", base_url=offline.url, max_retries=0, timeout=60)
-        server.watch(client)
-        chat, _ = branches.resumed(session, client, threads.sink(thread), Settings(MODEL, load(given.policy)))
+        provider = connected(offline.url, "none", retries=0, timeout=60)
+        server.watch(provider.client)
+        chat, _ = branches.resumed(session, provider, threads.sink(thread), Settings(MODEL, load(given.policy)))
         print(f"reopened: {loaded - begun:.2f} s to load, {time.perf_counter() - loaded:.2f} s to plan what was sent")
         profile = cProfile.Profile()
         if given.profile:

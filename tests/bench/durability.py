@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from engine.counting.tokens import CHARS  # noqa: E402
+from engine.envelope.ended import RequestEnded  # noqa: E402
 from engine.live.growing import Growing  # noqa: E402
 from engine.planning.assemble import step  # noqa: E402
 from engine.planning.policy import load  # noqa: E402
@@ -51,7 +52,7 @@ def write(path: Path, thread: str) -> None:
             plan = step(None, growing.session, asked, policy, growing.basis)
             answer = growing.message("assistant", text(n), origin="answer")
             done = growing.answered(structs.replace(asked, usage=Usage(n, 0, 0, n)))
-            sink.request(done, plan, (answer, [text(n)]), "complete", 0.1)
+            sink.ended(RequestEnded(thread, done, plan, "complete", answer, (text(n),), seconds=0.1))
         print(n, flush=True)
 
 

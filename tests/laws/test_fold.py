@@ -15,8 +15,9 @@ from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, load, parse, write
 from engine.planning.render import render
-from engine.planning.trace import Cursor, Trace
-from engine.session.model import Answer, Ask, Edit, Part, Session, Span
+from engine.planning.trace import Cursor
+from engine.planning.trace import trace as replayed
+from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
 
 
 def policy(*rules: Rule, **fields: object) -> Policy:
@@ -57,8 +58,7 @@ def test_the_first_requests_alone_give_the_same_plans(session: Session) -> None:
 
 @given(sessions)
 def test_back_undoes_forward_from_any_cursor(session: Session) -> None:
-    ledger = ledger_of(session)
-    trace = Trace(session, policy(DROP_OLD, CLEAR_ALL), ledger, tuple(replay(session, policy(DROP_OLD, CLEAR_ALL), ledger)))
+    trace = replayed(session, policy(DROP_OLD, CLEAR_ALL), ledger_of(session))
     cursor, path = Cursor(0, 0), []
     while True:
         path.append(cursor)
@@ -197,7 +197,7 @@ def test_an_ask_is_answered_by_the_record_else_offline_and_is_kept_in_the_plan()
     offline = plans(TALK, policy(ask))[2]
     assert offline.asks[0][1].source == "offline"
     assert "Why is it red?" in offline.asks[0][1].text
-    known = structs.replace(TALK, answers={"key": Answer("It was red.", source="recorded")})
+    known = structs.replace(TALK, recorded=Recorded({"key": Answer("It was red.", source="recorded")}))
     assert plans(known, policy(ask))[2].asks[0][1].text == "It was red."
 
 

@@ -17,6 +17,7 @@ from make_claude_code import write
 import engine
 from engine.errors import UnreadableFile
 from engine.importers.claude_code import following
+from engine.library import opening
 from engine.library.following import Following
 
 
@@ -147,7 +148,7 @@ def test_counts_of_a_session_that_grew_are_those_of_the_whole(tmp_path: Path) ->
     growing.opened()
     path.write_text(simple(8).text())
     opened = growing.opened()
-    assert opened.trace.ledger.total == engine.ledger_of(engine.load(path)).total
+    assert opened.trace.ledger.total == opening.ledger_of(engine.load(path)).total
     assert len(opened.overview) == 8
 
 

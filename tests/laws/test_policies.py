@@ -23,7 +23,7 @@ from engine.planning.assemble import Basis, replay, step
 from engine.planning.lint import lint
 from engine.planning.policy import Policy
 from engine.planning.render import render
-from engine.session.model import Answer, Ask, Bucket, Session
+from engine.session.model import Answer, Ask, Bucket, Recorded, Session
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAMES = policies.names()
@@ -120,7 +120,7 @@ def test_recorded_answers_replay_without_a_model(name: str, session: Session, li
     for request in bare.requests:
         live.append(step(live[-1] if live else None, bare, request, policy, basis, model))
     known = {ask.key: answer for plan in live for ask, answer in plan.asks}
-    again = [*replay(structs.replace(bare, answers=known), policy, ledger)]
+    again = [*replay(structs.replace(bare, recorded=Recorded(known)), policy, ledger)]
     assert [digest(plan) for plan in again] == [digest(plan) for plan in live]
 
 

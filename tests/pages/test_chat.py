@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-import engine
+from engine.live import branches, providers
+from engine.live.chat import Settings
+from engine.live.events import Done
+from engine.live.offline import FAULTS
+from engine.live.threads import Threads
 from pages.parts import chatting
+from pages.parts.chat_values import TOOLS
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -47,8 +52,8 @@ def say(app: AppTest, text: str) -> AppTest:
     return ended(app)
 
 
-def store(data_folder: Path) -> Any:
-    return engine.Threads(data_folder / "chats.db")
+def store(data_folder: Path) -> Threads:
+    return Threads(data_folder / "chats.db")
 
 
 def test_an_empty_chat_says_what_the_model_is_and_weighs_the_first_request(app: AppTest, data_folder: Path) -> None:
@@ -90,7 +95,7 @@ def test_a_chat_that_is_not_known_is_a_new_one(app: AppTest, thread: str) -> Non
     assert "Say something." in bodies(app)
 
 
-@pytest.mark.parametrize("fault", sorted(set(engine.FAULTS) - {"slow"}))
+@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"slow"}))
 def test_a_fault_is_explained_with_its_hint_and_the_next_message_works(app: AppTest, data_folder: Path, fault: str) -> None:
     opened(app)
     app.session_state["chat.fault"] = fault
@@ -122,7 +127,7 @@ def test_without_a_key_nothing_is_sent_and_the_reason_is_shown(
         monkeypatch.delenv(name, raising=False)
     opened(app)
     app.selectbox(key="chat.provider").set_value("anthropic").run()
-    assert app.session_state["chat.model"] == engine.chats.MODELS[0]
+    assert app.session_state["chat.model"] == providers.MODELS[0]
     assert app.session_state["chat.condense"] is False
     app.chat_input[0].set_value("hello").run()
     assert not app.exception
@@ -170,7 +175,7 @@ def test_a_new_chat_begins_with_the_summary_of_another(app: AppTest, data_folder
     row = next(row for row in store(data_folder).list() if row.id != thread)
     assert row.about["from"] == thread
     say(app, "Go on")
-    assert "the bridge is closed" in store(data_folder).load(row.id).blocks[len(chatting.TOOLS)].text
+    assert "the bridge is closed" in store(data_folder).load(row.id).blocks[len(TOOLS)].text
 
 
 def test_another_system_prompt_is_a_branch(app: AppTest, data_folder: Path) -> None:
@@ -229,10 +234,10 @@ def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: Ap
     say(opened(app), "hello")
     thread = app.query_params["thread"]
     session = store(data_folder).load(thread)
-    spare = engine.chats.client(engine.chats.Provider(), chatting.offline())
-    settings = engine.ChatSettings("offline-16k", chatting.policies()["balanced"])
-    elsewhere, _ = engine.chats.resumed(session, spare, store(data_folder).sink(thread), settings)
-    assert [event.kind for event in elsewhere.send("from another process")][-1] == "done"
+    spare = providers.provider(providers.Endpoint(), chatting.offline())
+    settings = Settings("offline-16k", chatting.policies()["balanced"])
+    elsewhere, _ = branches.resumed(session, spare, store(data_folder).sink(thread), settings)
+    assert isinstance([*elsewhere.send("from another process")][-1], Done)
     say(app, "from this page")
     assert "continued in another window" in bodies(app)
     assert "from another process" in bodies(app)
@@ -259,7 +264,7 @@ def test_a_turn_stopped_before_its_tool_ran_does_not_end_the_chat(app: AppTest, 
     say(app, "hello")
     room = chatting._rooms()[app.query_params["thread"]]
     turn = room.chat.send("calculate 12*(3+4)")
-    while next(turn).kind != "done":
+    while not isinstance(next(turn), Done):
         pass
     turn.close()
     room.session = room.chat.growing.session

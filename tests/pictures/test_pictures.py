@@ -47,7 +47,8 @@ from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
-from engine.planning.assemble import Answers, replay
+from engine.planning.answers import Answers
+from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, parse, rules
 from engine.session.builder import Builder, Draft
 from engine.session.model import Action, Answer, Edit, Observed, Part, Session, Span, Usage

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from glob import escape
-from itertools import chain
 
 from msgspec import structs
 
 from engine.errors import UnreadableFile
 from engine.importers.claude_code.lines import Chain, Entry, File, scan, string
 from engine.importers.claude_code.paths import alone, lay_out, told
-from engine.reading.source import Source, lines_of
+from engine.reading.source import Source
 from engine.session.model import Note, Session
 
 Place = tuple[int, int]  # number of a session, block
@@ -101,8 +100,7 @@ def _meta(source: Source, agent: str) -> list[tuple[str, str]]:
 
 def _owner(source: Source) -> str:
     """The session that a subagent's file names in its first lines."""
-    records = chain((record for record, _ in lines_of(source.head, limit=5)), source.first)
-    named = (string(record.get("sessionId")) for record in records if isinstance(record, dict))
+    named = (string(record.get("sessionId")) for record, _ in source.records(limit=5) if isinstance(record, dict))
     return next(filter(None, named), "")
 
 

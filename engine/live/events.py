@@ -1,0 +1,89 @@
+"""What happens in a turn of a chat, one type each; a turn is an iterator of them. Frozen values, kept by nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from engine.envelope.plan import Plan
+from engine.errors import ContextWindowExceededError, TurnscopeError
+from engine.session.model import JSON, Answer, Ask, Request, Wished
+
+
+class Asked(Struct, frozen=True):
+    """What a rule asked was answered, now or earlier."""
+
+    ask: Ask
+    answer: Answer
+
+
+class Planned(Struct, frozen=True):
+    """A request is about to be sent so. A second one for the same request: the provider called the first too long."""
+
+    plan: Plan
+
+
+class Text(Struct, frozen=True):
+    """More of the answer's text; `block` says which of its blocks."""
+
+    text: str
+    block: int = 0
+
+
+class Thinking(Struct, frozen=True):
+    """More of the model's thinking."""
+
+    text: str
+
+
+class Done(Struct, frozen=True):
+    """The request was answered in full, and is kept."""
+
+    request: Request
+
+
+class Called(Struct, frozen=True):
+    """A tool runs now: the call's block, with `id`, `name` and `input`."""
+
+    call: Mapping[str, JSON]
+
+
+class Result(Struct, frozen=True):
+    """What the tool gave; `failed`: an error that the model is told."""
+
+    text: str
+    failed: bool = False
+
+
+class Held(Struct, frozen=True):
+    """A limit of the person is reached: nothing was sent. `go_on(asked=True)` goes over it."""
+
+    why: str
+
+
+class Refused(Struct, frozen=True):
+    """The request does not fit its window and was not sent."""
+
+    error: ContextWindowExceededError
+
+
+class Failed(Struct, frozen=True):
+    """No answer came."""
+
+    error: TurnscopeError
+
+
+class Interrupted(Struct, frozen=True):
+    """The answer broke off; what had come of it is kept."""
+
+    error: TurnscopeError
+
+
+class Condensing(Struct, frozen=True):
+    """Somebody condenses by hand: a summary is asked for. Then `Asked` and `Wished`, or `Failed`."""
+
+
+Event = Asked | Planned | Text | Thinking | Done | Called | Result | Held | Refused | Failed | Interrupted | Condensing | Wished
+Ending = Held | Refused | Failed | Interrupted
+"""How a turn ends that does not end well."""

@@ -1,0 +1,50 @@
+"""Where requests may go: the built-in model, the Anthropic API, another server; their models, and the tools that run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from engine.errors import TurnscopeError
+from engine.live.offline import Offline
+from engine.live.offline.model import WINDOWS
+from engine.live.provider import ANTHROPIC, Provider, connected
+from engine.live.tools import Toolbox
+
+# `anthropic.types.Model` of SDK 2.12, the current ones; any other name may be typed.
+MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-4-6", "claude-haiku-4-5")
+OFFLINE = tuple(WINDOWS)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where requests go. `key` "" = the environment's, for the Anthropic API alone; it is never written anywhere."""
+
+    kind: Literal["offline", "anthropic", "server"] = "offline"
+    url: str = ""
+    key: str = field(default="", repr=False)
+
+
+def provider(endpoint: Endpoint, offline: Offline) -> Provider:
+    """The provider at an endpoint. TurnscopeError where there is no key or no address.
+
+    A key from the environment goes to the Anthropic API alone: an address that somebody typed never receives it. The built-in
+    model's faults are shown at once; elsewhere the SDK tries again by itself.
+    """
+    if endpoint.kind == "offline":
+        return connected(offline.url, "none", retries=0, timeout=60)
+    if endpoint.kind == "anthropic":
+        return connected(ANTHROPIC, endpoint.key)
+    if not endpoint.url.startswith(("http://", "https://")):
+        raise TurnscopeError("the server's address is missing", hint="Type it with http:// or https:// in the settings.")
+    return connected(endpoint.url, endpoint.key or "none")
+
+
+def toolbox(folder: str, names: Sequence[str]) -> Toolbox:
+    """The tools that may run. Without a folder that exists, only the calculator."""
+    root = Path(folder).expanduser() if folder.strip() else None
+    if root is None or not root.is_dir():
+        return Toolbox(Path(), tuple(name for name in names if name == "calculate"))
+    return Toolbox(root, tuple(names))

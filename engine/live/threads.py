@@ -1,0 +1,17 @@
+"""Chats as they are kept: their store, and one of them as an opened session. Needs no provider and loads none."""
+
+from __future__ import annotations
+
+from engine.library.opening import ledger_of, replay
+from engine.library.store import Opened
+from engine.storage.threads import Conflict, Hit, Row, Threads
+from engine.views.overview import overview
+
+__all__ = ["Conflict", "Hit", "Row", "Threads", "opened"]
+
+
+def opened(threads: Threads, thread: str, version: str) -> Opened:
+    """A stored thread as an opened session. `version` changes with it. TurnscopeError where there is none."""
+    session = threads.load(thread)
+    trace = replay(session, ledger=ledger_of(session))
+    return Opened(f"thread-{thread}-{version}", overview(trace), lambda: session, dict, session, trace)

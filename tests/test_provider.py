@@ -1,0 +1,272 @@
+"""A chat with a provider that is a small class of the protocol, and who is told of what happens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.envelope.ended import RequestEnded
+from engine.errors import ProviderError
+from engine.live.answering import answering
+from engine.live.chat import Chat, Settings
+from engine.live.events import Called, Done, Event, Failed, Interrupted, Planned, Result, Text, Thinking
+from engine.live.growing import Growing
+from engine.live.offline import Offline
+from engine.live.offline.model import COUNTER
+from engine.live.provider import Piece, Said, connected
+from engine.live.sinks import Sink, Sinks, Unkept
+from engine.planning.answers import answerer
+from engine.planning.assemble import replay
+from engine.planning.policy import load
+from engine.pricing.prices import PRICES
+from engine.session.model import Answer, Answered, Ask, Counted, Fact, Message, Session, Usage
+from engine.storage.threads import Conflict, Threads
+
+MODEL = "claude-sonnet-4-5"
+BILLED = Usage(input_tokens=1_000, output_tokens=50)
+HELLO = Said(({"type": "text", "text": "Hello."},), "end_turn", BILLED, "m1")
+
+
+class Broken(Exception):
+    """What this provider raises; nobody else knows it."""
+
+
+@dataclass
+class Fake:
+    """A provider with a script: per request its pieces, or the error that it is refused with; an error amid them is raised."""
+
+    script: list[Sequence[Piece | Exception] | Exception]
+    counts: int | Exception | None = None
+    bodies: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @contextmanager
+    def stream(self, body: Mapping[str, Any]) -> Iterator[Iterator[Piece]]:
+        self.bodies.append(body)
+        pieces = self.script.pop(0)
+        if isinstance(pieces, Exception):
+            raise pieces
+        yield self._pieces(pieces)
+
+    def _pieces(self, pieces: Sequence[Piece | Exception]) -> Iterator[Piece]:
+        for piece in pieces:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+    def say(self, _body: Mapping[str, Any]) -> Said:
+        return HELLO
+
+    def count(self, _body: Mapping[str, Any]) -> int | None:
+        if isinstance(self.counts, Exception):
+            raise self.counts
+        return self.counts
+
+    def explain(self, error: Exception) -> ProviderError:
+        size = error.args[0] if error.args else 0
+        return ProviderError("it broke", hint="Mend it.", too_long=isinstance(size, int) and size > 0, tokens=size)
+
+
+@dataclass
+class Heard:
+    """A sink that remembers what it was told."""
+
+    told: list[Message | RequestEnded | Fact] = field(default_factory=list)
+
+    def message(self, message: Message, *_: Any) -> None:
+        self.told.append(message)
+
+    def ended(self, ended: RequestEnded) -> None:
+        self.told.append(ended)
+
+    def fact(self, fact: Fact) -> None:
+        self.told.append(fact)
+
+    @property
+    def last(self) -> RequestEnded:
+        return [each for each in self.told if isinstance(each, RequestEnded)][-1]
+
+
+class Deaf:
+    """A sink that fails at everything."""
+
+    def _fail(self, *_: Any) -> None:
+        raise RuntimeError("it is deaf")
+
+    message = ended = fact = _fail
+
+
+class Box:
+    """One tool."""
+
+    definitions: Sequence[Any] = ({"name": "look", "description": "Look.", "input_schema": {"type": "object"}},)
+
+    def run(self, name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
+        return f"{name} at {given['at']}", True
+
+
+def chat(fake: Fake, sink: Sink | None = None, policy: str = "keep-everything", **more: Any) -> Chat:
+    settings = Settings(MODEL, load(policy), **{"count_from": 0.0, **more})
+    return Chat(Growing(Session("s", source="turnscope-chat"), COUNTER), fake, sink or Unkept(), settings)
+
+
+def kinds(events: Iterator[Event]) -> list[type[Event]]:
+    return [type(event) for event in events]
+
+
+def test_an_answer_with_thinking_and_a_tool_goes_through() -> None:
+    call = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "it"}}
+    asks = Said(({"type": "thinking", "thinking": "Hm.", "signature": "x"}, call), "tool_use", BILLED)
+    fake, heard = Fake([[Thinking("Hm."), asks], [Text("Hel"), Text("lo."), HELLO]]), Heard()
+    talk = chat(fake, heard)
+    talk.tools = Box()
+    events = list(talk.send("Look."))
+    assert [type(e) for e in events] == [Planned, Thinking, Done, Called, Result, Planned, Text, Text, Done]
+    assert Called(call) in events
+    assert Result("look at it", True) in events
+    assert fake.bodies[1]["messages"][-1]["content"][0]["is_error"] is True
+    priced = PRICES.cost(BILLED, MODEL, None)
+    assert priced
+    assert (heard.last.session, heard.last.status, heard.last.attempts, heard.last.usd) == ("s", "complete", 1, priced.total)
+    assert (heard.last.blocks, heard.last.request.usage) == (HELLO.content, BILLED)
+    assert talk.spent == 2 * priced.total
+    assert heard.last.answer == talk.growing.session.messages[-1]
+
+
+def test_what_breaks_off_is_kept_by_block_and_what_was_not_accepted_is_not_sent() -> None:
+    heard = Heard()
+    fake = Fake([[Text("One, ", 0), Text("two.", 0), Text("Three", 2), Broken()], Broken(), [Text("x")], [HELLO]])
+    talk = chat(fake, heard)
+    events = list(talk.send("Count."))
+    assert isinstance(events[-1], Interrupted)
+    assert (events[-1].error.what, events[-1].error.hint) == ("it broke", "Mend it.")
+    assert [block["text"] for block in heard.last.blocks][:2] == ["One, two.", "Three"]
+    assert (heard.last.status, heard.last.usd) == ("interrupted", None)
+    assert kinds(talk.send("Again.")) == [Planned, Failed]
+    assert (heard.last.status, heard.last.answer) == ("failed", None)
+    events = list(talk.send("And now?"))
+    assert isinstance(events[-1], Interrupted), "a stream without its end is no answer"
+    assert "ended before the answer" in events[-1].error.what
+    assert kinds(talk.send("At last?"))[-1] is Done
+
+
+def test_the_size_that_a_provider_names_is_learned_and_the_second_attempt_carries_less() -> None:
+    heard = Heard()
+    words = "Some words that fill the window. " * 500
+    fake = Fake([[HELLO]] * 9 + [Broken(180_000), [HELLO]])
+    talk = chat(fake, heard, "balanced")
+    for n in range(9):
+        list(talk.send(f"Point {n}. {words}"))
+    events = list(talk.send("And now?"))
+    plans = [event.plan for event in events if isinstance(event, Planned)]
+    assert isinstance(events[-1], Done)
+    assert [len(fake.bodies[-2]["messages"]) > len(fake.bodies[-1]["messages"]), len(plans)] == [True, 2]
+    assert Counted(9, plans[0].seen.tokens, 180_000, MODEL) in heard.told
+    assert heard.last.attempts == 2
+    stored = talk.growing.session
+    again = list(replay(stored, load("balanced"), talk.growing.ledger))
+    assert [*again[-1].after.pieces] == [*plans[1].after.pieces]
+
+
+@pytest.mark.parametrize("counts", [None, Broken(), 4_321])
+def test_a_provider_that_does_not_count_leaves_the_estimate(counts: Any) -> None:
+    heard = Heard()
+    talk = chat(Fake([[HELLO]], counts), heard, count_from=0.000_001)
+    (plan,) = [event.plan for event in talk.send("Hello?") if isinstance(event, Planned)]
+    facts = [fact for fact in heard.told if isinstance(fact, Counted)]
+    assert [fact.tokens for fact in facts] == ([4_321] if counts == 4_321 else [])
+    assert (plan.calibration.recorded == 4_321) == bool(facts)
+
+
+def test_each_kind_of_ask_has_its_answerer_live_and_a_failure_that_says_so_elsewhere() -> None:
+    asks = {kind: Ask(kind, f"k-{kind}", "Sum up.", "user: hi. " * 30, 100) for kind in ("summary", "count", "recall")}
+    with Offline() as server:
+        provider = connected(server.url, "none", retries=0)
+        live = answerer({}.get, answering(provider, "offline-16k", "offline-64k"))
+        counted = provider.count({"model": "offline-16k", "messages": [{"role": "user", "content": "user: hi. " * 30}]})
+        assert counted
+        assert live(asks["count"]) == Answer(str(counted), model="offline-16k", source="model")
+        summary = live(asks["summary"])
+        assert (summary.source, summary.model, bool(summary.text and summary.usage)) == ("model", "offline-64k", True)
+        assert answerer({}.get, answering(provider, "m", ""))(asks["summary"]).failed
+    nowhere = answerer({}.get, answering(connected("http://127.0.0.1:9", "none", retries=0), "m", "m"))
+    assert "no answer" in nowhere(asks["summary"]).failed
+    assert "no answer" in nowhere(asks["count"]).failed
+    later = answerer({"k-recall": Answer("block 3")}.get, {"rank": lambda _: Answer(items=("a", "b"))})
+    assert later(Ask("rank", "k", "", "")).items == ("a", "b")
+    assert later(asks["recall"]).text == "block 3"
+    told: list[Ask] = []
+    replayed = answerer({}.get, told=lambda ask, _: told.append(ask))
+    assert replayed(asks["summary"]).source == "offline"
+    assert "recall" in replayed(asks["recall"]).failed
+    assert told == [asks["summary"], asks["recall"]]
+
+
+def test_a_stream_that_falls_silent_is_kept_as_far_as_it_came() -> None:
+    """The SDK lets its HTTP client's own errors through there."""
+    with Offline(delay=0.6) as server:
+        talk = chat(Fake([]))
+        talk.settings = Settings("offline-16k", load("keep-everything"))
+        talk.provider = connected(server.url, "none", retries=0, timeout=0.3)
+        events = list(talk.send("Speak at length, please."))
+        assert isinstance(events[-1], Interrupted)
+        assert "no answer" in events[-1].error.what
+        assert any(isinstance(event, Text) for event in events)
+        assert "interrupted here" in talk.growing.session.blocks[-1].text
+        assert talk.growing.session.requests[-1].stop_reason == "interrupted"
+
+
+def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    threads = Threads(tmp_path / "chats.db")
+    thread, heard = threads.create(), Heard()
+    talk = chat(Fake([[HELLO]], 4_321), count_from=0.000_001)
+    talk.growing = Growing(threads.load(thread), COUNTER)
+    talk.sink = Sinks(threads.sink(thread), Deaf(), heard)
+    with caplog.at_level(logging.WARNING):
+        assert kinds(talk.send("Hello?"))[-1] is Done
+    stored = threads.load(thread)
+    assert (stored.blocks, stored.requests, stored.recorded) == (
+        talk.growing.session.blocks,
+        talk.growing.session.requests,
+        talk.growing.recorded,
+    )
+    assert [type(each) for each in heard.told] == [Message, Counted, RequestEnded]
+    assert [record.getMessage() for record in caplog.records] == ["a chat is kept, but Deaf did not take it"] * 3
+    assert all(record.exc_info for record in caplog.records)
+
+
+def test_what_the_store_refuses_nobody_else_hears(tmp_path: Path) -> None:
+    threads = Threads(tmp_path / "chats.db")
+    thread, heard = threads.create(), Heard()
+    behind = Growing(threads.load(thread), COUNTER)
+    talk = chat(Fake([[HELLO]]))
+    talk.growing, talk.sink = Growing(threads.load(thread), COUNTER), threads.sink(thread)
+    list(talk.send("Hello?"))
+    talk.growing, talk.sink = behind, Sinks(threads.sink(thread), heard)
+    with pytest.raises(Conflict):
+        list(talk.send("Hello from elsewhere?"))
+    assert heard.told == []
+
+
+def test_facts_of_any_kind_are_read_back_as_they_were_and_the_later_one_holds(tmp_path: Path) -> None:
+    threads = Threads(tmp_path / "chats.db")
+    thread = threads.create()
+    talk = chat(Fake([]))
+    talk.growing, talk.sink = Growing(threads.load(thread), COUNTER), threads.sink(thread)
+    for fact in (
+        Answered("k", Answer("one", source="model")),
+        Answered("k", Answer("half a character: \ud800", source="model")),
+        Counted(0, 10, 12, "m"),
+        Counted(0, 11, 14, "m"),
+        Counted(0, 10, 13, "m"),
+    ):
+        talk._note(fact)
+    recorded = threads.load(thread).recorded
+    assert recorded == talk.growing.recorded
+    assert recorded.answers["k"].text == "half a character: \ud800"
+    assert [(c.seen, c.tokens) for c in recorded.counts[0]] == [(11, 14), (10, 13)]
