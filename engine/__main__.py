@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.errors import TurnscopeError
 from engine.library.store import Store
 from engine.settings import OPEN, data_file
 
@@ -20,7 +21,7 @@ APP = HERE / "_app" if (HERE / "_app").is_dir() else HERE.parent  # in a wheel, 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command. Gives the exit code: 0 = well, 2 = the path does not exist."""
+    """Run the command. Gives the exit code: 0 = well, 1 = nothing could be forgotten, 2 = the path does not exist."""
     parser = argparse.ArgumentParser(prog="turnscope", description="A debugger for LLM context windows.")
     parser.add_argument("path", nargs="?", type=Path, help="a session file, or a folder with session files; default: a sample")
     parser.add_argument("--port", type=int, default=8501, help="port on 127.0.0.1 (default: %(default)s)")
@@ -28,11 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--forget", action="store_true", help="delete what Turnscope remembered of opened sessions, and exit")
     given = parser.parse_args(argv)
     if given.forget:
-        store = Store(data_file())
-        size = store.size()
-        store.delete()
-        print(f"Deleted {store.path} ({size / 1e6:,.1f} MB). Your session files were not touched.")
-        return 0
+        return _forget(Store(data_file()))
     environment = dict(os.environ)
     if given.path is not None:
         if not given.path.exists():
@@ -45,6 +42,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return subprocess.run(command, env=environment, cwd=APP, check=False).returncode
     except KeyboardInterrupt:
         return 0
+
+
+def _forget(store: Store) -> int:
+    """Delete what is remembered, and say how much room that gave back."""
+    try:
+        size = store.delete()
+    except TurnscopeError as error:
+        print(f"turnscope: {error.what}. {error.hint}", file=sys.stderr)
+        return 1
+    print(f"Forgot what was remembered in {store.path} ({size / 1e6:,.1f} MB). Chats and session files were not touched.")
+    return 0
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ CLAUDE = "CLAUDE_CONFIG_DIR"  # Claude Code's own variable: folders with session
 
 
 def data_folder() -> Path:
-    """The folder for the store, the user's overlay of prices and the user's policies."""
+    """The folder for the database, the user's overlay of prices and the user's policies."""
     given = os.environ.get(DATA)
     return Path(given) if given else user_data_path("turnscope", appauthor=False)
 
 
 def data_file() -> Path:
-    """The store."""
-    return data_folder() / "turnscope.db"
+    """The database of chats and of what is remembered. It keeps the name that the file of chats has always had."""
+    return data_folder() / "chats.db"
 
 
 def prices_file() -> Path | None:

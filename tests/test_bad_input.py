@@ -170,10 +170,10 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
     file.chmod(0)
     if os.access(file, os.R_OK):  # an administrator may read everything
 
-        def refuse(path: Path) -> bytes:
+        def refuse(path: Path, *_: object) -> bytes:
             raise PermissionError(13, "Permission denied", str(path))
 
-        monkeypatch.setattr(Path, "read_bytes", refuse)
+        monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(UnreadableFile, match=r"s1\.jsonl cannot be read: Permission denied"):
         engine.load(file)
 

@@ -14,6 +14,7 @@ from conftest import ROOT
 from engine import __main__ as command
 from engine.library import Store
 from engine.settings import data_file
+from engine.storage.threads import Threads
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -48,13 +49,15 @@ def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_
     file = log.save(tmp_path / "s1.jsonl")
     memory = Store(data_file())
     memory.open(file)
+    Threads(memory.path).create(title="a chat")
     assert memory.path.parent == data_folder
     done = run("--forget")
     assert done.returncode == 0
     assert str(memory.path) in done.stdout
     assert "not touched" in done.stdout
     assert memory.recent() == ()
-    assert not memory.path.exists()
+    assert memory.size() == 0
+    assert [row.title for row in Threads(memory.path).list()] == ["a chat"]
     assert file.exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
@@ -15,8 +16,9 @@ from claude_log import Log, call
 
 import engine
 from engine import importers
-from engine.library import Opened, Store, store
+from engine.library import Opened, Store, opinion, store
 from engine.reading.source import Source
+from engine.storage import packing, sessions
 from engine.views.overview import Overview
 
 
@@ -33,7 +35,7 @@ class Clock:
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Store:
-    return Store(tmp_path / "data" / "turnscope.db", Clock())
+    return Store(tmp_path / "data" / "chats.db", Clock())
 
 
 @pytest.fixture
@@ -131,24 +133,45 @@ def test_a_subagents_file_that_grew_is_read_anew(memory: Store, file: Path, read
     assert before.session.subagents[0].notes == ()
 
 
-def test_what_another_engine_remembered_is_read_anew(
-    memory: Store, file: Path, readings: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["version", "form"])
+def test_what_another_importer_or_in_another_form_was_kept_is_read_anew(
+    what: str, memory: Store, file: Path, readings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.open(file)
-    monkeypatch.setattr(store, "_version", lambda: "another")
+    if what == "form":
+        monkeypatch.setattr(packing, "FORM", packing.FORM + 1)
+    else:
+        monkeypatch.setattr(store, "_versions", lambda: {"claude-code": 99})
     assert len(memory.open(file).overview) == 2
     assert readings == ["s1.jsonl"] * 2
 
 
-def test_delete_removes_everything_and_no_session_file(memory: Store, file: Path) -> None:
+def test_another_opinion_is_formed_without_reading_the_file(
+    memory: Store, file: Path, readings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = memory.open(file)
+    with sqlite3.connect(memory.path) as db:
+        db.execute("update sessions set page = x'00'")  # nobody looks at what stands there
+    monkeypatch.setattr(opinion, "version", lambda: "other prices")
+    second = memory.open(file)
+    assert same(second.overview, first.overview)
+    assert second.annotated[1] == first.annotated[1]
+    assert second.counts() == first.counts()
+    assert same(memory.open(file).overview, first.overview)
+    assert readings == ["s1.jsonl"]
+
+
+def test_delete_forgets_every_session_and_no_session_file(memory: Store, file: Path) -> None:
     memory.open(file)
-    assert memory.size() > 0
-    memory.delete()
+    memory.add_exact_counts("claude-3", {"d": 1})
+    assert memory.size() > 1_000
+    before = memory.path.stat().st_size
+    assert memory.delete() == before - memory.path.stat().st_size > 0
     assert memory.size() == 0
-    assert list(memory.path.parent.iterdir()) == []
     assert memory.recent() == ()
+    assert memory.exact_counts("claude-3") == {}
     assert file.exists()
-    memory.delete()
+    assert memory.delete() == 0
     assert len(memory.open(file).overview) == 2
 
 
@@ -171,7 +194,7 @@ def test_recent_sessions_come_newest_first(memory: Store, file: Path, tmp_path: 
 
 
 def test_only_some_sessions_are_kept_whole(memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "KEPT", 2)
+    monkeypatch.setattr(sessions, "KEPT", 2)
     keys = []
     for n in range(4):
         log = Log(f"s{n}")
@@ -179,6 +202,11 @@ def test_only_some_sessions_are_kept_whole(memory: Store, tmp_path: Path, monkey
         keys.append(memory.open(log.save(tmp_path / f"s{n}.jsonl")).key)
     assert [memory.reopen(key) is not None for key in keys] == [False, False, True, True]
     assert len(memory.recent()) == 4
+    with sqlite3.connect(memory.path) as db:
+        assert db.execute("select cast(content as text) from blobs order by 1").fetchall() == [
+            ('"question 2"',),
+            ('"question 3"',),
+        ]
 
 
 def test_many_threads_may_open_at_once(memory: Store, file: Path, tmp_path: Path) -> None:
@@ -228,19 +256,33 @@ def test_a_session_that_cannot_be_kept_opens_each_time(value: str, memory: Store
     assert len(memory.recent()) == 1
 
 
-@pytest.mark.parametrize("broken", [b"this is no database at all, but a text of some length. " * 100, b""])
-def test_a_broken_database_is_made_anew(broken: bytes, memory: Store, file: Path, readings: list[str]) -> None:
+def test_a_broken_database_is_left_alone_and_costs_no_session(memory: Store, file: Path, readings: list[str]) -> None:
+    """There may be chats in it that somebody can mend."""
+    broken = b"this is no database at all, but a text of some length. " * 100
     memory.path.parent.mkdir()
     memory.path.write_bytes(broken)
-    memory.open(file)
-    memory.open(file)
+    for _ in range(2):
+        assert len(memory.open(file).overview) == 2
+    assert readings == ["s1.jsonl"] * 2
+    for use in (memory.recent, memory.delete):
+        with pytest.raises(engine.TurnscopeError) as refused:
+            use()
+        assert "left as it is" in refused.value.hint
+    assert memory.path.read_bytes() == broken
+
+
+def test_an_empty_file_becomes_the_database(memory: Store, file: Path, readings: list[str]) -> None:
+    memory.path.parent.mkdir()
+    memory.path.touch()
+    for _ in range(2):
+        memory.open(file)
     assert readings == ["s1.jsonl"]
     assert len(memory.recent()) == 1
 
 
 def test_a_data_folder_that_cannot_be_made_costs_the_memory_and_not_the_session(file: Path, tmp_path: Path) -> None:
     (tmp_path / "blocked").write_text("a file where the folder should be")
-    memory = Store(tmp_path / "blocked" / "turnscope.db")
+    memory = Store(tmp_path / "blocked" / "chats.db")
     assert len(memory.open(file).overview) == 2
     assert memory.recent() == ()
 

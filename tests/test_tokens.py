@@ -45,7 +45,7 @@ HARD = {
 
 
 def block(raw: JSON, digest: str = "", kind: str = "text") -> Block:
-    return Block(0, 0, 0, "user", Bucket.MESSAGES, kind, digest or str(raw), raw=raw)
+    return Block(0, 0, 0, "user", Bucket.MESSAGES, kind, digest or str(raw), content=raw)
 
 
 def picture(form: str, width: int, height: int) -> str:

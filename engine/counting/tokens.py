@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import toktok
@@ -33,6 +34,8 @@ _OPENAI = ("o200k_base", "cl100k_base")
 
 # Where the tokenizer is unknown: raw o200k is 18 % low for Claude 3-4.6 and 33 % low for Claude 4.7 and later.
 _UNKNOWN_ERROR = "±35 %, tokenizer unknown"
+
+TOGETHER = 512  # texts counted at once
 
 # Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
 _CHARS_ERROR = "±50 %"
@@ -109,9 +112,11 @@ def count_blocks(blocks: Sequence[Block], counter: Counter, memo: dict[str, int]
     """
     memo = {} if memo is None else memo
     new = {block.digest: block for block in blocks if block.digest not in memo}
-    texts = count_texts([block.text for block in new.values()], counter)
-    for (digest, block), tokens in zip(new.items(), texts, strict=True):
-        memo[digest] = tokens + media_tokens(block.raw, counter.family)
+    rest = iter(new.items())
+    while some := list(islice(rest, TOGETHER)):  # a tokenizer holds copies of all texts that it is given at once
+        texts = count_texts([block.text for _, block in some], counter)
+        for (digest, block), tokens in zip(some, texts, strict=True):
+            memo[digest] = tokens + media_tokens(block.raw, counter.family)
     return [memo[block.digest] for block in blocks]
 
 

@@ -19,12 +19,16 @@ from engine.session.model import Session
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """One format. `sniff` recognises content; `read` gives every session of the file, the main one first."""
+    """One format. `sniff` recognises content; `read` gives every session of the file, the main one first.
+
+    `version` is counted up by hand when `read` gives something else for the same file: what was read before is read again.
+    """
 
     name: str
     title: str
     sniff: Callable[[Source], bool]
     read: Callable[[Source], tuple[Session, ...]]
+    version: int = 1
 
 
 @cache

@@ -9,7 +9,7 @@ from engine.session.model import Session
 
 
 def sniff(source: Source) -> bool:
-    return b'"turnscope-session"' in source.data and portable.is_portable(source.document)
+    return portable.is_portable(source.document)
 
 
 def read(source: Source) -> tuple[Session, ...]:

@@ -1,137 +1,75 @@
-"""What is remembered between runs: opened sessions, token counts by digest, recent files. One SQLite file.
+"""Opening session files, from memory where they are known: the way from a path to an `Opened`, and the list of those opened.
 
-Only a cache of what files say: deleting it loses nothing. Sessions are kept by the digest of their file's content, so a file
-that changed is read anew. Each operation opens its own connection, so any thread may call.
+What is remembered is only a cache of what files say; deleting it loses nothing. Facts (the session as an importer read it) and
+opinions (`opinion`) are stored apart: an importer's new version makes its files be read again, another opinion is formed from
+what is stored. Versions are counted up by hand, so a changed comment makes nobody read anything again.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from threading import RLock
-from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from engine import importers
 from engine.counting.exact import ExactCounts, available
-from engine.counting.ledger import Ledger
 from engine.counting.tokens import exact_counter
+from engine.errors import TurnscopeError
+from engine.library import opinion
+from engine.library.opened import Opened
 from engine.library.opening import family_of, ledger_of, replay
+from engine.library.opinion import Opinion
 from engine.planning.trace import Trace
 from engine.reading.source import Source, open_source
-from engine.session.model import Session
-from engine.views.overview import Overview, overview
+from engine.session.model import JSON, Session
+from engine.storage import catalogue, earlier, packing, sessions
+from engine.storage.catalogue import Recent, Stamp
+from engine.storage.database import StorageError
+from engine.storage.sessions import Row
+from engine.views.overview import overview
 
-if TYPE_CHECKING:
-    from sqlite_utils import Database
+__all__ = ["Opened", "Progress", "Recent", "Store"]
 
-KEPT = 24  # sessions kept whole; of older ones only the row in the list stays
-TROUBLE = (OSError, sqlite3.Error)  # a full disk, a folder without permission: sessions open all the same, unremembered
 Progress = Callable[[str, float], object]
-_lock = RLock()  # one thread makes the tables, one writes: two writers of one process would meet "database is locked"
-
-
-@dataclass(slots=True)
-class Opened:
-    """A session that was opened. `overview` is at hand at once; the session's text and its trace are made when asked for."""
-
-    key: str
-    overview: Overview
-    sessions: Callable[[], Session]
-    counts: Callable[[], dict[str, int]]
-    _session: Session | None = None
-    _trace: Trace | None = None
-
-    @property
-    def session(self) -> Session:
-        if self._session is None:
-            self._session = self.sessions()
-        return self._session
-
-    @property
-    def trace(self) -> Trace:
-        """What was really sent, request by request."""
-        if self._trace is None:
-            self._trace = replay(self.session, ledger=self.ledger())
-        return self._trace
-
-    def ledger(self) -> Ledger:
-        return ledger_of(self.session, self.counts())
-
-
-@dataclass(frozen=True, slots=True)
-class Recent:
-    """A row of the list of opened sessions. `usd` None = no known price; times in seconds since the epoch."""
-
-    key: str
-    path: str
-    name: str
-    title: str
-    source: str
-    models: str
-    requests: int
-    peak: int
-    window: int
-    usd: str | None
-    cuts: int
-    started: float | None
-    opened: float
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The SQLite file at `path`, made on first use."""
+    """What is remembered, in the database at `path`, which is made on first use. A full disk costs the memory, no session."""
 
     path: Path
     clock: Callable[[], float] = field(default=time.time)
 
     def open(self, file: Path, *, name: str = "", progress: Progress | None = None) -> Opened:
-        """Open a session file, from memory where its content is known. Raises `TurnscopeError`s."""
+        """Open a session file, from memory where it is known. Raises `TurnscopeError`s."""
         tell = progress or _silent
         tell("Reading the file", 0.05)
-        source = open_source(file)
-        key = _key(source)
-        found = None
-        with suppress(*TROUBLE):
-            found = self._kept(key)
-        if found is None:
-            tell("Reading its messages", 0.2)
-            session = importers.read_source(source)[0]
-            tell("Counting tokens", 0.6)
-            memo: dict[str, int] = {}
-            ledger = ledger_of(session, memo)
-            tell("Laying out the requests", 0.85)
-            trace = replay(session, ledger=ledger)
-            found = Opened(key, overview(trace), lambda: session, lambda: memo, session, trace)
-            with suppress(*TROUBLE):
-                self._keep(found, memo)
-        with suppress(*TROUBLE):
-            self._remember(found, file, name or file.name, len(source.data))
+        seen, source = time.time_ns(), open_source(file)
+        stamp, where = _stamp(source), os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
+        key, found = self._known(source, where, stamp)
+        found = found or self._read(source, key, tell)
+        with suppress(StorageError):
+            row = _row(found, where, name or file.name, stamp.size, self.clock())
+            catalogue.remember(self.path, row, "", stamp, seen)
+            sessions.used(self.path, key, row.opened)
         tell("Done", 1.0)
         return found
 
     def recent(self, limit: int = 200) -> tuple[Recent, ...]:
-        """Opened sessions, the newest first."""
-        if not self.path.exists():
-            return ()
-        with self._database() as db:
-            names = [f.name for f in fields(Recent)]
-            return tuple(
-                Recent(*(row[n] for n in names)) for row in db["opened"].rows_where(order_by="opened desc", limit=limit)
-            )
+        """Opened sessions, the newest first. StorageError where the database cannot be read."""
+        earlier.take_over(self.path)
+        return catalogue.recent(self.path, limit)
 
     def reopen(self, key: str) -> Opened | None:
-        """A session by its key: as it was kept, else from its file where that still holds the same."""
-        return self._kept(key)
+        """A session by its key, where it is kept."""
+        return self._kept(key, None)
 
     def exactly(self, opened: Opened, worker: ExactCounts) -> Opened:
         """The same session counted with the model's own tokenizer, as far as that is done; `worker` is started on the rest.
@@ -154,137 +92,140 @@ class Store:
 
     def exact_counts(self, family: str) -> dict[str, int]:
         """Exact token counts by digest for a tokenizer family."""
-        with self._database() as db:
-            return {row["digest"]: row["tokens"] for row in db["counts"].rows_where("family = ?", [family])}
+        return sessions.counts(self.path, family)
 
     def add_exact_counts(self, family: str, counts: Mapping[str, int]) -> None:
         """Remember exact counts."""
-        rows = ({"digest": digest, "family": family, "tokens": tokens} for digest, tokens in counts.items())
-        with _lock, self._database() as db, db.atomic():
-            db["counts"].insert_all(rows, replace=True)
+        sessions.add_counts(self.path, family, counts)
 
     def size(self) -> int:
-        """Bytes on disk."""
-        return sum(file.stat().st_size for file in self._files() if file.exists())
+        """Bytes that are remembered of opened sessions: about what `delete` gives back. Chats do not count."""
+        held = sum(file.stat().st_size for file in earlier.files(self.path))
+        with suppress(StorageError):
+            held += sessions.size(self.path)
+        return held
 
-    def delete(self) -> None:
-        """Remove everything that is remembered. Session files are not touched."""
-        for file in self._files():
-            file.unlink(missing_ok=True)
+    def delete(self) -> int:
+        """Forget all opened sessions and exact counts; gives the bytes that the disk got back.
 
-    def _files(self) -> Iterable[Path]:
-        return (self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
+        Neither chats nor session files are touched. StorageError where the database cannot be written.
+        """
+        held = sum(file.stat().st_size for file in earlier.files(self.path))
+        earlier.remove(self.path)
+        return held + sessions.forget(self.path)
 
-    def _database(self) -> Database:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        from sqlite_utils import Database  # loads pandas where that is installed; readers of a single file need neither
+    def _known(self, source: Source, where: str, stamp: Stamp) -> tuple[str, Opened | None]:
+        """Key of a source's content, and the session where it is kept. What looks as it did is not read to find out."""
+        with suppress(StorageError):
+            earlier.take_over(self.path)
+            key = catalogue.known(self.path, where, "", stamp)
+            if key and (found := self._kept(key, source.path)):
+                return key, found
+        key = _key(source)
+        with suppress(StorageError):
+            return key, self._kept(key, source.path)
+        return key, None
 
-        with _lock:
-            db = Database(self.path)
-            try:
-                if "counts" not in db.table_names():  # the last one to be made
-                    self._make(db)
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):
-                    raise
-                db.close()  # no database, or a broken one: it held nothing that the files do not hold
-                self.delete()
-                db = Database(self.path)
-                self._make(db)
-        return db
-
-    def _make(self, db: Database) -> None:
-        db.enable_wal()
-        types = {"int": int, "float": float, "float | None": float}
-        columns = {f.name: types.get(str(f.type), str) for f in fields(Recent)}
-        db.table("opened").create(columns, pk="key", if_not_exists=True)
-        kept = {"key": str, "version": str, "session": bytes, "counts": bytes, "overview": bytes, "used": float}
-        db.table("kept").create(kept, pk="key", if_not_exists=True)
-        counts = {"digest": str, "family": str, "tokens": int}
-        db.table("counts").create(counts, pk=("digest", "family"), if_not_exists=True)
-
-    def _kept(self, key: str) -> Opened | None:
-        if not self.path.exists():
+    def _kept(self, key: str, file: Path | None) -> Opened | None:
+        """A session as it is kept, unless another version would have read it otherwise."""
+        row = sessions.find(self.path, key)
+        if row is None or (row.form, row.version) != (packing.FORM, _versions().get(row.importer)):
             return None
-        with self._database() as db:
-            row = next(db.query("select version, overview, counts from kept where key = ?", [key]), None)
-        if row is None or row["version"] != _version():
-            return None
-        return Opened(key, _unpack(row["overview"]), lambda: self._session(key), lambda: msgspec.msgpack.decode(row["counts"]))
+        session = packing.unpack(row.session, row.blobs, self._texts(key, file))
+        if row.opinion == opinion.version():
+            found = opinion.loads(row.page)
+        else:
+            found, _ = opinion.formed(session, _silent)
+            with suppress(StorageError):
+                sessions.think_again(self.path, key, opinion.version(), opinion.dumps(found))
+        return _opened(key, found, session)
 
-    def _session(self, key: str) -> Session:
-        with self._database() as db:
-            row = next(db.query("select session from kept where key = ?", [key]))
-        return msgspec.msgpack.decode(row["session"], type=Session)
+    def _read(self, source: Source, key: str, tell: Progress) -> Opened:
+        """Read a session and keep it. What it came as is given up for what was kept, so that it is in memory once."""
+        tell("Reading its messages", 0.2)
+        session = importers.read_source(source)[0]
+        found, trace = opinion.formed(session, tell)
+        with suppress(StorageError, TypeError, ValueError, RecursionError):  # what JSON cannot hold is read each time
+            importer = importers.claim(source)
+            packed, page = packing.pack(session), opinion.dumps(found)
+            row = Row(key, importer.name, importer.version, packing.FORM, opinion.version(), packed, page)
+            sessions.keep(self.path, row, lambda: packing.contents(session), self.clock())
+            if kept := self._kept(key, source.path):
+                return kept
+        return _opened(key, found, session, trace)
 
-    def _keep(self, opened: Opened, memo: Mapping[str, int]) -> None:
-        try:
-            session, view = msgspec.msgpack.encode(opened.session), _pack(opened.overview)
-        except (UnicodeEncodeError, OverflowError, RecursionError):
-            return  # lone surrogates, huge numbers and endless nesting have no such form: read from the file each time
-        row = {"key": opened.key, "version": _version(), "session": session, "counts": msgspec.msgpack.encode(memo)}
-        with _lock, self._database() as db, db.atomic():
-            db["kept"].insert({**row, "overview": view, "used": self.clock()}, replace=True)
-            db.execute("delete from kept where key not in (select key from kept order by used desc limit ?)", [KEPT])
+    def _texts(self, key: str, file: Path | None) -> packing.Fetch:
+        """Fetches texts from the database; once they were forgotten there, from the file, if that holds the same."""
+        again: dict[str, JSON] = {}
 
-    def _remember(self, opened: Opened, file: Path, name: str, size: int) -> None:
-        view = opened.overview
-        row = Recent(
-            key=opened.key,
-            path=str(file.resolve()),
-            name=name,
-            title=view.title,
-            source=view.source,
-            models=", ".join(dict.fromkeys(model for model in view.models if model)),
-            requests=len(view),
-            peak=int(view.prompts.max(initial=0)),
-            window=int(view.windows.max(initial=0)),
-            usd=None if view.total is None else str(view.total),
-            cuts=sum(marker.kind == "cut" for marker in view.markers),
-            started=next((float(at) for at in view.sent_at if not np.isnan(at)), None),
-            opened=self.clock(),
-            size=size,
-        )
-        with _lock, self._database() as db, db.atomic():
-            db["opened"].insert({f.name: _storable(getattr(row, f.name)) for f in fields(row)}, replace=True)
+        def fetch(digests: Sequence[str]) -> Mapping[str, JSON]:
+            if not again:
+                with suppress(StorageError):
+                    found = sessions.texts(self.path, digests)
+                    if all(digest in found for digest in digests):
+                        return found
+                again.update(_texts_of(file, key))
+            return again
+
+        return fetch
 
 
-def _storable(value: Any) -> Any:
-    """A title or path may hold lone surrogates, which SQLite cannot write."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+def _opened(key: str, found: Opinion, session: Session, trace: Trace | None = None) -> Opened:
+    return Opened(key, found.overview, lambda: session, lambda: found.counts, session, trace, found.annotated)
+
+
+def _texts_of(file: Path | None, key: str) -> dict[str, JSON]:
+    """The texts of a session file by digest, if it still has that key."""
+    with suppress(TurnscopeError):
+        if file is not None and _key(source := open_source(file)) == key:
+            session = importers.read_source(source)[0]
+            pairs = zip(packing.contents(session), packing.blocks_of(session), strict=True)
+            return {digest: block.raw for (digest, _), block in pairs}
+    return {}
+
+
+def _row(found: Opened, where: str, name: str, size: int, now: float) -> Recent:
+    view = found.overview
+    return Recent(
+        key=found.key,
+        path=where,
+        name=name,
+        title=view.title,
+        source=view.source,
+        models=", ".join(dict.fromkeys(model for model in view.models if model)),
+        requests=len(view),
+        peak=int(view.prompts.max(initial=0)),
+        window=int(view.windows.max(initial=0)),
+        usd=None if view.total is None else str(view.total),
+        cuts=sum(marker.kind == "cut" for marker in view.markers),
+        started=next((float(at) for at in view.sent_at if not np.isnan(at)), None),
+        opened=now,
+        size=size,
+    )
 
 
 def _silent(_what: str, _share: float) -> None:
     """Progress that nobody watches."""
 
 
-def _key(source: Source) -> str:
-    """Digest of the content, and of the files beside it that belong to the session."""
-    digest = sha256(source.data)
+@cache
+def _versions() -> dict[str, int]:
+    return {importer.name: importer.version for importer in importers.importers()}
+
+
+def _stamp(source: Source) -> Stamp:
+    """What the source looks like without reading it."""
+    digest = sha256()
     for file in source.beside():
         stat = file.stat()
-        digest.update(f"{file.name}:{stat.st_size}:{stat.st_mtime_ns}".encode())
+        digest.update(f"{file.name}:{stat.st_size}:{stat.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    return Stamp(source.size, source.path.stat().st_mtime_ns, digest.hexdigest())
+
+
+def _key(source: Source) -> str:
+    """Digest of the content, and of that of files beside it that belong to the session."""
+    digest = sha256(source.digest().encode())
+    for file in source.beside():
+        with suppress(TurnscopeError):  # the importer tells of a file that cannot be read
+            digest.update(f"{file.name}:{Source(file, size=file.stat().st_size).digest()}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:32]
-
-
-@cache
-def _version() -> str:
-    """Digest of the engine's own sources: what an older engine read is read again."""
-    digest = sha256()
-    for file in sorted(Path(__file__).parent.parent.rglob("*")):
-        if file.suffix in (".py", ".json", ".toml"):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _pack(view: Overview) -> bytes:
-    return msgspec.msgpack.encode(view, enc_hook=lambda array: (str(array.dtype), array.shape, array.tobytes()))
-
-
-def _unpack(packed: bytes) -> Overview:
-    return msgspec.msgpack.decode(packed, type=Overview, dec_hook=_array)
-
-
-def _array(_kind: type, packed: Any) -> Any:
-    dtype, shape, data = packed
-    return np.frombuffer(data, dtype=dtype).reshape(shape)

@@ -98,7 +98,7 @@ class Trace:
     session: Session
     policy: Policy
     ledger: Ledger
-    plans: tuple[Plan, ...]
+    plans: Sequence[Plan]
     fits: tuple[Fit, ...]
     prices: Prices = PRICES
 

@@ -41,8 +41,10 @@ EARLIEST, LATEST = 946_684_800.0, 32_503_680_000.0  # years 2000 and 3000: a num
 class Records(Protocol):
     """A file as `Source` gives it."""
 
-    data: bytes
-
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def head(self) -> bytes: ...
     @property
     def document(self) -> JSON: ...
     def records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]: ...
@@ -157,7 +159,7 @@ def failure(found: Exchange) -> str:
 
 def records_of(source: Records, limit: int | None = None) -> Iterator[tuple[Any, int]]:
     """What may hold a call each: the records of a cassette, a list or JSON lines, with their numbers, or the one value."""
-    head = source.data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    head = source.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
         yield from _interactions(_yaml(source.data)) if is_cassette(head) else ()
         return

@@ -30,7 +30,7 @@ SNIFFED = 20  # records looked at
 
 def dialect(source: Records) -> Dialect:
     """Whose API the calls in the file speak; "" where it holds none. The first call that is certain decides."""
-    head = source.data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    head = source.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
         if not is_cassette(head):
             return ""

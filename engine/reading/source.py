@@ -6,12 +6,15 @@ Holds reading, never a format: what a record means is an importer's business.
 from __future__ import annotations
 
 import json
-import re
+import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
+from hashlib import sha256
+from io import BytesIO
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
@@ -27,35 +30,85 @@ TASK_FILES = (  # of Cline and Roo Code: one task is one folder
     "context_history.json",
     "task_metadata.json",
 )
-_WORD = re.compile(rb"\S")
 
 
 class Source:
-    """One file as importers see it: bytes, JSON lines, or one JSON document. Each is read once."""
+    """One file as importers see it: JSON lines, one JSON document, or bytes.
 
-    def __init__(self, path: Path, data: bytes) -> None:
+    Lines are read from the file one by one, so that a long session's text is in memory once, as its blocks. `size`: bytes that
+    count; what a tool appends later is not part of this source.
+    """
+
+    def __init__(self, path: Path, data: bytes | None = None, size: int = 0) -> None:
         self.path = path
-        self.data = data
+        self.size = size if data is None else len(data)
+        if data is not None:
+            self.data = data
+
+    @cached_property
+    def data(self) -> bytes:
+        """All bytes, for formats that are one document."""
+        return b"".join(self._lines())
+
+    @property
+    def head(self) -> bytes:
+        """The first 4,096 bytes."""
+        with self._file() as file:
+            return file.read(min(4096, self.size))
+
+    def digest(self) -> str:
+        """SHA-256 of the content, as hexadecimal digits."""
+        digest = sha256()
+        for line in self._lines(1 << 20):
+            digest.update(line)
+        return digest.hexdigest()
+
+    @contextmanager
+    def _file(self) -> Iterator[IO[bytes]]:
+        """The content as an open file. UnreadableFile where it is gone by now."""
+        if "data" in self.__dict__:
+            yield BytesIO(self.data)
+            return
+        try:
+            with self.path.open("rb") as file:
+                yield file
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+    def _lines(self, pieces: int = 0) -> Iterator[bytes]:
+        """Each line with its end, or pieces of so many bytes."""
+        left = self.size
+        with self._file() as file:
+            for line in iter(lambda: file.read(pieces), b"") if pieces else file:
+                if left <= 0:
+                    return
+                yield line[:left]
+                left -= len(line)
 
     @cached_property
     def document(self) -> JSON:
         """The whole file as one JSON value, or None where it is not one."""
-        if self.data[:1] in (b"", b"\x00"):
+        line, _, alone = self._opening
+        if self.head[:1] in (b"", b"\x00"):
             return None
-        start, stop = self._only_line
-        if stop < 0:  # several lines: one document, or records that are whole each
+        if not alone:  # several lines: one document, or records that are whole each
             with suppress(orjson.JSONDecodeError):
-                orjson.loads(self.data[start : self.data.index(b"\n", start)])
+                orjson.loads(line.strip())
                 return None
         return parse(self.data)
 
     @cached_property
-    def _only_line(self) -> tuple[int, int]:
-        """Where the first line with text begins, and where it ends if there is no other; -1 where there is."""
-        found = _WORD.search(self.data)
-        start = found.start() if found else 0
-        stop = self.data.find(b"\n", start)
-        return start, len(self.data) if stop < 0 else -1 if _WORD.search(self.data, stop) else stop
+    def _opening(self) -> tuple[bytes, int, bool]:
+        """The first line with text, its number, and whether it is the only one; b"" for a line that is all there is."""
+        found = ((line, number) for number, line in enumerate(self._lines(), 1) if not line.isspace())
+        line, number = next(found, (b"", 0))
+        alone = next(found, None) is None
+        return b"" if alone else line, number, alone
+
+    @property
+    def blank(self) -> bool:
+        """Whether there is no text in it."""
+        return not self._opening[1]
 
     @cached_property
     def first(self) -> tuple[JSON, ...]:
@@ -86,22 +139,17 @@ class Source:
 
     def records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
         """Each record of a file of JSON lines with its line number. What cannot be read comes as a `Note`."""
-        start, line, size = 0, 0, len(self.data)
-        if self._only_line[1] >= 0 and self.document is not None:
-            yield self.document, self.data.count(b"\n", 0, self._only_line[0]) + 1
+        _, first, alone = self._opening
+        if alone and self.document is not None:
+            yield self.document, first
             return
-        while start < size and (limit is None or line < limit):
-            stop = self.data.find(b"\n", start)
-            stop = size if stop < 0 else stop
-            line += 1
-            raw = self.data[start:stop]
-            start = stop + 1
-            if not raw or raw.isspace():
+        for line, raw in enumerate(islice(self._lines(), limit), 1):
+            if raw.isspace():
                 continue
             try:
                 yield orjson.loads(raw), line
             except orjson.JSONDecodeError:
-                yield from _mended(raw, line, last=stop == size)
+                yield from _mended(raw.removesuffix(b"\n"), line, last=not raw.endswith(b"\n"))
 
 
 def _mended(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]:
@@ -148,10 +196,18 @@ def open_source(path: Path) -> Source:
             raise UnreadableFile(f"{path.name or path} is a folder", hint="Choose one of the session files inside it.")
         if path.exists() and not path.is_file():  # a pipe or a device may never end
             raise UnreadableFile(f"{path.name} is no regular file", hint="Save what it gives into a file and open that.")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = None if size else file.read()  # files of the system may say that they are empty
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UnreadableFile(f"{path.name} cannot be read: {why}", hint="Check the path and its permissions.") from error
-    if not _WORD.search(data):
+        raise unreadable(path, error) from error
+    source = Source(path, data, size)
+    if source.blank:
         raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
-    return Source(path, data)
+    return source
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> UnreadableFile:
+    """What to say of a file that cannot be read."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UnreadableFile(f"{path.name} cannot be read: {why}", hint="Check the path and its permissions.")

@@ -6,11 +6,11 @@ and never change; token counts are integers; times are seconds since the Unix ep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from engine.session.content import block_text
 
@@ -44,6 +44,25 @@ class Span(NamedTuple):
     stop: int
 
 
+class Later:
+    """Content that is fetched when somebody reads it, and equals what it stands for. A stored session's blocks hold it."""
+
+    __slots__ = ("_at", "_fetch")
+
+    def __init__(self, fetch: Callable[[int], JSON], at: int) -> None:
+        self._fetch, self._at = fetch, at
+
+    def read(self) -> JSON:
+        """The content."""
+        return self._fetch(self._at)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.read() == (other.read() if isinstance(other, Later) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.read())
+
+
 class Block(Struct, frozen=True, gc=False):
     """The smallest thing that is counted, kept or dropped: one content block at a fixed address."""
 
@@ -56,12 +75,18 @@ class Block(Struct, frozen=True, gc=False):
     digest: str  # of everything that the provider would see of this block
     pair: int = -1  # address of the result of this call, or of the call of this result; -1 = none
     name: str = ""  # the tool's name, on tool, tool_use and tool_result blocks
-    raw: JSON = None  # the block as sent, in Anthropic's shape; a str where the message's content was a bare string
+    content: JSON | Later = field(default=None, name="raw")  # of `raw`, here or still to be fetched
+
+    @property
+    def raw(self) -> JSON:
+        """The block as sent, in Anthropic's shape; a str where the message's content was a bare string."""
+        return self.content.read() if type(self.content) is Later else self.content
 
     @property
     def text(self) -> str:
         """What a person would read and a tokenizer would count; media have none."""
-        return self.raw if isinstance(self.raw, str) else block_text(self.kind, self.raw)
+        raw = self.raw
+        return raw if isinstance(raw, str) else block_text(self.kind, raw)
 
     def __repr__(self) -> str:
         head = self.text[:40].replace("\n", " ")

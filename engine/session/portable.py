@@ -17,7 +17,7 @@ import orjson
 
 from engine.errors import BrokenFile
 from engine.session.facts import noted, typed
-from engine.session.model import JSON, Answer, Recorded, Session
+from engine.session.model import JSON, Answer, Later, Recorded, Session
 
 FORMAT = "turnscope-session"
 VERSION = 2
@@ -36,7 +36,7 @@ def dumps(session: Session) -> bytes:
     >>> text[:33]
     b'{\\n  "format": "turnscope-session"'
     """
-    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, str_keys=True)}
+    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)}
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2)
     except (TypeError, ValueError):  # lone surrogates

@@ -98,7 +98,7 @@ class Overview:
         return f"<Overview of {self.title or self.session_id!r}: {len(self)} requests, peak {peak:,} tokens, {total}>"
 
     def _repr_html_(self) -> str:
-        """The largest request as a bar; below it some requests from first to last, those that were cut among them."""
+        """The largest request as a bar; below it some requests from first to last, the first ones with a cut among them."""
         if not len(self):
             return notebook.card(self.title or self.session_id, notebook.line("No request."), note=self.source)
         prompts, peak = self.prompts, int(self.prompts.argmax())

@@ -72,7 +72,11 @@ def opened_before() -> None:
     """Sessions opened before, as a table to sort and filter; of a file that grew, the newest state."""
     known = state.entries()
     by_path = {str(entry.path): entry.id for entry in known.values() if entry.origin != "recent"}
-    rows = list({row.path: row for row in reversed(state.store().recent())}.values())[::-1]
+    try:
+        rows = [*state.store().recent()]
+    except TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
     if not rows:
         return
     rows = _filtered(
@@ -163,12 +167,16 @@ def forget() -> None:
     """Delete what is remembered."""
     store = state.store()
     with st.container(horizontal=True, vertical_alignment="center"):
-        if st.button("Forget everything", key="library.forget", type="tertiary", icon=":material/delete:"):
-            store.delete()
+        if st.button("Forget opened sessions", key="library.forget", type="tertiary", icon=":material/delete:"):
+            try:
+                store.delete()
+            except TurnscopeError as error:
+                controls.notice(error.what, error.hint)
+                return
             st.cache_resource.clear()
             state.forget()
             st.rerun()
         st.html(
-            f'<div class="ts-empty">{store.size() / 1e6:,.1f} MB remembered in {esc(store.path)}. '
-            "Session files are never touched.</div>"
+            f'<div class="ts-empty">{store.size() / 1e6:,.1f} MB remembered of them in {esc(store.path)}. '
+            "Chats and session files are never touched.</div>"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -73,14 +74,16 @@ def entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
     files = _files(settings.to_open(), settings.claude_projects())
     known = {entry.id: entry for entry in files}
-    for entry in registry.recents(store().recent(), files):
-        known.setdefault(entry.id, entry)
-    return known | {entry.id: entry for entry in registry.chats(chats_file())}
+    with suppress(engine.TurnscopeError):  # the library says what is wrong with the database
+        for entry in registry.recents(store().recent(), files):
+            known.setdefault(entry.id, entry)
+        return known | {entry.id: entry for entry in registry.chats(chats_file())}
+    return known
 
 
 def chats_file() -> Path:
     """Where live chats are kept."""
-    return settings.data_folder() / "chats.db"
+    return settings.data_file()
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
@@ -248,7 +251,7 @@ def _shown(entry: Entry, main: Opened, number: int) -> Shown:
         session = parts[number].session
         trace = engine.replay(session)
         this = Opened(main.key, views.overview(trace), lambda: session, dict, session, trace)
-    view, findings = one_request.annotated(this.trace, this.overview)
+    view, findings = this.annotated
     return Shown(entry, f"{main.key}:{number}", number, view, findings, this, parts)
 
 

@@ -1,0 +1,93 @@
+"""What is thought of a session as a whole, to be stored beside it: counts, overview, cache breaks, findings.
+
+It follows from the session and from prices, so it can always be formed again; `version` says when it has to be.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import genai_prices
+import msgspec
+import numpy as np
+
+from engine.library.opened import Annotated
+from engine.library.opening import ledger_of, replay
+from engine.planning.trace import Trace
+from engine.pricing import overlay
+from engine.session.model import Session
+from engine.settings import prices_file
+from engine.views.findings import Finding
+from engine.views.one_request import annotated
+from engine.views.overview import Marker, Overview, overview
+
+VERSION = 1  # count up when counts, overviews, cache breaks or findings come out differently
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """`counts`: estimated tokens by digest; `markers`: those of the overview with cache breaks among them."""
+
+    counts: dict[str, int]
+    overview: Overview
+    markers: tuple[Marker, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def annotated(self) -> Annotated:
+        """As `Opened` wants it."""
+        return replace(self.overview, markers=self.markers), self.findings
+
+
+def formed(session: Session, tell: Callable[[str, float], object]) -> tuple[Opinion, Trace]:
+    """Count, lay out and look over a session; `tell` is told how far that is."""
+    tell("Counting tokens", 0.6)
+    counts: dict[str, int] = {}
+    ledger = ledger_of(session, counts)
+    tell("Laying out the requests", 0.8)
+    trace = replay(session, ledger=ledger)
+    whole = overview(trace)
+    view, findings = annotated(trace, whole)
+    return Opinion(counts, whole, view.markers, findings), trace
+
+
+@cache
+def version() -> str:
+    """Differs where another version of Turnscope or other prices would form another opinion."""
+    digest = sha256(genai_prices.__version__.encode())
+    for file in (Path(overlay.__file__).with_name("overlay.json"), prices_file()):
+        digest.update(file.read_bytes() if file else b"-")
+    return f"{VERSION}:{digest.hexdigest()[:16]}"
+
+
+def dumps(opinion: Opinion) -> bytes:
+    """An opinion as bytes; `loads` gives it back equal."""
+    try:
+        return msgspec.msgpack.encode(opinion, enc_hook=_plain)
+    except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
+        return json.dumps(msgspec.to_builtins(opinion, enc_hook=_plain)).encode()
+
+
+def loads(packed: bytes) -> Opinion:
+    """What `dumps` wrote."""
+    if packed[:1] == b"{":
+        return msgspec.convert(json.loads(packed), Opinion, dec_hook=_array)
+    return msgspec.msgpack.decode(packed, type=Opinion, dec_hook=_array)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as type, shape and bytes; numbers of theirs as numbers."""
+    return (str(value.dtype), value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value.item()
+
+
+def _array(_kind: type, packed: Any) -> Any:
+    dtype, shape, data = packed
+    held = base64.b64decode(data) if isinstance(data, str) else data
+    return np.frombuffer(held, dtype=dtype).reshape(shape)

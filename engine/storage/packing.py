@@ -1,0 +1,130 @@
+"""A session as bytes: everything but the content of its blocks, which lies under its digest among the blobs.
+
+`unpack` gives back an equal session without reading any content: a block fetches its own when somebody asks for it, with its
+neighbours. So opening a long session costs what its addresses cost, and texts that nobody looks at stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
+
+import msgspec
+from msgspec import Struct, structs
+
+from engine.errors import TurnscopeError
+from engine.session.model import JSON, Block, Bucket, Later, Session
+from engine.storage.blobs import Content, digest_of, encoded
+
+FORM = 1  # of what `pack` writes: count up when it changes, or when a field of the session's types does
+RUN = 256  # neighbours that are fetched together
+BYTES = 16  # of a digest
+Fetch = Callable[[Sequence[str]], Mapping[str, JSON]]
+
+
+class _Packed(Struct, frozen=True, array_like=True):
+    """One session: `head` without blocks and without what hangs from it, and a column per field of its blocks.
+
+    `kinds[i]` is a row of `words`: role, bucket, kind and name of block `i`.
+    """
+
+    head: Session
+    words: tuple[tuple[str, str, str, str], ...]
+    kinds: tuple[int, ...]
+    messages: tuple[int, ...]
+    turns: tuple[int, ...]
+    pairs: tuple[int, ...]
+    digests: tuple[str, ...]
+    subagents: tuple[_Packed, ...]
+    branches: tuple[_Packed, ...]
+
+
+def contents(session: Session) -> Iterator[tuple[str, Content]]:
+    """Digest and JSON of every block, in the order of `blocks_of`.
+
+    TypeError, ValueError or RecursionError where a block holds what JSON cannot give back.
+    """
+    for block in blocks_of(session):
+        content = encoded(block.raw)
+        yield digest_of(content), content
+
+
+def blocks_of(session: Session) -> Iterator[Block]:
+    """Every block: the session's own, then those of what hangs from it."""
+    yield from session.blocks
+    for inner in (*session.subagents, *session.branches):
+        yield from blocks_of(inner)
+
+
+def pack(session: Session) -> bytes:
+    """All but the contents. TypeError, ValueError or RecursionError where that cannot be written."""
+    packed = _packed(session)
+    try:
+        return msgspec.msgpack.encode(packed)
+    except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
+        return json.dumps(msgspec.to_builtins(packed, str_keys=True)).encode()
+
+
+def unpack(packed: bytes, digests: bytes, fetch: Fetch) -> Session:
+    """The session. `digests`: those of `contents`, 16 bytes each; `fetch` gives the values of all digests it is asked for."""
+    if packed[:1] == b"[":
+        value = msgspec.convert(json.loads(packed), _Packed, str_keys=True)
+    else:
+        value = msgspec.msgpack.decode(packed, type=_Packed)
+    return _unpacked(value, BytesIO(digests), fetch)
+
+
+def digests_of(packed: bytes) -> Iterator[str]:
+    """Digests from 16 bytes each."""
+    return (packed[i : i + BYTES].hex() for i in range(0, len(packed), BYTES))
+
+
+def _packed(session: Session) -> _Packed:
+    words: dict[tuple[str, str, str, str], int] = {}
+    kinds = tuple(words.setdefault((b.role, b.bucket.value, b.kind, b.name), len(words)) for b in session.blocks)
+    return _Packed(
+        structs.replace(session, blocks=(), subagents=(), branches=()),
+        tuple(words),
+        kinds,
+        tuple(block.message for block in session.blocks),
+        tuple(block.turn for block in session.blocks),
+        tuple(block.pair for block in session.blocks),
+        tuple(block.digest for block in session.blocks),
+        tuple(map(_packed, session.subagents)),
+        tuple(map(_packed, session.branches)),
+    )
+
+
+def _unpacked(packed: _Packed, digests: BytesIO, fetch: Fetch) -> Session:
+    texts = _Texts(digests.read(len(packed.kinds) * BYTES), fetch)
+    words = [(role, Bucket(bucket), kind, name) for role, bucket, kind, name in packed.words]
+    columns = (packed.kinds, packed.messages, packed.turns, packed.pairs, packed.digests)
+    blocks = []
+    for at, (word, message, turn, pair, digest) in enumerate(zip(*columns, strict=True)):
+        role, bucket, kind, name = words[word]
+        blocks.append(Block(at, message, turn, role, bucket, kind, digest, pair, name, Later(texts, at)))
+    return structs.replace(
+        packed.head,
+        blocks=tuple(blocks),
+        subagents=tuple(_unpacked(inner, digests, fetch) for inner in packed.subagents),
+        branches=tuple(_unpacked(inner, digests, fetch) for inner in packed.branches),
+    )
+
+
+class _Texts:
+    """The contents of one session's blocks, fetched in runs of neighbours and kept from then on. Any thread may ask."""
+
+    def __init__(self, digests: bytes, fetch: Fetch) -> None:
+        self._digests, self._fetch = digests, fetch
+        self._known: dict[int, JSON] = {}
+
+    def __call__(self, at: int) -> JSON:
+        if at not in self._known:
+            start = at - at % RUN
+            wanted = list(digests_of(self._digests[start * BYTES : (start + RUN) * BYTES]))
+            values = self._fetch(wanted)
+            if any(digest not in values for digest in wanted):
+                raise TurnscopeError("a text of this session is no longer kept", hint="Open the session's file again.")
+            self._known.update((start + i, values[digest]) for i, digest in enumerate(wanted))
+        return self._known[at]

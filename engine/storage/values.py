@@ -1,0 +1,28 @@
+"""Single values as SQLite can hold them, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def storable(value: str) -> str:
+    """SQLite cannot write lone surrogates. What has to come back as it was is kept as JSON, which escapes them."""
+    return value.encode("utf-8", "replace").decode()
+
+
+def packed(value: Any) -> str:
+    """A value of our own types as JSON text."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
+        return json.dumps(msgspec.to_builtins(value))
+
+
+def unpacked(text: str, kind: type[T]) -> T:
+    """What `packed` wrote: the standard reader keeps huge numbers and lone surrogates."""
+    return msgspec.convert(json.loads(text), kind)
