@@ -38,7 +38,7 @@ from engine.storage.values import storable, unpacked
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-__all__ = ["SOURCE", "Conflict", "Hit", "Row", "Threads", "upto"]
+__all__ = ["SOURCE", "Conflict", "Hit", "Row", "Threads"]
 
 SOURCE = "turnscope-chat"
 _NEWEST = "select toml from policies p where p.thread = t.id order by request desc limit 1"

@@ -244,16 +244,19 @@ def _cut(known: _Facts) -> list[Finding]:
 
 def _forgotten(known: _Facts) -> list[Finding]:
     """The first user message left the window."""
-    session = known.trace.session
-    at = next((m.start for m in session.messages if m.origin == "prompt"), None)
-    spans = next(known.trace.carried([at])) if at is not None else ()
-    if at is None or not spans or spans[0].stop == len(known.trace.plans):
+    trace = known.trace
+    at = next((m.start for m in trace.session.messages if m.origin == "prompt"), None)
+    if at is None:
         return []
-    plan, out = known.trace.plans[spans[0].stop], known.trace.why(at, spans[0].stop)
+    spans = next(trace.carried([at]))
+    n = spans[0].stop if spans else trace.entered(at)
+    if n == len(trace.plans):
+        return []
+    plan, out = trace.plans[n], trace.why(at, n)
     since = ", and the model has a summary of it since" if out.decision and out.decision.action == "condense" else ""
     tokens = round(sum(d.before - d.after for d in (*plan.decisions, *plan.server) if d.splice) * plan.calibration.scale)
-    text = f"The first user message left the window at request {out.since}{since}."
-    return [Finding(text, out.since, "forgotten", None, tokens, {"block": at, "because": out.because})]
+    text = f"The first user message left the window at request {n}{since}."
+    return [Finding(text, n, "forgotten", None, tokens, {"block": at, "because": out.because})]
 
 
 def _thinking(known: _Facts) -> list[Finding]:
