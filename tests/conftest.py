@@ -10,18 +10,19 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
     from streamlit.testing.v1 import AppTest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +41,25 @@ for folder in (ROOT, ROOT / "tests", ROOT / "tests" / "bench"):  # importlib mod
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if CI else "local")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.import_plugin("skips")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Two workers run the whole suite, or a folder of it: one begins with the browser, which waits a lot, one with the rest.
+
+    Each has a server, a browser and temporary folders of its own. A file or a test that is named runs in this process, and so
+    does everything with `-n 0`, `-s` (output is to be seen), `-p no:xdist`, or on a machine of one core.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return  # this is a worker: it has none of its own
+    option = config.option
+    chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
+    if not chosen and all(Path(arg).is_dir() for arg in config.args) and (os.cpu_count() or 1) > 1:
+        option.numprocesses, option.dist = 2, "worksteal"
 
 
 def shared(*parts: str) -> Path:
@@ -94,6 +114,13 @@ def app(data_folder: Path) -> AppTest:
     return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
 
 
+class Closes(Protocol):
+    def close(self) -> None: ...
+
+
+Closing = TypeVar("Closing", bound=Closes)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -143,6 +170,15 @@ def serve(folder: Path) -> Iterator[str]:
                 process.wait()
 
 
+@contextmanager
+def let_go(server: Closing) -> Iterator[Closing]:
+    """A server that looks only twice a second whether it is to stop: told to when the test is over, and not waited for."""
+    try:
+        yield server
+    finally:
+        threading.Thread(target=server.close).start()
+
+
 def chromium() -> str | None:
     """Path of the system's Chromium: $CHROMIUM_PATH, else the first known name on the path."""
     candidates = (os.environ.get("CHROMIUM_PATH"), *map(shutil.which, CHROMIUM))
@@ -150,24 +186,62 @@ def chromium() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One headless Chromium for all tests."""
+def profile(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """One headless Chromium for all tests, with one profile on disk: there it keeps the app's scripts in compiled form, which
+    are most of what a page costs. Tabs share nothing else: the app keeps no cookie that it reads and stores nothing there."""
     path = chromium()
     if path is None:
         (pytest.fail if CI else pytest.skip)("no Chromium on this machine: install it, or set CHROMIUM_PATH")
     from playwright.sync_api import sync_playwright
 
+    folder = tmp_path_factory.mktemp("profile")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, headless=True, args=list(FLAGS))
+        running = playwright.chromium.launch_persistent_context(
+            folder,
+            executable_path=path,
+            headless=True,
+            args=list(FLAGS),
+            viewport={"width": 1440, "height": 900},
+            color_scheme="dark",
+            base_url=server,
+        )
         yield running
         running.close()
 
 
+@pytest.fixture(scope="session")
+def browser(profile: BrowserContext) -> Browser:
+    """The Chromium of `profile`, for contexts of their own: pages of another server, which would share its cookies."""
+    assert profile.browser
+    return profile.browser
+
+
 @pytest.fixture
-def page(browser: Browser, server: str) -> Iterator[Page]:
+def page(profile: BrowserContext, server: str) -> Iterator[Page]:
     """A fresh dark 1440 x 900 tab. After the test: no script error, no request to another host, no exception on the page."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="dark", base_url=server)
-    tab = context.new_page()
+    with opened(profile, server) as tab:
+        yield tab
+
+
+@contextmanager
+def opened(profile: BrowserContext, server: str) -> Iterator[Page]:
+    """A tab that is watched as `page` says, and closed with the tabs that were opened after it."""
+    before = profile.pages
+    tab = profile.new_page()
+    with watched(tab, server):
+        try:
+            yield tab
+        finally:
+            exceptions = [] if tab.is_closed() else tab.locator("[data-testid=stException]").all_inner_texts()
+            for opened in profile.pages:
+                if opened not in before:
+                    opened.close()
+    assert exceptions == [], "the page shows an exception"
+
+
+@contextmanager
+def watched(tab: Page, server: str) -> Iterator[None]:
+    """Afterwards: no script of the page failed, and it asked no other host."""
     tab.set_default_timeout(20_000)
     errors: list[str] = []
     strangers: list[str] = []
@@ -175,15 +249,30 @@ def page(browser: Browser, server: str) -> Iterator[Page]:
     tab.on("pageerror", lambda error: errors.append(str(error)))
     tab.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
     tab.on("websocket", lambda opened: None if opened.url.startswith(own) else strangers.append(opened.url))
-    yield tab
-    exceptions = [] if tab.is_closed() else tab.locator("[data-testid=stException]").all_inner_texts()
-    context.close()
+    yield
     assert errors == [], "scripts of the page failed"
     assert strangers == [], "the page asked another host"
-    assert exceptions == [], "the page shows an exception"
 
 
 def idle(page: Page, timeout: float = 20_000) -> None:
     """Wait until the app has run to its end and nothing is being redrawn (milliseconds)."""
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=timeout)
     page.wait_for_function("!document.querySelector('[data-stale=true], [data-testid=stSkeleton]')", timeout=timeout)
+
+
+def look(page: Page, width: int, scheme: Literal["dark", "light"]) -> None:
+    """Pull the window to a width and switch the system's theme, before a page is opened or while it is shown."""
+    page.set_viewport_size({"width": width, "height": page.viewport_size["height"] if page.viewport_size else 900})
+    page.emulate_media(color_scheme=scheme)
+
+
+def looks(page: Page, scheme: Literal["dark", "light"]) -> None:
+    """Wait until the page has taken on the theme and, if it has a chart, the width."""
+    page.wait_for_function(
+        """dark => {
+            const app = document.querySelector('[data-testid=stApp]'), chart = document.querySelector('.js-plotly-plot');
+            const light = getComputedStyle(app).backgroundColor.match(/\\d+/g).slice(0, 3).every(c => Number(c) > 200);
+            return light !== dark && (!chart || Math.abs(chart._fullLayout.width - chart.parentElement.clientWidth) < 2) }""",
+        arg=scheme == "dark",
+    )
+    idle(page)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import let_go
 
 import engine
 from engine.library.opening import ledger_of
@@ -32,7 +33,7 @@ cap = 150
 
 @pytest.fixture
 def server() -> Iterator[Offline]:
-    with Offline() as offline:
+    with let_go(Offline()) as offline:
         yield offline
 
 

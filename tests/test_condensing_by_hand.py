@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import let_go
 
 from engine.counting.ledger import build_ledger
 from engine.envelope.plan import Plan
@@ -27,7 +28,7 @@ from engine.storage.threads import Threads
 
 @pytest.fixture
 def server() -> Iterator[Offline]:
-    with Offline() as offline:
+    with let_go(Offline()) as offline:
         yield offline
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import let_go
 
 import engine
 from engine.counting.ledger import build_ledger
@@ -37,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def server() -> Iterator[Offline]:
-    with Offline() as offline:
+    with let_go(Offline()) as offline:
         yield offline
 
 

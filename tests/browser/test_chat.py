@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import idle
+from conftest import idle, look, looks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 GEOMETRY = Path(__file__).with_name("geometry.js")
-LONG = "Some words that fill the window. " * 330
+LONG = "Some words that fill the window. " * 550  # four of these are more than the window
 ANSWER = ".chat-msg.assistant:not(.now)"
 ASKED = "How long is the road, and where does it lead? " * 60  # with thinking on, the answer takes some seconds
 
@@ -62,7 +62,7 @@ def thinking(page: Page) -> None:
 
 def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugger(page: Page) -> None:
     visit(page)
-    for n in range(6):
+    for n in range(4):
         ended(page, send(page, f"Point {n}. {LONG}"))
         assert tokens(page) < 16_000 - 1_024
     page.locator(".chat-log b", has_text="condense").first.wait_for()
@@ -73,15 +73,15 @@ def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugge
     page.get_by_text("The answer was interrupted here").wait_for()
     page.reload()
     page.locator(".chat-msg.user", has_text="How long is the road").wait_for()
-    assert page.locator(".chat-msg.user").count() == 7
+    assert page.locator(".chat-msg.user").count() == 5
     page.get_by_text("The answer was interrupted here").wait_for()
     answers = send(page, "And where does it end?")
     ended(page, answers)
     assert page.locator(ANSWER).count() == answers + 1
     assert page.get_by_text("The answer was interrupted here").count() == 0
     page.locator(".st-key-chat-requests summary").click()
-    page.locator("[data-testid=stPageLink] a", has_text="Request 7").click()
-    page.wait_for_url(re.compile(r"/debugger\?session=thread-[0-9a-f]{32}&request=7&policy=balanced"))
+    page.locator("[data-testid=stPageLink] a", has_text="Request 5").click()
+    page.wait_for_url(re.compile(r"/debugger\?session=thread-[0-9a-f]{32}&request=5&policy=balanced"))
     page.locator(".ts-title", has_text="turnscope-chat").wait_for()
     page.locator(".policy-line", has_text="changes in").wait_for()
 
@@ -150,13 +150,14 @@ def test_hostile_text_of_a_message_and_a_name_shows_as_text(page: Page) -> None:
     assert page.locator("img[src*=evil], .katex").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize("width", [1440, 800])
-def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page, width: int, scheme: Any) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)
+@pytest.mark.parametrize(("widths", "scheme"), [((1440, 800), "dark"), ((800, 1440), "light")], ids=str)
+def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page, widths: tuple[int, ...], scheme: Any) -> None:
+    """Each theme is opened at another width, and pulled to the other one."""
+    look(page, widths[0], scheme)
     visit(page)
     ended(page, send(page, "Please calculate 12*(3+4)"))
-    idle(page)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
-    assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == []
+    for width in widths:
+        look(page, width, scheme)
+        looks(page, scheme)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
+        assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == []

@@ -6,12 +6,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import hostile
 import pytest
-from conftest import ROOT, idle, serve
+from conftest import ROOT, idle, look, looks, opened, serve
 from debugger_links import linked
 from PIL import Image, ImageChops
 from test_steps import RULES, rule, told, trace_of
@@ -22,7 +23,7 @@ from engine.views import knobs
 from engine.views.stepper import steps
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 pytestmark = pytest.mark.browser
 
@@ -68,8 +69,51 @@ def trace() -> Trace:
     return engine.replay(engine.load(ROOT / "sample_sessions" / f"{FIRST}.jsonl"), "balanced")
 
 
-def test_ten_quick_presses_are_ten_steps(page: Page, trace: Trace) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+class Film:
+    """A tab with the first sample under `balanced`, opened once for the tests that begin with nothing but a place in it."""
+
+    def __init__(self, profile: BrowserContext, server: str, trace: Trace) -> None:
+        self.profile, self.server, self.trace = profile, server, trace
+        self.tab: Page | None = None
+        self.closing = ExitStack()
+
+    def at(self, request: int, step: int) -> Page:
+        """The tab, moved to a place by its slider, with the focus on the page as after opening it."""
+        if self.tab is None:
+            self.tab = self.closing.enter_context(opened(self.profile, self.server))
+            visit(self.tab, session=FIRST, policy="balanced", request=str(request), step=str(step))
+        slider = self.tab.locator(".time input")
+        slider.fill(str(sum(len(plan.decisions) + 1 for plan in self.trace.plans[:request]) + step))
+        slider.blur()
+        at(self.tab, request, step)
+        idle(self.tab)
+        return self.tab
+
+    def close(self) -> None:
+        self.tab = None
+        self.closing.close()
+
+
+@pytest.fixture(scope="module")
+def films(profile: BrowserContext, server: str, trace: Trace) -> Iterator[Film]:
+    film = Film(profile, server, trace)
+    yield film
+    film.close()
+
+
+@pytest.fixture
+def film(films: Film, request: pytest.FixtureRequest) -> Iterator[Film]:
+    """The tab that is open already; a test that failed leaves none behind, for who knows what it shows."""
+    failed = request.session.testsfailed
+    yield films
+    exceptions = films.tab.locator("[data-testid=stException]").all_inner_texts() if films.tab else []
+    if request.session.testsfailed > failed or exceptions:
+        films.close()
+    assert exceptions == [], "the page shows an exception"
+
+
+def test_ten_quick_presses_are_ten_steps(film: Film, trace: Trace) -> None:
+    page = film.at(31, 0)
     for _ in range(10):
         page.keyboard.press("ArrowRight", delay=0)
     wanted = trace.move(Cursor(31, 0), 10)
@@ -80,7 +124,7 @@ def test_ten_quick_presses_are_ten_steps(page: Page, trace: Trace) -> None:
     at(page, 31, 0)
 
 
-def test_keys_and_buttons_make_the_same_moves(page: Page, trace: Trace) -> None:
+def test_keys_and_buttons_make_the_same_moves(film: Film, trace: Trace) -> None:
     changes = steps(trace).changes
     last = Cursor(len(trace.plans) - 1, len(trace.plans[-1].decisions))
     start = changes[1]
@@ -94,7 +138,7 @@ def test_keys_and_buttons_make_the_same_moves(page: Page, trace: Trace) -> None:
         "n": ("change", changes[2]),
         "p": ("changeBack", changes[0]),
     }
-    visit(page, session=FIRST, policy="balanced", request=str(start.request), step=str(start.step))
+    page = film.at(*start)
     before = sum(len(plan.decisions) + 1 for plan in trace.plans[: start.request]) + start.step
     for key, (name, wanted) in moves.items():
         for way in ("key", "button"):
@@ -108,8 +152,8 @@ def test_keys_and_buttons_make_the_same_moves(page: Page, trace: Trace) -> None:
             at(page, *wanted)
 
 
-def test_at_either_end_the_buttons_rest_and_the_keys_do_nothing(page: Page, trace: Trace) -> None:
-    visit(page, session=FIRST, policy="balanced", request="0", step="0")
+def test_at_either_end_the_buttons_rest_and_the_keys_do_nothing(film: Film, trace: Trace) -> None:
+    page = film.at(0, 0)
     assert page.locator('[data-go="back"]').is_disabled()
     page.keyboard.press("ArrowLeft")
     assert place(page) == (0, 0)
@@ -121,8 +165,8 @@ def test_at_either_end_the_buttons_rest_and_the_keys_do_nothing(page: Page, trac
     assert place(page) == before
 
 
-def test_playing_goes_on_by_itself_until_it_is_stopped(page: Page) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+def test_playing_goes_on_by_itself_until_it_is_stopped(film: Film) -> None:
+    page = film.at(31, 0)
     page.keyboard.press("Space")
     page.wait_for_function("() => Number(location.search.match(/step=(\\d+)/)[1]) > 0 || !/request=31&/.test(location.search)")
     page.locator('.where[data-step="9"], .where:not([data-request="31"])').first.wait_for()
@@ -135,8 +179,8 @@ def test_playing_goes_on_by_itself_until_it_is_stopped(page: Page) -> None:
     assert place(page) == stopped
 
 
-def test_the_slider_reaches_every_place(page: Page, trace: Trace) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+def test_the_slider_reaches_every_place(film: Film, trace: Trace) -> None:
+    page = film.at(31, 0)
     places = sum(len(plan.decisions) + 1 for plan in trace.plans)
     assert page.locator(".time input").get_attribute("max") == str(places - 1)
     box = page.locator(".time").bounding_box()
@@ -158,8 +202,8 @@ def test_a_deep_link_to_request_17_step_3_stands_there(page: Page) -> None:
     at(page, 17, 3)
 
 
-def test_forwards_and_back_gives_identical_screens(page: Page) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+def test_forwards_and_back_gives_identical_screens(film: Film) -> None:
+    page = film.at(31, 0)
     start, forwards = screen(page), []
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
@@ -214,8 +258,8 @@ def _compare(page: Page, run: str, trace: Trace) -> None:
         assert tuple(counts) == envelope.counts
 
 
-def test_texts_catch_up_with_the_stepper(page: Page, trace: Trace) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+def test_texts_catch_up_with_the_stepper(film: Film, trace: Trace) -> None:
+    page = film.at(31, 0)
     for _ in range(4):
         page.keyboard.press("ArrowRight", delay=0)
     wanted = trace.move(Cursor(31, 0), 4)
@@ -266,8 +310,8 @@ def test_up_and_down_choose_blocks_of_the_film(page: Page) -> None:
     page.locator(".why-line", has_text=f"#{first} ·").wait_for()
 
 
-def test_the_way_back_in_the_browser_is_the_way_back_in_the_session(page: Page) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+def test_the_way_back_in_the_browser_is_the_way_back_in_the_session(film: Film) -> None:
+    page = film.at(31, 0)
     page.keyboard.press("n")
     idle(page)
     first = place(page)
@@ -301,28 +345,23 @@ def test_typing_in_a_field_does_not_step(page: Page) -> None:
     assert place(page) == (31, 0)
 
 
-@pytest.fixture
-def window(browser: Browser, server: str, request: pytest.FixtureRequest) -> Iterator[Page]:
-    width, scheme = request.param
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, base_url=server)
-    tab = context.new_page()
-    tab.set_default_timeout(20_000)
-    yield tab
-    context.close()
-
-
-@pytest.mark.parametrize("window", [(w, s) for w in (1440, 800, 420) for s in ("dark", "light")], indirect=True, ids=str)
-def test_nothing_is_cut_off_at_any_width_and_theme(window: Page) -> None:
-    visit(window, session=FIRST, policy="balanced")
-    idle(window)
-    over = window.locator(".stepper").evaluate(
-        "e => [...e.querySelectorAll('.transport, .card, .bars, .film, .legend, .map, .strip')].filter(p => "
-        "p.getBoundingClientRect().right > innerWidth + 1 || p.scrollWidth > p.clientWidth + 1).map(p => p.className)"
-    )
-    assert over == []
-    assert window.evaluate("document.documentElement.scrollWidth") <= window.viewport_size["width"]  # type: ignore[index]
-    colour = window.locator(".verb").evaluate("e => getComputedStyle(e).color")
-    assert colour not in ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "the theme's colours reach the stepper"
+@pytest.mark.parametrize(("widths", "first"), [((1440, 800, 420), "dark"), ((420, 800, 1440), "light")], ids=str)
+def test_nothing_is_cut_off_at_any_width_and_theme(page: Page, widths: tuple[int, ...], first: Any) -> None:
+    """Opened at either end, and pulled from there: each width is measured in each theme."""
+    look(page, widths[0], first)
+    visit(page, session=FIRST, policy="balanced")
+    for width in widths:
+        for scheme in ("dark", "light") if first == "dark" else ("light", "dark"):
+            look(page, width, scheme)
+            looks(page, scheme)
+            over = page.locator(".stepper").evaluate(
+                "e => [...e.querySelectorAll('.transport, .card, .bars, .film, .legend, .map, .strip')].filter(p => "
+                "p.getBoundingClientRect().right > innerWidth + 1 || p.scrollWidth > p.clientWidth + 1).map(p => p.className)"
+            )
+            assert over == [], (width, scheme)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            colour = page.locator(".verb").evaluate("e => getComputedStyle(e).color")
+            assert colour not in ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "the theme's colours reach the stepper"
 
 
 def test_hostile_text_is_text_in_the_stepper(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:

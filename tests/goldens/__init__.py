@@ -20,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT = ROOT.parent / "shared" / "goldens"
+OWN = Path(__file__).with_name("own")  # worked out by hand from what is documented of each system
 TOLERANCE = 1e-6  # for numbers that are floats in the original
 
 
@@ -41,14 +42,19 @@ def adapters() -> Mapping[str, ModuleType]:
     return {module.SYSTEM: module for module in found if hasattr(module, "SYSTEM")}
 
 
-def outcomes(folder: Path) -> Iterator[Outcome]:
-    """Every case of every ported system in `folder`."""
+def cases(folder: Path) -> Iterator[tuple[ModuleType, dict[str, Any], dict[str, Any]]]:
+    """Every case of every ported system in `folder`, as `judge` takes it: adapter, case, file."""
     known = adapters()
     for path in sorted(folder.glob("*.json")):
         file = json.loads(path.read_text(encoding="utf-8"))
         module = known.get(file["system"])
         for case in file["cases"] if module else ():
-            yield judge(module, case, file)
+            yield module, case, file
+
+
+def outcomes(folder: Path) -> Iterator[Outcome]:
+    """What becomes of every case of every ported system in `folder`."""
+    return (judge(*case) for case in cases(folder))
 
 
 def judge(module: ModuleType, case: dict[str, Any], file: dict[str, Any]) -> Outcome:

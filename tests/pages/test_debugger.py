@@ -46,8 +46,10 @@ def codes(app: AppTest) -> list[str]:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_every_policy_shows_every_sample(app: AppTest, sample: str) -> None:
+    opened(app, session=sample)
     for name in policy.names():
-        opened(app, session=sample, policy=name)
+        app.query_params["policy"] = name
+        app.run()
         assert not app.exception, name
         assert query(app)["policy"] == name
         assert re.search(r"changes? in |changes nothing", bodies(app))
