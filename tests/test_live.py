@@ -334,8 +334,6 @@ KILLED = textwrap.dedent("""
     from pathlib import Path
     sys.path.insert(0, {root!r})
     from engine.live.growing import Growing
-    from engine.session.builder import Builder
-from engine.session.model import Session
     from engine.live.offline.model import COUNTER
     from engine.storage.threads import Threads
     threads = Threads(Path(sys.argv[1]))
