@@ -36,7 +36,7 @@ class UnreadableFile(TurnscopeError):
 
 
 class UnknownFormat(TurnscopeError):
-    """No importer recognises the content."""
+    """No importer recognises the content, or more than one does."""
 
 
 class BrokenFile(TurnscopeError):

@@ -67,14 +67,3 @@ def ink(colour: str) -> str:
     """The text colour that reads better on `colour`."""
     red, green, blue = _channels(colour)
     return "#0F1319" if red * 299 + green * 587 + blue * 114 > 140_000 else "#FFFFFF"
-
-
-def contrast(one: str, other: str) -> float:
-    """Contrast ratio of two colours as WCAG 2.2 defines it, 1 to 21."""
-    bright, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (bright + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    linear = [(c / 255) / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in _channels(colour)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -66,8 +66,9 @@ def beside() -> None:
     typed = typing_box.text()
     typed = "" if typed == st.session_state.get("chat.sent") else typed
     plan = chat_forms.attempt(lambda: chatting.planned(held, typed))
-    st.html(chat_cards.envelope(plan, bool(typed), bool(held and held.busy)))
-    st.html(chat_cards.decisions(held.log if held else {}, held.session if held else None))
+    fits = chatting.fits(held, plan)
+    st.html(chat_cards.envelope(plan, fits, bool(typed), bool(held and held.busy)))
+    st.html(chat_cards.decisions(held.log if held else {}, fits, held.session if held else None))
     chat_summaries.controls(held)
     if held:
         session = held.session

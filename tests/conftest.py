@@ -205,6 +205,10 @@ def profile(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
             color_scheme="dark",
             base_url=server,
         )
+        first = running.new_page()  # what server and browser meet for the first time takes long: no test waits for it
+        first.goto("/", timeout=STARTUP_SECONDS * 1_000)
+        first.locator(".ts-cursor").wait_for(timeout=STARTUP_SECONDS * 1_000)
+        first.close()
         yield running
         running.close()
 

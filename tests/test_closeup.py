@@ -11,11 +11,12 @@ from law_sessions import ledger_of, make, sessions
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step
 from engine.planning.trace import Cursor, Trace
+from engine.planning.trace import trace as replayed
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
-from engine.views.closeup import asked, closeup, difference, exact, standing
+from engine.views.closeup import asked, closeup
+from engine.views.exact_body import difference, exact_text
 
 
 def _cut(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit | Ask]:
@@ -36,8 +37,7 @@ RESULT = 2
 
 def trace_of(session: Session = TALK, memory: str = "remembers") -> Trace:
     policy = Policy("test", "t", "d", "s", "f", rules=(Step(Rule("cut", "", _cut, NoParams, memory), NoParams()),))  # type: ignore[arg-type]
-    ledger = ledger_of(session)
-    return Trace(session, policy, ledger, tuple(replay(session, policy, ledger)))
+    return replayed(session, policy, ledger_of(session))
 
 
 def test_a_cleared_block_has_its_text_before_and_its_placeholder_after() -> None:
@@ -83,36 +83,35 @@ def test_before_any_decision_the_newest_block_is_shown() -> None:
 def test_standing_says_how_a_block_stands_and_since_when() -> None:
     trace = trace_of()
     last = len(trace.plans) - 1
-    words = {at: standing(trace, at, last).here for at in (0, RESULT - 1, RESULT, RESULT + 1)}
+    words = {at: trace.why(at, last).state for at in (0, RESULT - 1, RESULT, RESULT + 1)}
     assert words == {0: "here", RESULT - 1: "absent", RESULT: "replaced", RESULT + 1: "replaced"}
-    found = standing(trace, RESULT, last)
+    found = trace.why(RESULT, last)
     assert found.decision is not None
     assert (found.decision.request, found.decision.rule) == (2, "cut")
-    assert "old result" in found.why
+    assert "old result" in found.sentence
 
 
 def test_a_block_said_later_is_not_here_yet_and_names_the_first_request_it_can_be_in() -> None:
     trace = trace_of()
     at = TALK.requests[3].cut - 1
-    found = standing(trace, at, 2)
-    assert found.here == "later"
-    assert "request 3 " in found.why
+    found = trace.why(at, 2)
+    assert found.state == "later"
+    assert "request 3 " in found.sentence
     end = len(TALK.blocks) - 1
-    assert "first" not in standing(trace, end, 2).why, "no request ever carried the last answer"
+    assert "first" not in trace.why(end, 2).sentence, "no request ever carried the last answer"
 
 
 @given(sessions)
 def test_every_block_of_every_request_has_a_standing(session: Session) -> None:
     policy = Policy("none", "t", "d", "s", "f")
-    ledger = ledger_of(session)
-    trace = Trace(session, policy, ledger, tuple(replay(session, policy, ledger)))
+    trace = replayed(session, policy, ledger_of(session))
     for n, plan in enumerate(trace.plans):
         for at in range(len(session.blocks)):
-            assert standing(trace, at, n).here in (("here", "unseen") if at < plan.request.cut else ("later",))
+            assert trace.why(at, n).state in (("here", "unseen") if at < plan.request.cut else ("later",))
 
 
 def test_what_was_sent_is_the_rendered_body() -> None:
-    body = json.loads(exact(trace_of(), 2))
+    body = json.loads(exact_text(trace_of(), 2))
     text = json.dumps(body["messages"])
     assert "[cleared]" in text
     assert "Mind the gap." in text
@@ -122,8 +121,8 @@ def test_what_was_sent_is_the_rendered_body() -> None:
 
 def test_what_the_log_does_not_hold_is_marked_in_the_body() -> None:
     trace = trace_of()
-    assert trace.plans[2].calibration.prefix > 0
-    assert "not in the log" in json.loads(exact(trace, 2))["system"]
+    assert trace.fit(2).prefix > 0
+    assert "not in the log" in json.loads(exact_text(trace, 2))["system"]
 
 
 def test_the_difference_shows_what_went_and_what_came() -> None:

@@ -12,6 +12,7 @@ from conftest import ROOT, shared
 import engine
 from engine.views import one_request
 from engine.views.detail import detail
+from engine.views.exact_body import exact_text
 from engine.views.find_text import search
 from engine.views.overview import Overview, overview
 
@@ -69,7 +70,7 @@ def test_the_sample_opens_where_its_window_was_cut() -> None:
 def test_the_exact_request_is_json_that_marks_what_is_unknown(path: Path) -> None:
     trace, view = read(path)
     now = one_request.summary(view, trace, len(view) - 1)
-    body = json.loads(one_request.exact(trace, now))
+    body = json.loads(exact_text(trace, now.n))
     assert body["messages"]
     hidden = next(segment.tokens for segment in now.segments if segment.name == "prefix")
     assert ("not in the log" in str(body.get("system"))) == bool(hidden)

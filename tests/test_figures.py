@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import engine
 from engine import figures
-from engine.palette import PALETTES, contrast, ink
-from engine.views import columns, one_request
+from engine.palette import PALETTES, ink
+from engine.views import columns, one_request, tables
 from engine.views.overview import CELLS, Marker, Overview, overview, turns
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
@@ -149,11 +149,23 @@ def test_a_figure_as_a_page_needs_no_network(view: Overview) -> None:
 
 @pytest.mark.parametrize("by", UNITS)
 def test_the_csv_holds_every_number_of_the_figure(view: Overview, by: Any) -> None:
-    rows = list(csv.DictReader(io.StringIO(figures.csv(view, by))))
+    rows = list(csv.DictReader(io.StringIO(tables.overview_csv(view, by))))
     assert len(rows) == (325 if by == "requests" else 25)
     assert sum(float(row["usd_tool_results"]) for row in rows) == pytest.approx(float(view.usd[:, 3].sum()), abs=1e-3)
     for row in rows:
         assert sum(int(row[cell]) for cell in CELLS) == int(row["prompt"])
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours as WCAG 2.2 defines it, 1 to 21."""
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize("theme", PALETTES)

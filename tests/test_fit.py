@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.counting.calibration import Calibration
-from engine.counting.reconcile import reconcile
+from engine.counting.reconcile import Ints, Reconciled, fitted, reconcile
+
+
+def split(counts: Ints, recorded: Ints, known_static: bool) -> Reconciled:
+    """One model's requests, fitted and split."""
+    models = ["m"] * len(recorded)
+    return reconcile(counts, recorded, fitted(counts.sum(axis=1), recorded, models, known_static))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +56,7 @@ def test_a_straight_session_is_found_again(line: tuple[int, float, list[int]]) -
 def test_cells_prefix_and_remainder_sum_to_what_was_recorded(rows_in: list, known: bool) -> None:
     counts = np.array([row[0] for row in rows_in], dtype=np.int64).reshape(-1, 5)
     recorded = np.array([row[1] for row in rows_in], dtype=np.int64)
-    done = reconcile(counts, recorded, ["m"] * len(recorded), known)
+    done = split(counts, recorded, known)
     has = recorded >= 0
     assert (done.cells[has].sum(axis=1) == recorded[has]).all()
     assert (done.cells[:, :6] >= 0).all()
@@ -65,12 +71,21 @@ def test_a_prefix_that_changes_is_fitted_in_pieces() -> None:
     prefix = np.where(np.arange(40) < 20, 20_000, 31_000)
     counts = np.zeros((40, 5), dtype=np.int64)
     counts[:, 3] = counted
-    done = reconcile(counts, (prefix + counted).astype(np.int64), ["m"] * 40, known_static=False)
+    done = split(counts, (prefix + counted).astype(np.int64), known_static=False)
     assert [(fit.start, fit.prefix) for fit in done.fits] == [(0, 20_000), (20, 31_000)]
-    assert not done.unattributed.any()
+    assert not done.cells[:, 6].any()
+
+
+def test_a_model_without_recorded_requests_keeps_what_was_found_before_it() -> None:
+    sizes = np.arange(1, 31) * 1_000
+    recorded = np.where(np.arange(30) < 20, sizes + 20_000, -1)
+    found = fitted(sizes, recorded, ["m"] * 20 + ["n"] * 10, known_static=False)
+    assert [(fit.start, fit.stop, fit.prefix, fit.scale) for fit in found] == [(0, 20, 20_000, 1.0), (20, 30, 20_000, 1.0)]
+    first = fitted(sizes[::-1], recorded[::-1], ["n"] * 10 + ["m"] * 20, known_static=False)
+    assert (first[0].prefix, first[0].scale) == (0, 1.0), "what comes later says nothing of it"
 
 
 def test_no_usage_means_no_prefix_and_no_scale_but_an_estimate() -> None:
-    done = reconcile(np.full((3, 5), 10, dtype=np.int64), np.full(3, -1, dtype=np.int64), ["m"] * 3, known_static=False)
+    done = split(np.full((3, 5), 10, dtype=np.int64), np.full(3, -1, dtype=np.int64), known_static=False)
     assert done.cells[:, :5].sum() == 150
     assert not done.cells[:, 5:].any()

@@ -14,8 +14,6 @@ from conftest import ROOT
 
 import engine
 from engine.library import opening
-from engine.pricing import prices
-from engine.pricing.overlay import BUILT_IN
 
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 HEAVY = {"anthropic", "plotly", "streamlit", "pandas", "sqlite_utils"}
@@ -79,10 +77,9 @@ def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     own = {"models": {"claude-opus-4-5-20251101": row, "claude-sonnet-4-5-20250929": row}}
     (tmp_path / "prices.json").write_text(json.dumps(own))
     monkeypatch.setenv("TURNSCOPE_DATA", str(tmp_path))
-    opening._edge.cache_clear()
+    opening.own_prices.cache_clear()
     try:
         view = engine.overview(engine.load(SAMPLE))
         assert view.total == Decimal(int(view.answers.sum()))
     finally:
-        prices.use(BUILT_IN)
-        opening._edge.cache_clear()
+        opening.own_prices.cache_clear()

@@ -306,7 +306,6 @@ def test_a_session_that_ends_with_open_calls_goes_on_with_results_for_them(serve
     ]
 
 
-@pytest.mark.xfail(reason="Trace.fork leaves a call open whose result comes later, paired with a block that is not there")
 def test_a_session_goes_on_where_one_of_two_calls_has_its_result(server: Offline, threads: Threads) -> None:
     builder = Builder("s", "test")
     builder.message("user", "Read both.", origin="prompt")

@@ -12,9 +12,9 @@ from law_sessions import ledger_of, make, sessions
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, parse
 from engine.planning.trace import Trace
+from engine.planning.trace import trace as replayed
 from engine.session.model import Edit, Part, Session, Span
 from engine.views.decision_log import COLUMNS, csv_text, json_lines, markdown, rows
 
@@ -31,8 +31,7 @@ def _clear(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
 
 def trace_of(session: Session) -> Trace:
     policy = Policy("test", "t", "````toml", "s", "f", rules=(Step(Rule("clear", "", _clear, NoParams), NoParams()),))
-    ledger = ledger_of(session)
-    return Trace(session, policy, ledger, tuple(replay(session, policy, ledger)))
+    return replayed(session, policy, ledger_of(session))
 
 
 TRACE = trace_of(make([[("tool", 80), ("tool", 60)], [("think", 20)], [("say", 20)]]))
@@ -66,7 +65,7 @@ def test_a_cell_that_a_spreadsheet_would_run_gets_an_apostrophe() -> None:
 
 def test_tokens_are_given_as_counted_and_as_the_provider_bills_them() -> None:
     for row, plan in ((row, TRACE.plans[row["request"]]) for row in rows(TRACE)):
-        assert row["tokens_before"] == plan.calibration.predict(row["counted_before"])
+        assert row["tokens_before"] == TRACE.fit(plan.request.n).expected(row["counted_before"])
         assert (row["changed"], row["by"]) == (row["action"] == "clear", "policy")
 
 

@@ -20,9 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import BrokenFile, TurnscopeError, UnreadableFile
-from engine.pricing.prices import BUILT_IN, cost, facts, rates, read_overlay
+from engine.pricing.overlay import BUILT_IN, read_overlay
+from engine.pricing.prices import PRICES, Prices
 from engine.session.model import Usage
 
+facts, rates, cost = PRICES.facts, PRICES.rates, PRICES.cost
 ROOT = Path(__file__).resolve().parent.parent
 ANTHROPIC = next(p for p in get_snapshot().providers if p.id == "anthropic")
 CLAUDE = [m.id for m in ANTHROPIC.models]
@@ -281,10 +283,10 @@ USER = {
 def test_a_users_overlay_is_merged_over_package_and_built_in_rows(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(USER), encoding="utf-8")
-    mine = read_overlay(path)
-    known = facts("claude-opus-5-5", mine)
+    mine = Prices(read_overlay(path))
+    known = mine.facts("claude-opus-5-5")
     assert (known.min_cache_prefix, known.max_output, known.window) == (512, 128_000, 1_000_000)
-    changed = rates("claude-opus-5-5", 1, overlay=mine)
+    changed = mine.rates("claude-opus-5-5", 1)
     assert changed is not None
     assert changed.source.endswith("mine.json")
     assert (changed.input, changed.cache_read, changed.cache_write_1h, changed.output) == (
@@ -293,9 +295,9 @@ def test_a_users_overlay_is_merged_over_package_and_built_in_rows(tmp_path: Path
         Decimal(2),
         Decimal("3.5"),
     )
-    assert facts("house-llama", mine).family == "cl100k_base"
-    assert facts("house-other", mine).family == "o200k_base"
-    low, high = rates("house-llama", 8_000, overlay=mine), rates("HOUSE-LLAMA", 8_001, overlay=mine)
+    assert mine.facts("house-llama").family == "cl100k_base"
+    assert mine.facts("house-other").family == "o200k_base"
+    low, high = mine.rates("house-llama", 8_000), mine.rates("HOUSE-LLAMA", 8_001)
     assert low is not None
     assert high is not None
     assert (low.input, high.input, high.output, high.tier, high.source) == (
@@ -305,13 +307,13 @@ def test_a_users_overlay_is_merged_over_package_and_built_in_rows(tmp_path: Path
         "over 8,000",
         "contract",
     )
-    batch = rates("house-llama", 1, speed="batch", overlay=mine)
+    batch = mine.rates("house-llama", 1, speed="batch")
     assert batch is not None
     assert batch.output == Decimal("0.5")
-    assert rates("gpt-5", 1, overlay=mine) is None
+    assert mine.rates("gpt-5", 1) is None
     assert rates("gpt-5", 1) is not None
     regional = "us.anthropic.claude-opus-5-5"
-    assert rates(regional, 1, overlay=mine) == rates(regional, 1)  # a row of the maker's is not what AWS bills
+    assert mine.rates(regional, 1) == rates(regional, 1)  # a row of the maker's is not what AWS bills
     assert rates("claude-opus-5-5", 1) != changed
     assert facts("claude-opus-5-5").min_cache_prefix is None
 
@@ -362,8 +364,9 @@ def test_ten_thousand_lookups_and_costs_are_cheap() -> None:
 def test_pricing_opens_no_connection() -> None:
     script = (
         "import sys; events = []; sys.addaudithook(lambda e, a: e.startswith('socket.') and events.append(e))\n"
-        "from engine.session.model import Usage; from engine.pricing.prices import cost, facts\n"
-        "assert cost(Usage(1, 2, 3, 4), 'claude-opus-5-5') and facts('gpt-5').window and not facts('nobody').window\n"
+        "from engine.session.model import Usage; from engine.pricing.prices import PRICES\n"
+        "assert PRICES.cost(Usage(1, 2, 3, 4), 'claude-opus-5-5')\n"
+        "assert PRICES.facts('gpt-5').window and not PRICES.facts('nobody').window\n"
         "out = {'socket.connect', 'socket.getaddrinfo', 'socket.gethostbyname', 'socket.sendto'}\n"
         "reached = out.intersection(events)\n"
         "assert not reached, reached"

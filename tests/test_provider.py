@@ -24,7 +24,7 @@ from engine.live.sinks import Sink, Sinks, Unkept
 from engine.planning.answers import answerer
 from engine.planning.assemble import replay
 from engine.planning.policy import load
-from engine.pricing.prices import cost
+from engine.pricing.prices import PRICES
 from engine.session.model import Answer, Answered, Ask, Counted, Fact, Message, Session, Usage
 from engine.storage.threads import Conflict, Threads
 
@@ -130,7 +130,7 @@ def test_an_answer_with_thinking_and_a_tool_goes_through() -> None:
     assert Called(call) in events
     assert Result("look at it", True) in events
     assert fake.bodies[1]["messages"][-1]["content"][0]["is_error"] is True
-    priced = cost(BILLED, MODEL, None)
+    priced = PRICES.cost(BILLED, MODEL, None)
     assert priced
     assert (heard.last.session, heard.last.status, heard.last.attempts, heard.last.usd) == ("s", "complete", 1, priced.total)
     assert (heard.last.blocks, heard.last.request.usage) == (HELLO.content, BILLED)

@@ -17,9 +17,9 @@ import engine
 from engine.envelope import difference
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, load
 from engine.planning.trace import Cursor, Trace
+from engine.planning.trace import trace as replayed
 from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
 from engine.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, STILL, Steps, steps
 
@@ -83,8 +83,7 @@ chosen = st.lists(
 
 def trace_of(session: Session, *rules: Rule) -> Trace:
     policy = Policy("test", "t", "d", "s", "f", rules=tuple(Step(one, NoParams()) for one in rules))
-    ledger = ledger_of(session)
-    return Trace(session, policy, ledger, tuple(replay(session, policy, ledger)))
+    return replayed(session, policy, ledger_of(session))
 
 
 def attempted(session: Session, rules: list[Rule]) -> Trace | None:

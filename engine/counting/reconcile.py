@@ -6,7 +6,7 @@ For display only: the fit looks at all requests. Planning uses `calibration.Cali
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -24,50 +24,56 @@ PRIOR = 6_000  # tokens for which the counter's own factor is trusted
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One stretch of requests `[start, stop)` with one prefix (tokens) and one scale."""
+    """One stretch of requests `[start, stop)` with one prefix (tokens that the log does not hold) and one scale."""
 
     start: int
     stop: int
     prefix: int
     scale: float
 
+    def expected(self, counted: int) -> int:
+        """Provider tokens of `counted` ones, and what the log does not hold."""
+        return max(0, self.prefix + round(self.scale * counted))
+
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
     """Provider tokens of every request, rows = requests.
 
-    `cells`: five buckets, prefix, unattributed. Where usage was recorded, a row sums to `recorded`; elsewhere `recorded` is
-    -1 and the row is an estimate throughout.
+    `cells`: five buckets, prefix, unattributed. Where usage was recorded, a row sums to it; elsewhere the row is an estimate
+    throughout.
     """
 
     cells: Ints
-    recorded: Ints
     fits: tuple[Fit, ...]
 
-    @property
-    def unattributed(self) -> Ints:
-        return self.cells[:, 6]
 
+def fitted(sizes: Ints, recorded: Ints, models: Sequence[str], known_static: bool) -> tuple[Fit, ...]:
+    """The prefix and scale of every stretch. `sizes`: ledger units; `recorded`: prompt tokens, -1 where none; by request.
 
-def reconcile(counts: Ints, recorded: Ints, models: Sequence[str], known_static: bool) -> Reconciled:
-    """Fit and split. `counts`: [requests, 5] in ledger units; `recorded`: prompt tokens, -1 where none.
-
-    `known_static`: the log holds system prompt and tools, so no prefix is looked for.
+    `known_static`: the log holds system prompt and tools, so no prefix is looked for. Where a model has no recorded request,
+    what was found before stands on, as it does in planning.
     """
-    n = len(recorded)
-    sizes = counts.sum(axis=1)
-    has = recorded >= 0
-    fits: list[Fit] = []
+    found: list[Fit] = []
     for start, stop in _stretches(models):
-        use = np.flatnonzero(has[start:stop]) + start
-        fits += _fit(sizes, recorded, use, start, stop, known_static)
-    cells = np.zeros((n, 7), dtype=np.int64)
+        use = np.flatnonzero(recorded[start:stop] >= 0) + start
+        if len(use):
+            found += _fit(sizes, recorded, use, start, stop, known_static)
+        else:
+            found.append(replace(found[-1], start=start, stop=stop) if found else Fit(start, stop, 0, 1.0))
+    return tuple(found)
+
+
+def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciled:
+    """What was recorded, split as `fits` say. `counts`: [requests, 5] in ledger units; `recorded`: prompt tokens, -1: none."""
+    has = recorded >= 0
+    cells = np.zeros((len(recorded), 7), dtype=np.int64)
     for fit in fits:
         rows = slice(fit.start, fit.stop)
         cells[rows, :5] = np.rint(counts[rows] * fit.scale)
         cells[rows, 5] = fit.prefix
     cells[:, 6] = np.where(has, recorded - cells[:, :6].sum(axis=1), 0)
-    return Reconciled(cells, recorded, tuple(fits))
+    return Reconciled(cells, fits)
 
 
 def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:
@@ -77,8 +83,6 @@ def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _fit(sizes: Ints, recorded: Ints, use: npt.NDArray[np.intp], start: int, stop: int, known: bool) -> list[Fit]:
-    if not len(use):
-        return [Fit(start, stop, 0, 1.0)]
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
     if known:
         return [Fit(start, stop, 0, float(np.median(y / np.maximum(x, 1))))]

@@ -1,6 +1,6 @@
 """How many tokens a request may have: window, output reserve and margin, by the formula that a policy names.
 
-Pure arithmetic. Windows come from the caller (`prices.facts`, or what the log itself says).
+Pure arithmetic. Windows come from the caller (`Prices.facts`, or what the log itself says).
 """
 
 from __future__ import annotations

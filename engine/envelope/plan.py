@@ -76,5 +76,7 @@ class Plan(Struct, frozen=True, gc=False):
         ]
         parts += [notebook.table(("did", "rule", "tokens before", "after", "because"), rows)] if made else []
         parts += [notebook.line(f"and {len(made) - SHOWN:,} more decisions")] if len(made) > SHOWN else []
-        note = f"{self.model} · {self.verdict} · {self.projected:,} of {self.budget.window:,} tokens expected"
+        note = (
+            f"{self.model} · {self.verdict} · {self.projected:,} of {self.budget.window:,} tokens expected when it was planned"
+        )
         return notebook.card(f"Request {self.request.n}", *parts, note=note)

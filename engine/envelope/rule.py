@@ -19,6 +19,7 @@ from engine.envelope.budget import Budget
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
+from engine.pricing.prices import PRICES, Prices
 from engine.session.index import Index
 from engine.session.model import Ask, Edit, Request, Session
 
@@ -36,7 +37,7 @@ class Ctx(Struct, frozen=True):
     `reported`: prompt + answer tokens of the previous request as the provider billed them, if that very envelope was sent;
     else its calibrated count. 0 before the first request.
     `done`: the decisions of this request so far, where they alone (and growth) lead from the previous plan's `after` to the
-    envelope at hand; None where some of that plan's edits did not last.
+    envelope at hand; None where some of that plan's edits did not last. `prices`: what models are (windows, limits) and cost.
     """
 
     session: Session
@@ -50,6 +51,7 @@ class Ctx(Struct, frozen=True):
     limit: int
     reported: int
     done: Sequence[Decision] | None = None
+    prices: Prices = PRICES
 
     def size(self, envelope: Envelope) -> int:
         """Tokens of an envelope in `own`'s units."""

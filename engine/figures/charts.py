@@ -25,7 +25,7 @@ from engine.views import overview as views
 from engine.views.columns import Grid, Measure, Outline, Unit
 from engine.views.overview import CELLS, LABELS, Overview
 
-__all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "csv", "heatmap", "html", "ink", "legend", "sawtooth"]
+__all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "heatmap", "html", "ink", "legend", "sawtooth"]
 
 Figure = go.Figure
 Theme = Literal["dark", "light"]
@@ -43,7 +43,6 @@ SYMBOLS: Mapping[str, tuple[str, str, str]] = {  # kind of marker: Plotly symbol
     "overflow": ("x", "bad", "over the window"),
     "retry": ("x-thin-open", "bad", "errors first"),
     "subagent": ("circle", "accent", "subagent"),
-    "stub": ("circle-open", "faint", "odd record"),
 }
 
 
@@ -310,17 +309,3 @@ def legend(view: Overview) -> Sequence[tuple[str, str, str]]:
     """The kinds of markers that a session has: (kind, palette colour, word), in the order of `SYMBOLS`."""
     kinds = {marker.kind for marker in view.markers}
     return [(kind, colour, word) for kind, (_, colour, word) in SYMBOLS.items() if kind in kinds]
-
-
-def csv(view: Overview, by: Unit = "requests") -> str:
-    """The numbers behind the figures, one line per request or turn: tokens per cell, then USD per cell."""
-    grid = columns.grid(view, by, "tokens", len(view) + 1)
-    head = ["request", "turn", "model", "prompt", *CELLS, *(f"usd_{name}" for name in CELLS)]
-    lines = [",".join(head)]
-    for facts in grid.facts:
-        n = int(facts[0, 0])
-        model = view.models[n].replace('"', '""')
-        cells = [str(int(value)) for value in view.cells[n]]
-        money = [f"{value:.6f}" for value in facts[:, 4]]
-        lines.append(",".join([str(n), str(int(facts[0, 1])), f'"{model}"', str(int(view.prompts[n])), *cells, *money]))
-    return "\n".join(lines) + "\n"

@@ -12,8 +12,9 @@ from threading import Lock
 from typing import overload
 
 from engine.counting.ledger import Ledger
+from engine.counting.reconcile import Fit
 from engine.envelope.plan import Plan
-from engine.library.opening import AS_RECORDED, ledger_of, named
+from engine.library.opening import AS_RECORDED, ledger_of, named, own_prices
 from engine.planning import assemble
 from engine.planning.trace import Trace
 from engine.session.model import Session
@@ -49,7 +50,7 @@ class Opened:
     def trace(self) -> Trace:
         """What was really sent, request by request."""
         if self._trace is None:
-            self._trace = recorded(self.session, self.ledger())
+            self._trace = recorded(self.session, self.ledger(), self.overview.fits)
         return self._trace
 
     @property
@@ -63,10 +64,11 @@ class Opened:
         return replace(ledger_of(self.session, self.counts()), exact=self.exact)
 
 
-def recorded(session: Session, ledger: Ledger) -> Trace:
+def recorded(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Trace:
     """The trace of what was really sent; each plan is made when somebody looks at it or at a later one."""
-    policy = named(AS_RECORDED)
-    return Trace(session, policy, ledger, Plans(assemble.replay(session, policy, ledger), len(session.requests)))
+    policy, prices = named(AS_RECORDED), own_prices()
+    plans = Plans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
+    return Trace(session, policy, ledger, plans, fits, prices)
 
 
 class Plans(Sequence[Plan]):

@@ -20,7 +20,8 @@ from engine.counting.tokens import estimator
 from engine.planning import policy as shelf
 from engine.planning.policy import Policy, following
 from engine.planning.trace import Trace, trace
-from engine.pricing.prices import facts, read_overlay, use
+from engine.pricing.overlay import read_overlay
+from engine.pricing.prices import PRICES, Prices
 from engine.session.model import Answer, Session
 from engine.settings import context_pairs, prices_file
 from engine.views import overview as views
@@ -29,11 +30,10 @@ AS_RECORDED = "as-recorded"
 
 
 @cache
-def _edge() -> None:
-    """Read once what the user keeps outside: prices of their own. BrokenFile where that file is wrong."""
+def own_prices() -> Prices:
+    """The built-in prices under the user's own file, read once. BrokenFile where that file is wrong."""
     own = prices_file()
-    if own is not None:
-        use(read_overlay(own))
+    return Prices(read_overlay(own)) if own else PRICES
 
 
 def named(name: str, folder: Path | None = None) -> Policy:
@@ -56,7 +56,6 @@ def load_all(path: Path | str) -> tuple[Session, ...]:
     >>> [session.title for session in engine.load_all("sample_sessions/cache-goes-cold.jsonl")]
     ['High water an hour late since Sunday']
     """
-    _edge()
     return importers.read(path)
 
 
@@ -70,18 +69,24 @@ def load(path: Path | str) -> Session:
     return load_all(path)[0]
 
 
-def family_of(session: Session) -> str:
+def family_of(session: Session, prices: Prices | None = None) -> str:
     """Tokenizer family of the model that most of a session's requests used; "" where unknown."""
+    prices = prices or own_prices()
     models = Tally(request.model for request in session.requests if request.model)
-    return facts(models.most_common(1)[0][0]).family if models else ""
+    return prices.facts(models.most_common(1)[0][0]).family if models else ""
 
 
-def ledger_of(session: Session, memo: dict[str, int] | None = None, exact: Mapping[str, int] | None = None) -> Ledger:
+def ledger_of(
+    session: Session,
+    memo: dict[str, int] | None = None,
+    exact: Mapping[str, int] | None = None,
+    prices: Prices | None = None,
+) -> Ledger:
     """Count a session with the counter of its main model.
 
     `memo`: tokens by digest from an earlier count, extended. `exact`: exact tokens of texts by digest, where known.
     """
-    family = family_of(session)
+    family = family_of(session, prices)
     if not exact:
         return build_ledger(session, estimator(family), memo)
     known = {b.digest: exact[b.digest] + media_tokens(b.raw, family) for b in session.blocks if b.digest in exact}
@@ -95,6 +100,7 @@ def replay(
     policy: Policy | str = AS_RECORDED,
     ledger: Ledger | None = None,
     answers: Mapping[str, Answer] | None = None,
+    prices: Prices | None = None,
 ) -> Trace:
     """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own.
 
@@ -102,15 +108,17 @@ def replay(
     >>> trace = engine.replay(session, "last-5-pairs")
     >>> next(plan for plan in trace.plans if plan.changed)
     <Plan of request 55: 89,191 -> 64,708 tokens, drop, send>
+
+    `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.
     """
-    _edge()
+    prices = prices or own_prices()
     if answers:
         recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
         session = structs.replace(session, recorded=recorded)
     chosen = named(policy) if isinstance(policy, str) else policy
     if chosen.name != AS_RECORDED and session.recorded.wishes:
         chosen = following(chosen)  # what a person condensed by hand stays so under every policy
-    return trace(session, chosen, ledger or ledger_of(session))
+    return trace(session, chosen, ledger or ledger_of(session, prices=prices), prices)
 
 
 def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:

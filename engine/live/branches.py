@@ -13,7 +13,7 @@ from msgspec import structs
 from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
-from engine.library.opening import family_of
+from engine.library.opening import family_of, own_prices
 from engine.live.chat import Chat, Settings
 from engine.live.growing import Growing
 from engine.live.provider import Provider
@@ -23,7 +23,7 @@ from engine.planning import assemble
 from engine.planning.extract import extract
 from engine.planning.policy import Policy, following, load
 from engine.planning.trace import Trace
-from engine.pricing.prices import cost, facts
+from engine.pricing.prices import Prices
 from engine.session.builder import block_of
 from engine.session.model import JSON, Request, Session
 from engine.storage.threads import SOURCE, Threads
@@ -33,8 +33,9 @@ SUMMARY = 800  # tokens of a summary made without a model
 
 def begun(id: str, provider: Provider, sink: Sink, settings: Settings, system: str, tools: Sequence[JSON]) -> Chat:
     """A chat without a prompt yet: tool definitions and system prompt are said."""
-    counter = estimator(facts(settings.model).family)
-    chat = Chat(Growing(Session(id, source=SOURCE), counter), provider, sink, settings)
+    prices = own_prices()
+    counter = estimator(prices.facts(settings.model).family)
+    chat = Chat(Growing(Session(id, source=SOURCE), counter, prices), provider, sink, settings)
     if tools:
         chat.say("tools", list(tools), "tools")
     if system.strip():
@@ -54,7 +55,8 @@ def resumed(
 
     `policies`: from which request on which was in force (`Threads.policies`); without them the one of `settings`.
     """
-    growing = Growing(session, estimator(family_of(session) or facts(settings.model).family))
+    prices = own_prices()
+    growing = Growing(session, estimator(family_of(session, prices) or prices.facts(settings.model).family), prices)
     since = int(session.about.get("live_from", 0))
     record = load(assemble.AS_RECORDED)
 
@@ -62,17 +64,18 @@ def resumed(
         found = [policy for first, policy in policies if first <= request.n]
         return following(found[-1] if found else settings.policy) if request.n >= since else record
 
-    plans = tuple(assemble.replay(session, in_force, growing.ledger))
+    plans = tuple(assemble.replay(session, in_force, growing.ledger, prices=prices))
     chat = Chat(growing, provider, sink, settings, tools)
     chat.plan = assemble.settle(plans[-1]) if plans else None
-    chat.spent = spent(session)
+    chat.spent = spent(session, prices)
+    chat.sizes = [plan.seen.tokens for plan in plans]
     return chat, plans[since:]
 
 
-def spent(session: Session) -> Decimal:
+def spent(session: Session, prices: Prices) -> Decimal:
     """USD that a thread's own requests have cost; those of an imported base are not its own."""
     since = int(session.about.get("live_from", 0))
-    costs = (cost(r.usage, r.model, r.sent_at) for r in session.requests[since:] if r.usage)
+    costs = (prices.cost(r.usage, r.model, r.sent_at) for r in session.requests[since:] if r.usage)
     return sum((priced.total for priced in costs if priced), Decimal(0))
 
 

@@ -29,7 +29,7 @@ from engine.live.tools import Tools
 from engine.planning.answers import Answers, answerer
 from engine.planning.assemble import settle, step
 from engine.planning.policy import Policy, following, wishes_alone
-from engine.pricing.prices import cost
+from engine.planning.render import body
 from engine.session.model import JSON, Answer, Answered, Ask, Edit, Fact, Request, Wished
 
 MAX_LOOPS = 50  # requests of one turn; an agent loop longer than this is a loop
@@ -62,6 +62,7 @@ class Chat:
     clock: Callable[[], float] = time.time
     plan: Plan | None = None
     spent: Decimal = field(default=Decimal(0))
+    sizes: list[int] = field(default_factory=list)  # counted tokens of each request so far, as the model saw it
 
     def send(self, text: str) -> Generator[Event]:
         """Say something, and stream what follows until the model ends its turn. Closing the iterator stops the answer."""
@@ -103,7 +104,7 @@ class Chat:
         """What would be sent now, were `text` said first. Changes nothing."""
         growing = self.growing
         if text:
-            growing = Growing(growing.session, growing.ledger.counter)
+            growing = Growing(growing.session, growing.ledger.counter, growing.prices)
             growing.message("user", text, origin="prompt")
         return step(self.plan, growing.session, self._asked(growing), self.policy, growing.basis)
 
@@ -117,7 +118,7 @@ class Chat:
         yield Condensing()
         plan, basis = self._by_hand(), self.growing.basis
         ctx = Ctx(self.growing.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
-                  plan.budget, plan.budget.limit, 0)  # fmt: skip
+                  plan.budget, plan.budget.limit, 0, prices=basis.prices)  # fmt: skip
         asking, answers = wishes.condensed(plan.after, ctx, keep_turns), self._answers(wished=True)
         try:
             ask = next(asking)
@@ -224,7 +225,7 @@ class Chat:
     def _stream(self, plan: Plan, attempt: int) -> Iterator[Event]:
         """Send a request. ProviderError where it was not accepted; what breaks later is told and kept."""
         began, delivered, said = self.clock(), dict[int, str](), Said()
-        with sent(self.provider, gateway.body(plan, self.growing.session)) as pieces:
+        with sent(self.provider, body(plan, self.growing.session)) as pieces:
             try:
                 for piece in pieces:
                     if isinstance(piece, Said):
@@ -258,10 +259,11 @@ class Chat:
         if said.content:
             answer = self.growing.message("assistant", said.content, origin="answer", id=said.id, sent_at=now)
         request = self.growing.answered(request)
+        self.sizes.append(plan.seen.tokens)
         gone = gateway.gone(self.plan, plan, self.growing)
         for edit in (*gone, *(decision.edit for decision in plan.decisions if decision.splice)):
             self.growing.observe(request.n, edit)
-        priced = cost(said.usage, plan.model, request.sent_at) if said.usage else None
+        priced = self.growing.prices.cost(said.usage, plan.model, request.sent_at) if said.usage else None
         usd = priced.total if priced else None
         id = self.growing.session.id
         self.sink.ended(RequestEnded(id, request, plan, status, answer, said.content, gone, seconds, usd, attempts))

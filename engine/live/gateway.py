@@ -1,4 +1,4 @@
-"""Before a request is sent: its exact body, whether the provider should count it, whether it may go at all. And what to learn
+"""Before a request is sent: whether the provider should count it, whether it may go at all. And what to learn
 from a provider that calls it too long. Functions of a plan; they ask a provider, and record nothing.
 """
 
@@ -11,17 +11,9 @@ from engine.envelope.plan import Plan
 from engine.errors import ContextWindowExceededError, ProviderError, RuleError
 from engine.live.growing import Growing
 from engine.live.provider import Provider, explained
-from engine.planning.render import render
+from engine.planning.render import body
 from engine.session.facts import count_of
-from engine.session.model import JSON, Counted, Edit, Session
-
-
-def body(plan: Plan, session: Session) -> dict[str, JSON]:
-    """The request as the provider gets it."""
-    made = render(plan.after, session, plan.request.settings)
-    if plan.budget.max_output:
-        made["max_tokens"] = min(made["max_tokens"], plan.budget.max_output)
-    return made | {"model": plan.model}
+from engine.session.model import Counted, Edit, Session
 
 
 def counted(plan: Plan, session: Session, provider: Provider, share: float) -> Counted | None:

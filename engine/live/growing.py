@@ -13,6 +13,7 @@ from msgspec import structs
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import Counter
 from engine.planning.assemble import Basis
+from engine.pricing.prices import PRICES, Prices
 from engine.session.builder import block_of, paired_with
 from engine.session.facts import noted
 from engine.session.index import Index
@@ -22,8 +23,9 @@ from engine.session.model import JSON, Block, Edit, Fact, Message, Observed, Rec
 class Growing:
     """Starts from a session (empty, stored, imported or forked) and is appended to."""
 
-    def __init__(self, start: Session, counter: Counter) -> None:
+    def __init__(self, start: Session, counter: Counter, prices: Prices = PRICES) -> None:
         self._head = start
+        self.prices = prices
         self._blocks: list[Block] = list(start.blocks)
         self._messages: list[Message] = list(start.messages)
         self._requests: list[Request] = list(start.requests)
@@ -53,7 +55,7 @@ class Growing:
         """Counts and index of the session as it is now."""
         if self._index is None:
             self._index = Index.of(self.session)
-        return Basis(self.ledger, self.ledger, self._index)
+        return Basis(self.ledger, self.ledger, self._index, self.prices)
 
     def message(
         self, role: str, content: str | Sequence[JSON], *, origin: str, id: str = "", sent_at: float | None = None

@@ -22,7 +22,7 @@ from engine.errors import RuleError
 from engine.planning.answers import Answers, answerer
 from engine.planning.policy import Policy, Step, load
 from engine.planning.provider_edits import compaction_replaces_what_precedes, provider_strips_old_thinking
-from engine.pricing.prices import facts
+from engine.pricing.prices import PRICES, Prices
 from engine.session.facts import count_of
 from engine.session.index import Index
 from engine.session.model import Answer, Ask, Edit, Request, Session
@@ -33,16 +33,17 @@ COUNTS = 4  # exact counts that one request may learn from; each can change the 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a session is read with: its counts for display, the policy's own counts, and its index."""
+    """What a session is read with: its counts for display, the policy's own counts, its index, and what models are and cost."""
 
     ledger: Ledger
     own: Ledger
     index: Index
+    prices: Prices = PRICES
 
     @staticmethod
-    def of(session: Session, ledger: Ledger, own: Ledger | None = None) -> Basis:
-        """Index a session and pair it with its ledgers."""
-        return Basis(ledger, own or ledger, Index.of(session))
+    def of(session: Session, ledger: Ledger, own: Ledger | None = None, prices: Prices = PRICES) -> Basis:
+        """Index a session and pair it with its ledgers and prices."""
+        return Basis(ledger, own or ledger, Index.of(session), prices)
 
 
 def step(
@@ -75,7 +76,7 @@ def _planned(
 ) -> Plan:
     ledger = basis.ledger
     model = request.model
-    room = budget(policy.budget, session.window or facts(model).window)
+    room = budget(policy.budget, session.window or basis.prices.facts(model).window)
     base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
     kept = base
     if previous and previous.model == model and room.limit <= previous.budget.limit:
@@ -94,7 +95,7 @@ def _planned(
         run.rule(part, ctx)
         if run.model and run.model != model:
             model, run.model = run.model, ""
-            room = budget(policy.budget, facts(model).window)
+            room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, request, basis, calibration, room, done)
     changed = not lasting or any(d.splice for d in run.decisions)
     seen, server = _seen(previous, run.after, ctx, changed)
@@ -123,26 +124,43 @@ def replay(
     ledger: Ledger,
     own: Ledger | None = None,
     answers: Answers | None = None,
+    prices: Prices = PRICES,
 ) -> Iterator[Plan]:
     """Plan every request of a session in order. Each plan carries the calibration it was made with.
 
     `policy` may be a function that gives the one in force for a request: in a chat it changes on the way. `answers` is asked
     what rules ask; see `step`.
 
+    """
+    return (plan for plan, _ in beside_the_record(session, policy, ledger, own, answers, prices))
+
+
+def beside_the_record(
+    session: Session,
+    policy: Policy | Callable[[Request], Policy],
+    ledger: Ledger,
+    own: Ledger | None = None,
+    answers: Answers | None = None,
+    prices: Prices = PRICES,
+) -> Iterator[tuple[Plan, Plan]]:
+    """The plans of `replay`, each beside the plan of what was really sent.
+
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
     calibration is the one that the policy plans with.
     """
-    basis = Basis.of(session, ledger, own)
+    basis = Basis.of(session, ledger, own, prices)
     record = load(AS_RECORDED)
     shadow: Plan | None = None
     previous: Plan | None = None
     for request in session.requests:
         plan = step(previous, session, request, policy(request) if callable(policy) else policy, basis, answers)
-        yield plan
         if policy == record:
+            yield plan, plan
             previous = settle(plan)
         else:
-            shadow = settle(step(shadow, session, request, record, Basis(ledger, ledger, basis.index)))
+            sent = step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
+            yield plan, sent
+            shadow = settle(sent)
             previous = structs.replace(plan, calibration=shadow.calibration)
 
 
@@ -207,7 +225,8 @@ def _context(
     scale = calibration.scale if own is basis.ledger else 1.0
     limit = int((room.limit - calibration.prefix) / scale)
     reported = _reported(previous, calibration)
-    return Ctx(session, request, basis.index, basis.ledger, own, previous, calibration, room, limit, reported, done)
+    index, ledger, prices = basis.index, basis.ledger, basis.prices
+    return Ctx(session, request, index, ledger, own, previous, calibration, room, limit, reported, done, prices)
 
 
 def _reported(previous: Plan | None, calibration: Calibration) -> int:

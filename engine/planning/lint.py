@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
-from engine.pricing.prices import facts
+from engine.pricing.prices import PRICES, Prices
 from engine.session.model import BUCKETS, JSON, Bucket, Session
 
 MESSAGES = 100_000  # Messages API, limit of one request
@@ -34,8 +34,10 @@ class Problem(NamedTuple):
     what: str
 
 
-def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = ()) -> tuple[Problem, ...]:
+def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = (), prices: Prices = PRICES) -> tuple[Problem, ...]:
     """Everything in `body` that the provider of `model` would reject, in the order of the body.
+
+    `prices` knows the model under whatever name a log or a cloud gives it.
 
     `stale`: numbers of the thinking blocks (counted through the body, from 0) whose prefix is not the one they were made with;
     see `stale_thinking`.
@@ -43,29 +45,30 @@ def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = ()) -> t
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return (Problem("messages", "at least one message is required"),)
-    found = [*_settings(body, model), *_cache(body)]
+    found = [*_settings(body, model, prices), *_cache(body)]
     if len(messages) > MESSAGES:
         found.append(Problem("messages", f"{len(messages):,} messages are more than {MESSAGES:,}"))
-    found += _order(messages, model)
+    found += _order(messages, model, prices)
+    bound = bool(stale) and _binds(body, model, prices)
     number = 0
     for i, message in enumerate(messages):
         found += _content(message, f"messages.{i}", i == len(messages) - 1)
         for j, block in enumerate(_blocks(message)):
             if block.get("type") in _THINKING:
-                found += _thinking(block, f"messages.{i}.content.{j}", message, number in stale and _binds(body, model))
+                found += _thinking(block, f"messages.{i}.content.{j}", message, bound and number in stale)
                 number += 1
     return (*found, *_pairs(messages))
 
 
-def binds_thinking(model: str) -> bool:
+def binds_thinking(model: str, prices: Prices = PRICES) -> bool:
     """True for models whose thinking blocks are accepted only behind the exact prefix that they were made with."""
-    family, version = _version(model)
+    family, version = _version(model, prices)
     return version >= ((5, 1) if family in ("fable", "mythos") else (5, 5))
 
 
-def takes_prefill(model: str) -> bool:
+def takes_prefill(model: str, prices: Prices = PRICES) -> bool:
     """True for models that go on from an answer that was begun for them; none since Claude 4.6 does."""
-    family, version = _version(model)
+    family, version = _version(model, prices)
     return not family or version < (4, 6)
 
 
@@ -96,14 +99,14 @@ def _last(rising: Sequence[int], value: int) -> int:
     return bisect_right(rising, value) - 1
 
 
-def _version(model: str) -> tuple[str, tuple[int, int]]:
-    found = _CLAUDE.search(facts(model).name or model) or _CLAUDE.search(model)
+def _version(model: str, prices: Prices) -> tuple[str, tuple[int, int]]:
+    found = _CLAUDE.search(prices.facts(model).name) or _CLAUDE.search(model)
     return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))
 
 
-def _binds(body: Mapping[str, JSON], model: str) -> bool:
+def _binds(body: Mapping[str, JSON], model: str, prices: Prices) -> bool:
     thinking = body.get("thinking")
-    return binds_thinking(model) and not (isinstance(thinking, Mapping) and thinking.get("block_binding") == DROP)
+    return binds_thinking(model, prices) and not (isinstance(thinking, Mapping) and thinking.get("block_binding") == DROP)
 
 
 def _blocks(message: Any) -> list[Mapping[str, Any]]:
@@ -111,14 +114,15 @@ def _blocks(message: Any) -> list[Mapping[str, Any]]:
     return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
 
 
-def _settings(body: Mapping[str, JSON], model: str) -> Iterator[Problem]:
+def _settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[Problem]:
     thinking, choice = _keys(body.get("thinking")), _keys(body.get("tool_choice"))
     forced = choice.get("type") in ("any", "tool")
-    if forced and binds_thinking(model):
+    binds = binds_thinking(model, prices)
+    if forced and binds:
         yield Problem("tool_choice", f"{model} does not accept a forced tool")
     elif forced and thinking.get("type") in ("enabled", "adaptive"):
         yield Problem("tool_choice", "a forced tool and thinking exclude each other")
-    if thinking.get("type") in ("enabled", "disabled") and binds_thinking(model):
+    if thinking.get("type") in ("enabled", "disabled") and binds:
         yield Problem("thinking", f"{model} takes no thinking of type {thinking['type']!r}: it thinks by itself")
     names: set[str] = set()
     for i, tool in enumerate(_list(body.get("tools"))):
@@ -134,7 +138,7 @@ def _settings(body: Mapping[str, JSON], model: str) -> Iterator[Problem]:
             yield Problem(f"system.{i}", "a text block is empty")
 
 
-def _order(messages: Sequence[Any], model: str) -> Iterator[Problem]:
+def _order(messages: Sequence[Any], model: str, prices: Prices) -> Iterator[Problem]:
     roles = [message.get("role") if isinstance(message, Mapping) else None for message in messages]
     for i, role in enumerate(roles):
         if role not in ROLES:
@@ -142,7 +146,7 @@ def _order(messages: Sequence[Any], model: str) -> Iterator[Problem]:
     first = next((role for role in roles if role != "system"), None)
     if first == "assistant":
         yield Problem("messages.0", "the first message must be a user's")
-    if roles[-1] == "assistant" and not takes_prefill(model):
+    if roles[-1] == "assistant" and not takes_prefill(model, prices):
         yield Problem(
             f"messages.{len(messages) - 1}", f"{model} does not go on from an answer: the last message must be a user's"
         )

@@ -1,6 +1,6 @@
-"""Policies as data: an ordered list of rules with their parameters, read from TOML.
+"""Policies as data: an ordered list of rules with their parameters, read from TOML and written to it.
 
-Holds loading and discovery. Applying a policy is `assemble`'s business.
+Holds discovery, loading and writing. Applying a policy is `assemble`'s business.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import tomli_w
 
 from engine import notebook
 from engine import rules as rules_package
@@ -65,7 +66,7 @@ class Policy:
 
     def _repr_html_(self) -> str:
         """What it is and where it comes from, and its rules with their parameters."""
-        rows = ((part.rule.name, part.rule.doc, "; ".join(_rows(part.params))) for part in self.rules)
+        rows = ((part.rule.name, part.rule.doc, _told(part.params)) for part in self.rules)
         parts = [notebook.line(self.doc), notebook.table(("rule", "what it does", "parameters"), rows)]
         note = " · ".join(text for text in (self.name, self.source, self.version, self.fidelity) if text)
         return notebook.card(self.title or self.name, *parts, note=note)
@@ -168,24 +169,23 @@ def _params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
 
 
 def write(policy: Policy) -> str:
-    """The policy as TOML text that `parse` reads back to an equal policy."""
-    lines = [f"{key} = {_toml(getattr(policy, key))}" for key in ("title", "doc", "source", "fidelity", "version", "counter")]
-    lines += [f"per_message = {policy.per_message}", f"guarantees = {_toml(list(policy.guarantees))}"]
-    lines += ["", "[budget]", *_rows(policy.budget)]
-    if policy.constants:
-        lines += ["", "[constants]", *(f"{_toml(k)} = {_toml(v)}" for k, v in policy.constants.items())]
-    for part in policy.rules:
-        lines += ["", "[[rules]]", f'rule = "{part.rule.name}"', *_rows(part.params)]
-    return "\n".join(lines) + "\n"
+    """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
+    texts = {key: getattr(policy, key) for key in ("title", "doc", "source", "fidelity", "version", "counter")}
+    held = texts | {"per_message": policy.per_message, "guarantees": list(policy.guarantees)}
+    held |= {"budget": _table(policy.budget)} | ({"constants": dict(policy.constants)} if policy.constants else {})
+    held |= {"rules": [{"rule": part.rule.name, **_table(part.params)} for part in policy.rules]}
+    text = tomli_w.dumps(held, multiline_strings=True)
+    # readers of TOML turn the CRLF of a text written on several lines into LF
+    return text if tomllib.loads(text) == held else tomli_w.dumps(held)
 
 
-def _rows(params: Any) -> list[str]:
-    return [f"{f.name} = {_toml(getattr(params, f.name))}" for f in fields(params) if getattr(params, f.name) is not None]
+def _told(params: Any) -> str:
+    """Parameters in one line for people."""
+    held = _table(params).items()
+    return "; ".join(f"{name} = {json.dumps(value, ensure_ascii=False, default=dict)}" for name, value in held)
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+def _table(params: Any) -> dict[str, Any]:
+    """Parameters as TOML has them, which knows lists alone, and no null."""
+    held = {f.name: getattr(params, f.name) for f in fields(params)}
+    return {name: [*value] if isinstance(value, tuple) else value for name, value in held.items() if value is not None}

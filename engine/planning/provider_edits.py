@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx
-from engine.pricing.prices import facts
 from engine.session.index import before, runs
 from engine.session.model import Edit
 
@@ -26,8 +25,8 @@ def compaction_replaces_what_precedes(_seen: Envelope, ctx: Ctx, carried: Plan |
 
 
 def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Iterator[Edit]:
-    """Claude models before Opus 4.5 drop the thinking of past turns from the prompt (`prices.facts`)."""
-    if facts(ctx.request.model).keeps_thinking or (carried and carried.request.turn == ctx.request.turn):
+    """Claude models before Opus 4.5 drop the thinking of past turns from the prompt (`Prices.facts`)."""
+    if ctx.prices.facts(ctx.request.model).keeps_thinking or (carried and carried.request.turn == ctx.request.turn):
         return
     turns, thinking, cut = ctx.index.turns, ctx.index.thinking, ctx.request.cut
     start = (before(turns, carried.request.cut - 1) if carried else 0) or 0

@@ -1,7 +1,7 @@
-"""Provider order: which block stands where in a request. One place for rendering, cost and cache prefix.
+"""Provider order: which block stands where in a request. One place for rendering and cost.
 
 Providers read tools, then the system prompt, then messages; in an envelope all three stand at the address where they took
-effect. Holds pure functions over an envelope; it knows no prices.
+effect. Holds pure functions over an envelope or a plan; it knows no prices.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from engine.counting.ledger import Ledger
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
+from engine.envelope.plan import Plan
 from engine.session.model import JSON, SHAPE, Bucket, Counts, Part, Session
 
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
@@ -27,6 +28,19 @@ class _Message:
     fence: bool = False
     extra: Mapping[str, JSON] = field(default_factory=dict)
     bare: bool = False  # a message whose content is one string
+
+
+def body(plan: Plan, session: Session, *, shaped: bool = False) -> dict[str, JSON]:
+    """The body that a plan is sent with: its model first, and no longer an answer than its budget has room for.
+
+    `shaped`: in the form in which the request was recorded, which fits what was recorded alone (see `render`).
+    """
+    settings = {key: value for key, value in plan.request.settings.items() if shaped or key != SHAPE}
+    made: dict[str, JSON] = {"model": plan.model} | render(plan.after, session, settings) | {"model": plan.model}
+    for key in ("max_tokens", "max_completion_tokens"):
+        if plan.budget.max_output and isinstance(made.get(key), int):
+            made[key] = min(made[key], plan.budget.max_output)
+    return made
 
 
 def render(envelope: Envelope, session: Session, settings: Mapping[str, JSON] | None = None) -> dict[str, JSON]:

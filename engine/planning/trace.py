@@ -6,22 +6,27 @@ Holds the value and its reading; `assemble` makes the plans.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from msgspec import structs
+import numpy as np
 
 from engine import notebook
 from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.reconcile import Fit, fitted
 from engine.counting.tokens import CHARS, estimator
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Splice
 from engine.envelope.plan import Plan
 from engine.planning import policy as policies
-from engine.planning.assemble import replay
+from engine.planning.assemble import beside_the_record
 from engine.planning.policy import Policy
-from engine.session.model import Answer, Ask, Session
+from engine.pricing.prices import PRICES, Prices
+from engine.session.fork import forked
+from engine.session.model import Answer, Ask, Bucket, Request, Session, Span
+
+State = Literal["here", "replaced", "absent", "unseen", "later"]
 
 
 class Cursor(NamedTuple):
@@ -42,15 +47,51 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """How a block stands in a request, and why.
+
+    `state`: here as it is; replaced by something else; absent; unseen: sent, but left out by the provider; later: said only
+    after the request was sent. `since`: the first of the requests up to this one in which it stands so without a break; of a
+    later block the first request that can carry it, -1 = none. `by`: who put it so ("" = nobody, it simply stands), and
+    `decision` how: the one in force now, which a rule that decides anew each time may have made long after `since`.
+    """
+
+    at: int
+    request: int
+    state: State
+    since: int
+    by: Literal["", "policy", "server"] = ""
+    decision: Decision | None = None
+
+    @property
+    def because(self) -> str:
+        """The reason as the decision gives it; "" where nobody decided anything."""
+        return self.decision.edit.because if self.decision else ""
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+        if self.state == "later":
+            then = f"; request {self.since} is the first that it can be part of" if self.since >= 0 else ""
+            return f"It was said after request {self.request} had been sent{then}."
+        if self.by == "server":
+            return f"It was sent, but the model has not seen it since request {self.since}: {self.because or 'left out'}."
+        if self.decision is None:
+            return "It stands as it is; no decision has touched it."
+        made, again = self.decision, f", and so at each since {self.since}" if self.since < self.decision.request else ""
+        return f"{made.action} by {made.rule} at request {made.request}{again}: {self.because}."
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
-    """Plans of every request, in order.
+    """Plans of every request, in order. `fits`: what all that was billed says of the session, whatever the policy.
 
     >>> trace = engine.replay(engine.load("sample_sessions/cache-goes-cold.jsonl"), "last-5-pairs")
     >>> trace.plans[55].before.tokens, trace.plans[55].after.tokens
     (89191, 64708)
     >>> trace.plans[55].decisions[0]
     <Decision 0 at request 55: drop by keep_last_pairs, 89,191 -> 64,708 tokens: 'the last 5 of 6 earlier pairs are kept'>
-    >>> trace.why(2, 55)
+    >>> trace.why(2, 55).sentence
     'drop by keep_last_pairs at request 55: the last 5 of 6 earlier pairs are kept.'
     """
 
@@ -58,21 +99,39 @@ class Trace:
     policy: Policy
     ledger: Ledger
     plans: Sequence[Plan]
+    fits: tuple[Fit, ...]
+    prices: Prices = PRICES
 
     def __repr__(self) -> str:
         cuts = sum(any(d.splice for d in plan.decisions) for plan in self.plans)
         peak = max((plan.after.tokens for plan in self.plans), default=0)
         return f"<Trace of {len(self.plans)} requests under {self.policy.name!r}: {cuts} changed, peak {peak:,} counted tokens>"
 
+    def fit(self, request: int) -> Fit:
+        """What turns counted tokens of a request into the provider's wherever they are shown: one prefix, one scale.
+
+        Planning knows earlier requests alone and has `Plan.calibration`. IndexError where there is no such request.
+        """
+        return self.fits[bisect_right(self.fits, range(len(self.plans))[request], key=lambda fit: fit.start) - 1]
+
+    def expected(self, request: int) -> int:
+        """Provider tokens of a request as it is sent here, what the log does not hold included. For display."""
+        return self.fit(request).expected(self.plans[request].seen.tokens)
+
+    @property
+    def whole(self) -> int:
+        """Provider tokens of all requests, had everything been kept. For display."""
+        return sum(self.fit(n).expected(self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
+
     def _repr_html_(self) -> str:
         """What the policy did to the whole session, by rule."""
-        sent = sum(plan.projected for plan in self.plans)
-        whole = sum(plan.calibration.predict(self.ledger.total[plan.request.cut]) for plan in self.plans)
-        top = max(self.plans, key=lambda plan: plan.projected, default=None)
+        sizes = [self.expected(n) for n in range(len(self.plans))]
+        sent, whole = sum(sizes), self.whole
+        top = max(self.plans, key=lambda plan: sizes[plan.request.n], default=None)
         over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
         facts = [f"{len(self.plans):,} requests, {sum(plan.changed for plan in self.plans):,} changed, {over:,} over the limit"]
         facts += [f"{sent:,} tokens sent in all, {sent / whole:.0%} of {whole:,} with everything kept"] if whole else []
-        facts += [f"largest: request {top.request.n}, {top.projected:,} of {top.budget.window:,} tokens"] if top else []
+        facts += [f"largest: request {top.request.n}, {sizes[top.request.n]:,} of {top.budget.window:,} tokens"] if top else []
         parts = [*map(notebook.line, facts), *([notebook.bar(top.seen.buckets)] if top else [])]
         rows = [(rule, action, times, first, out) for (rule, action), (times, first, out) in self._effects().items()]
         parts += (
@@ -122,24 +181,47 @@ class Trace:
             place -= 1
         return self.plans[place].decisions[number - self.plans[place].first]
 
-    def why(self, at: int, request: int) -> str:
-        """One sentence: how block `at` stands in `request`, and by which decision. IndexError outside the envelope."""
-        plan = self.plans[request]
-        piece = plan.after.at(at)
-        if piece.by >= 0:
-            decision = self.decision(piece.by)
-            return f"{decision.action} by {decision.rule} at request {decision.request}: {decision.edit.because}."
-        unseen = plan.seen.at(at)
-        if unseen.body is not None and (server := plan.server or self._server(at, request)):
-            return f"It was sent, but the model did not see it: {server[0].edit.because}."
-        return "It stands as it is; no decision has touched it."
+    def why(self, at: int, request: int) -> Standing:
+        """Why block `at` is part of a request, or is not. IndexError where session or trace has no such place."""
+        plan, entered = self.plans[request], self.entered(self.session.blocks[at].at)
+        state = _state(plan, at)
+        if state == "later":
+            return Standing(at, request, state, entered if entered < len(self.plans) else -1)
+        since = request
+        while since > entered and (
+            not _differ(*self.plans[since - 1 : since + 1]) or _state(self.plans[since - 1], at) == state
+        ):
+            since -= 1
+        if state == "unseen":
+            return Standing(at, request, state, since, "server", self._left_out(at, request))
+        by = plan.after.at(at).by
+        return (
+            Standing(at, request, state, since, "policy", self.decision(by)) if by >= 0 else Standing(at, request, state, since)
+        )
 
-    def _server(self, at: int, request: int) -> tuple[Decision, ...]:
-        for plan in reversed(self.plans[: request + 1]):
-            for decision in plan.server:
-                if decision.edit.span and decision.edit.span.start <= at < decision.edit.span.stop:
-                    return (decision,)
-        return ()
+    def entered(self, at: int) -> int:
+        """The first request that block `at` can be part of; how many requests there are where none can."""
+        return bisect_right(self.plans, at, key=lambda plan: plan.request.cut)
+
+    def carried(self, blocks: Iterable[int]) -> Iterator[tuple[Span, ...]]:
+        """For each block the spans of requests whose prompt showed it to the model as it is. Empty: none did."""
+        plans = self.plans
+        changes = [n for n in range(1, len(plans)) if _differ(plans[n - 1], plans[n])]
+        for at in blocks:
+            entered = self.entered(at)
+            found: list[Span] = []
+            since = -1
+            for n in (*([entered] if entered < len(plans) else ()), *changes[bisect_right(changes, entered) :]):
+                there = _state(plans[n], at) == "here"
+                if since >= 0 and not there:
+                    found.append(Span(since, n))
+                since = (n if since < 0 else since) if there else -1
+            yield (*found, Span(since, len(plans))) if since >= 0 else tuple(found)
+
+    def _left_out(self, at: int, request: int) -> Decision | None:
+        """The decision of the provider's by which the model does not see block `at`, which was sent."""
+        made = (decision for plan in reversed(self.plans[: request + 1]) for decision in plan.server)
+        return next((d for d in made if d.edit.span and d.edit.span.start <= at < d.edit.span.stop), None)
 
     def standins(self) -> tuple[Ask, ...]:
         """Asks for summaries that no model answered, each once, in order."""
@@ -147,24 +229,23 @@ class Trace:
         return tuple({ask.key: ask for ask, answer in asks if ask.kind == "summary" and _offline(answer)}.values())
 
     def fork(self, request: int) -> Session:
-        """The session up to and without request `request`: what a new branch starts from."""
-        cut = self.plans[request].request.cut
-        session = self.session
-        messages = tuple(m for m in session.messages if m.start < cut)
-        kept = tuple(r for r in session.requests if r.n < request)
-        observed = tuple(o for o in session.observed if o.request < request)
-        return structs.replace(
-            session,
-            id=f"{session.id}@{request}",
-            blocks=session.blocks[:cut],
-            messages=messages,
-            requests=kept,
-            observed=observed,
-            parent=session.id,
-            at=cut,
-            subagents=(),
-            branches=(),
-        )
+        """The session up to and without request `request`, ready to be gone on from. IndexError where there is none."""
+        return forked(self.session, request)
+
+
+def _state(plan: Plan, at: int) -> State:
+    if at >= plan.request.cut:
+        return "later"
+    body = plan.after.at(at).body
+    if body is None:
+        return "here" if plan.seen.at(at).body is None else "unseen"
+    return "replaced" if body else "absent"
+
+
+def _differ(one: Plan, two: Plan) -> bool:
+    """Whether a block of both may stand otherwise in the second: something was decided in either, or edits held no longer."""
+    decided = one.decisions or one.server or two.decisions or two.server
+    return bool(decided) or one.model != two.model or one.budget.limit != two.budget.limit
 
 
 def _offline(answer: Answer) -> bool:
@@ -178,10 +259,20 @@ def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[
     return envelope
 
 
-def trace(session: Session, policy: Policy | str, ledger: Ledger) -> Trace:
+def trace(session: Session, policy: Policy | str, ledger: Ledger, prices: Prices = PRICES) -> Trace:
     """Replay a session under a policy, given by value or by name."""
     chosen = policies.load(policy) if isinstance(policy, str) else policy
-    return Trace(session, chosen, ledger, tuple(replay(session, chosen, ledger, own_counts(session, chosen))))
+    pairs = tuple(beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices))
+    fits = fits_of(session, session.requests, [sent.seen.tokens for _, sent in pairs])
+    return Trace(session, chosen, ledger, tuple(plan for plan, _ in pairs), fits, prices)
+
+
+def fits_of(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
+    """Prefix and scale of the requests of a session, which carried `sizes` counted tokens. The one fit for display."""
+    known = any(block.bucket in (Bucket.SYSTEM, Bucket.TOOLS) for block in session.blocks)
+    recorded = [request.usage.prompt_tokens or -1 if request.usage else -1 for request in requests]
+    models = [request.model for request in requests]
+    return fitted(np.array(sizes, dtype=np.int64), np.array(recorded, dtype=np.int64), models, known)
 
 
 def own_counts(session: Session, policy: Policy) -> Ledger | None:

@@ -22,10 +22,8 @@ import genai_prices
 from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, StartDateConstraint, TieredPrices, TimeOfDateConstraint
 
-from engine.pricing.overlay import BUILT_IN, RATE_KEYS, TABLES, Overlay, read_overlay
+from engine.pricing.overlay import BUILT_IN, RATE_KEYS, TABLES, Overlay
 from engine.session.model import Usage
-
-__all__ = ["BUILT_IN", "Cost", "ModelFacts", "Overlay", "Rates", "cost", "facts", "rates", "read_overlay"]
 
 _PACKAGE = f"genai-prices {genai_prices.__version__}"
 _MILLION = 1_000_000
@@ -215,70 +213,65 @@ def _in_force(found: _Found, moment: float | None, speed: str) -> tuple[ModelPri
     return found.info.get_prices(at, context), _PACKAGE, since
 
 
-_IN_FORCE = BUILT_IN
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What models are and cost: the package's data under an overlay. A value, so that two replays can differ in it."""
 
+    overlay: Overlay = BUILT_IN
 
-def use(overlay: Overlay) -> None:
-    """Take this overlay wherever none is named: for the edge, which knows where the user keeps prices of their own."""
-    global _IN_FORCE
-    _IN_FORCE = overlay
+    def facts(self, model: str, *, provider: str = "") -> ModelFacts:
+        """What is known of `model`, under whatever name a log or a cloud gives it; unknown fields are None or ''. Never raises.
 
+        `[1m]` at the end of the name means a window of 1,000,000 tokens for that session.
+        """
+        return _find(model, provider, self.overlay).facts
 
-def facts(model: str, overlay: Overlay | None = None, *, provider: str = "") -> ModelFacts:
-    """What is known of `model`, under whatever name a log or a cloud gives it; unknown fields are None or ''. Never raises.
+    def rates(
+        self, model: str, prompt_tokens: int, when: float | None = None, *, speed: str = "", provider: str = ""
+    ) -> Rates | None:
+        """The rates of a request with a prompt of `prompt_tokens` (cached ones included); None = no known price.
 
-    `[1m]` at the end of the name means a window of 1,000,000 tokens for that session.
-    """
-    return _find(model, provider, overlay or _IN_FORCE).facts
-
-
-def rates(
-    model: str,
-    prompt_tokens: int,
-    when: float | None = None,
-    *,
-    speed: str = "",
-    provider: str = "",
-    overlay: Overlay | None = None,
-) -> Rates | None:
-    """The rates of one request with a prompt of `prompt_tokens` (cached ones included), sent at `when`; None = no known price.
-
-    `when` is in epoch seconds, None = the newest prices. `speed` 'fast' or 'batch' selects those rates where the data
-    has them, otherwise the standard ones. `provider` names who bills, where it is known (a package id, such as 'openrouter').
-    """
-    found = _find(model, provider, overlay or _IN_FORCE)
-    moment = None if when is None or not found.grain else min(max(0.0, when), 253_000_000_000.0) // found.grain * found.grain
-    for start, found_rates in _schedule(found, moment, "" if speed == "standard" else speed):
-        if prompt_tokens > start:
-            return found_rates
-    return None
-
-
-def cost(
-    usage: Usage,
-    model: str,
-    when: float | None = None,
-    output_tokens: int | None = None,
-    *,
-    speed: str = "",
-    provider: str = "",
-    overlay: Overlay | None = None,
-) -> Cost | None:
-    """The cost of one request in USD, None where the model has no known price; the parameters are those of `rates`.
-
-    `output_tokens` replaces a recorded value that cannot be true. Further passes are priced each as a request of its own.
-    Costs may be added up; usage may not, since long prompts have a higher rate.
-    """
-    rate = rates(model, usage.prompt_tokens, when, speed=speed, provider=provider, overlay=overlay)
-    if rate is None:
+        `when` it was sent is in epoch seconds, None = the newest prices. `speed` 'fast' or 'batch' selects those rates where
+        the data has them, otherwise the standard ones. `provider` names who bills, where it is known (a package id, such as
+        'openrouter').
+        """
+        found = _find(model, provider, self.overlay)
+        moment = None
+        if when is not None and found.grain:
+            moment = min(max(0.0, when), 253_000_000_000.0) // found.grain * found.grain
+        for start, found_rates in _schedule(found, moment, "" if speed == "standard" else speed):
+            if prompt_tokens > start:
+                return found_rates
         return None
-    passes = [cost(u, model, when, speed=speed, provider=provider, overlay=overlay) for u in usage.iterations]
-    hour = min(usage.cache_creation_1h_input_tokens, usage.cache_creation_input_tokens)
-    return Cost(
-        cache_read=rate.cache_read * usage.cache_read_input_tokens / _MILLION,
-        cache_write_5m=rate.cache_write_5m * (usage.cache_creation_input_tokens - hour) / _MILLION,
-        cache_write_1h=rate.cache_write_1h * hour / _MILLION,
-        input=rate.input * usage.input_tokens / _MILLION,
-        output=rate.output * (usage.output_tokens if output_tokens is None else output_tokens) / _MILLION,
-        iterations=sum((p.total for p in passes if p is not None), Decimal(0)),
-    )
+
+    def cost(
+        self,
+        usage: Usage,
+        model: str,
+        when: float | None = None,
+        output_tokens: int | None = None,
+        *,
+        speed: str = "",
+        provider: str = "",
+    ) -> Cost | None:
+        """The cost of one request in USD, None where the model has no known price; the parameters are those of `rates`.
+
+        `output_tokens` replaces a recorded value that cannot be true. Further passes are priced each as a request of its own.
+        Costs may be added up; usage may not, since long prompts have a higher rate.
+        """
+        rate = self.rates(model, usage.prompt_tokens, when, speed=speed, provider=provider)
+        if rate is None:
+            return None
+        passes = [self.cost(u, model, when, speed=speed, provider=provider) for u in usage.iterations]
+        hour = min(usage.cache_creation_1h_input_tokens, usage.cache_creation_input_tokens)
+        return Cost(
+            cache_read=rate.cache_read * usage.cache_read_input_tokens / _MILLION,
+            cache_write_5m=rate.cache_write_5m * (usage.cache_creation_input_tokens - hour) / _MILLION,
+            cache_write_1h=rate.cache_write_1h * hour / _MILLION,
+            input=rate.input * usage.input_tokens / _MILLION,
+            output=rate.output * (usage.output_tokens if output_tokens is None else output_tokens) / _MILLION,
+            iterations=sum((p.total for p in passes if p is not None), Decimal(0)),
+        )
+
+
+PRICES = Prices()  # as shipped; what a user keeps beside it, `library.opening` reads

@@ -25,6 +25,7 @@ from engine.planning.policy import Policy, load, parse
 from engine.session.builder import block_of, paired_with
 from engine.session.content import dumps
 from engine.session.facts import noted
+from engine.session.fork import upto
 from engine.session.model import JSON, Answer, Answered, Block, Edit, Fact, Message, Observed, Request, Session, Usage
 from engine.session.portable import loads as load_session
 from engine.storage import blobs, sessions
@@ -290,16 +291,4 @@ def _request(row: Mapping[str, Any]) -> Request:
         stop_reason=row["stop_reason"],
         id=row["provider_id"] or "",
         settings=decoded(row["settings"]),
-    )
-
-
-def upto(session: Session, at: int) -> Session:
-    """The first `at` blocks of a session with what happened on them: what a fork shares."""
-    requests = tuple(r for r in session.requests if r.stop <= at)
-    return structs.replace(
-        session,
-        blocks=tuple(structs.replace(b, pair=-1) if b.pair >= at else b for b in session.blocks[:at]),
-        messages=tuple(m for m in session.messages if m.stop <= at),
-        requests=requests,
-        observed=tuple(o for o in session.observed if o.request < len(requests)),
     )

@@ -1,12 +1,12 @@
 """What each cell of a request cost: its tokens at their own rate, walked in provider order.
 
 A provider bills a prompt as read from cache, written to it, and uncached, in that order from the front. So the tokens that
-stand first are the cheap ones, and a cell's price depends on where its blocks stand. Holds the walk; rates come from `prices`.
+stand first are the cheap ones, and a cell's price depends on where its blocks stand. Holds the walk; rates are those of
+`Trace.prices`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -16,7 +16,7 @@ from engine.counting.ledger import Ledger
 from engine.counting.reconcile import Fit, Floats, Ints, Reconciled
 from engine.envelope.plan import Plan
 from engine.planning.render import first
-from engine.pricing.prices import cost, rates
+from engine.planning.trace import Trace
 from engine.session.model import Bucket, Counts, Request, Session
 
 READ, WRITTEN, UNCACHED, ANSWER = range(4)  # how a token is billed
@@ -37,8 +37,9 @@ class Bill:
     answers: Ints
 
 
-def bill(session: Session, plans: Sequence[Plan], ledger: Ledger, reconciled: Reconciled) -> Bill:
+def bill(trace: Trace, reconciled: Reconciled) -> Bill:
     """Price every request of a trace of what was really sent."""
+    session, plans, ledger, prices = trace.session, trace.plans, trace.ledger, trace.prices
     n = len(plans)
     tokens = np.zeros((n, 7, 4), dtype=np.int64)
     usd = np.zeros((n, 7), dtype=np.float64)
@@ -54,8 +55,8 @@ def bill(session: Session, plans: Sequence[Plan], ledger: Ledger, reconciled: Re
             continue
         if request.usage.prompt_tokens:  # zeros say that nothing was recorded, not that nothing was sent
             _walk(tokens[row], plan, ledger, fits[row], reconciled.cells[row])
-        priced = cost(request.usage, request.model, request.sent_at, output_tokens=int(answers[row]))
-        rate = rates(request.model, request.usage.prompt_tokens, request.sent_at)
+        priced = prices.cost(request.usage, request.model, request.sent_at, output_tokens=int(answers[row]))
+        rate = prices.rates(request.model, request.usage.prompt_tokens, request.sent_at)
         totals.append(priced.total if priced else None)
         if rate:
             hours = min(1.0, request.usage.cache_creation_1h_input_tokens / max(1, request.usage.cache_creation_input_tokens))

@@ -6,7 +6,7 @@ less from the cache than the request before had made available; a new tail that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
@@ -17,7 +17,7 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
 from engine.planning.trace import Trace
-from engine.pricing.prices import facts, rates
+from engine.pricing.prices import ModelFacts, Prices
 from engine.session.model import Action, Bucket, Session, Usage
 from engine.views.phrases import span
 
@@ -63,6 +63,7 @@ class _Pair:
     last: Plan
     plan: Plan
     usage: Usage
+    model: ModelFacts  # of the plan
     expected: int
     prompt: int  # tokens of the base's prompt
     short: int  # tokens of what is kept, as far as it was written for five minutes
@@ -72,12 +73,12 @@ def breaks(trace: Trace) -> tuple[CacheBreak, ...]:
     """Every request at which the cache broke, in order. Empty where the provider's usage names no cache."""
     found: list[CacheBreak] = []
     least = 0  # the shortest prefix that was ever read: what the system prompt and tools have at least
-    for pair in _pairs(trace.plans):
+    for pair in _pairs(trace):
         read = pair.usage.cache_read_input_tokens
         least = min(least or read, read) if read else least
         if pair.expected - read <= max(FLOOR, SHARE * pair.expected):
             continue
-        if pair.expected < (facts(pair.plan.model).min_cache_prefix or 0):
+        if pair.expected < (pair.model.min_cache_prefix or 0):
             continue
         broken = _explained(trace, pair, least)
         if broken is not None:
@@ -85,8 +86,9 @@ def breaks(trace: Trace) -> tuple[CacheBreak, ...]:
     return tuple(found)
 
 
-def _pairs(plans: Sequence[Plan]) -> Iterator[_Pair]:
+def _pairs(trace: Trace) -> Iterator[_Pair]:
     """Each request with usage beside the one before it that belongs to the same conversation."""
+    plans, prices = trace.plans, trace.prices
     billed = [plan for plan in plans if plan.request.usage and plan.request.usage.prompt_tokens]
     base: Plan | None = None
     expected = prompt = short = 0
@@ -98,7 +100,7 @@ def _pairs(plans: Sequence[Plan]) -> Iterator[_Pair]:
         if base is not None:
             if size * ASIDE < prompt and after and after.request.usage and after.request.usage.prompt_tokens >= prompt:
                 continue
-            yield _Pair(base, plans[plan.request.n - 1], plan, usage, expected, prompt, short)
+            yield _Pair(base, plans[plan.request.n - 1], plan, usage, prices.facts(plan.model), expected, prompt, short)
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         brief = written - min(written, usage.cache_creation_1h_input_tokens)
         short = brief + (short if read >= expected - FLOOR else max(0, short - max(0, expected - read)))
@@ -180,13 +182,13 @@ def _explained(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
     if rebilled <= FLOOR and not gone:
         return None
     broken = CacheBreak(plan.request.n, cause, evidence, rebilled, None, pair.expected, read, idle, at)
-    return replace(broken, usd=_price(pair, rebilled))
+    return replace(broken, usd=_price(trace.prices, pair, rebilled))
 
 
-def _price(pair: _Pair, tokens: int) -> Decimal | None:
+def _price(prices: Prices, pair: _Pair, tokens: int) -> Decimal | None:
     """What `tokens` cost beyond reading them: they stand first behind what was read, so one-hour writes come first."""
     usage, request = pair.usage, pair.plan.request
-    rate = rates(request.model, usage.prompt_tokens, request.sent_at)
+    rate = prices.rates(request.model, usage.prompt_tokens, request.sent_at)
     if rate is None:
         return None
     written = usage.cache_creation_input_tokens
@@ -207,7 +209,7 @@ def _cause(trace: Trace, pair: _Pair, at: int | None, behind: int, shrunk: int) 
     figures = f"{read:,} of {pair.expected:,} cached tokens were read"
     if base.model != plan.model:
         return "model", f"the model changed from {base.model} to {plan.model}, and each has its own cache; {figures}", idle
-    if not (read or usage.cache_creation_input_tokens) and _maker(plan) == "anthropic":
+    if not (read or usage.cache_creation_input_tokens) and pair.model.provider == "anthropic":
         return "off", f"nothing was read and nothing was written: the request asked for no caching; {figures}", idle
     if what := _static(trace.session, pair):
         return "static", f"{what}, and they stand before all messages; {figures}", idle
@@ -241,14 +243,10 @@ def _gap(pair: _Pair) -> tuple[float | None, float | None]:
 
 def _lives(pair: _Pair, lost: int) -> float:
     """Seconds that what was lost could live: one hour where more was lost than had been written for five minutes."""
-    maker = _maker(pair.plan)
+    maker = pair.model.provider
     if maker != "anthropic":
         return IDLE.get(maker, HOUR)
     return HOUR if lost > pair.short * (1 + SHARE) + FLOOR and pair.short < pair.expected / 2 else IDLE[maker]
-
-
-def _maker(plan: Plan) -> str:
-    return facts(plan.model).provider
 
 
 def _static(session: Session, pair: _Pair) -> str:
@@ -268,12 +266,12 @@ def _static(session: Session, pair: _Pair) -> str:
 def _edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
     """The kind of edit that first changed the prompt, and its reason as recorded."""
     plans = trace.plans[pair.base.request.n + 1 : pair.plan.request.n + 1]
-    made = [d for plan in plans for d in (*plan.decisions, *plan.server) if d.splice and d.edit.span]
+    inserts = (d for plan in plans for d in plan.decisions if d.splice and d.edit.span == (at, at))
+    made = next(inserts, None) or (trace.why(at, pair.plan.request.n).decision if at < pair.plan.request.cut else None)
     kinds: dict[Action, Cause] = {"condense": "compaction", "strip": "thinking"}
-    for decision in made:
-        if decision.edit.span and decision.edit.span.start <= at < max(decision.edit.span.stop, decision.edit.span.start + 1):
-            return kinds.get(decision.action, "edit"), decision.edit.because
-    return "edit", "what the request before carried was changed"
+    if made is None:
+        return "edit", "what the request before carried was changed"
+    return kinds.get(made.action, "edit"), made.edit.because
 
 
 def _unknown(session: Session, pair: _Pair) -> str:
@@ -287,7 +285,7 @@ def _unknown(session: Session, pair: _Pair) -> str:
     if any(b.kind == "tool_result" and LOADED in b.text for b in blocks):
         seen.append("a tool search had just added tools")
     new = request.cut - pair.base.request.stop
-    if new > LOOKBACK and _maker(pair.plan) == "anthropic":
+    if new > LOOKBACK and pair.model.provider == "anthropic":
         seen.append(f"{new} blocks came in at once, and only the last {LOOKBACK} are searched for a known prefix")
     before = pair.base.request.usage
     if before and pair.usage.cache_read_input_tokens == before.cache_read_input_tokens:

@@ -1,30 +1,27 @@
 """The decision log: every decision of a trace as a flat row, as JSON Lines, CSV, or one of them as Markdown.
 
 Holds numbers, addresses, names of rules and their reasons; no text of a block. Tokens are in two units: as counted, and as the
-provider would bill them by the scale that the request was planned with.
+provider would bill them, by the one fit of the session that everything shown goes by (`Trace.fit`).
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import platform
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
 from engine.planning.policy import write
 from engine.planning.trace import Trace
 from engine.session.model import JSON
+from engine.views import tables
 
 COLUMNS = (
     "session", "policy", "decision", "request", "turn", "model", "by", "rule", "action", "because", "start", "stop", "slot",
     "changed", "memory", "counted_before", "counted_after", "tokens_before", "tokens_after", "limit", "verdict", "facts",
 )  # fmt: skip
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet knows a formula
 _FENCE = re.compile(r"`{3,}")
 
 
@@ -39,13 +36,13 @@ def rows(trace: Trace) -> Iterator[dict[str, JSON]]:
 
 def _row(trace: Trace, plan: Plan, decision: Decision, by: str) -> dict[str, JSON]:
     span = decision.edit.span
-    predict = plan.calibration.predict
+    expected = trace.fit(plan.request.n).expected
     memory = next((part.rule.memory for part in trace.policy.rules if part.rule.name == decision.rule), "")
     values = (
         trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
         decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
-        decision.splice is not None, memory, decision.before, decision.after, predict(decision.before),
-        predict(decision.after), plan.budget.limit, plan.verdict, dict(decision.edit.facts),
+        decision.splice is not None, memory, decision.before, decision.after, expected(decision.before),
+        expected(decision.after), plan.budget.limit, plan.verdict, dict(decision.edit.facts),
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
@@ -56,21 +53,8 @@ def json_lines(trace: Trace) -> str:
 
 
 def csv_text(trace: Trace) -> str:
-    """The log as CSV with a header. Text that a spreadsheet would run as a formula gets an apostrophe in front."""
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(COLUMNS)
-    for row in rows(trace):
-        table.writerow([_cell(value) for value in row.values()])
-    return out.getvalue()
-
-
-def _cell(value: JSON) -> Any:
-    if isinstance(value, Mapping):
-        return json.dumps(value, default=str) if value else ""
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return "'" + value
-    return value
+    """The log as CSV with a header."""
+    return tables.csv_text(COLUMNS, (tuple(row.values()) for row in rows(trace)))
 
 
 def markdown(trace: Trace, request: int, number: int) -> str:
@@ -80,14 +64,14 @@ def markdown(trace: Trace, request: int, number: int) -> str:
     """
     plan = trace.plans[request]
     decision = plan.decisions[number]
-    edit, predict = decision.edit, plan.calibration.predict
+    edit, expected = decision.edit, trace.fit(request).expected
     span = edit.span
     told = [
         ("Action", decision.action), ("Rule", decision.rule), ("Reason", edit.because),
         ("Place", f"request {request} (turn {plan.request.turn}), decision {number + 1} of {len(plan.decisions)}"),
         ("Blocks", _blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
         ("Tokens, counted", f"{decision.before:,} -> {decision.after:,} ({trace.ledger.label})"),
-        ("Tokens, expected of the provider", f"{predict(decision.before):,} -> {predict(decision.after):,}"),
+        ("Tokens, expected of the provider", f"{expected(decision.before):,} -> {expected(decision.after):,}"),
         ("Budget", f"limit {plan.budget.limit:,}, window {plan.budget.window:,}{'' if plan.budget.known else ' (assumed)'}"),
         ("Model", plan.model or "not named"), ("Verdict", plan.verdict), ("Source", trace.session.source),
         ("Session", f"{len(trace.session.blocks):,} blocks, {len(trace.session.requests):,} requests"),

@@ -45,7 +45,7 @@ def detail(trace: Trace, view: Overview, n: int) -> Detail:
     """What request `n` carried, in provider tokens."""
     plan = trace.plans[n]
     before = trace.plans[n - 1] if n else None
-    scale = next(fit.scale for fit in view.fits if fit.start <= n < fit.stop)
+    scale = trace.fit(n).scale
     items = list(_items(trace, plan.seen, scale))
     since = before.request.cut if before else 0
     added = [item for item in items if item.at >= since]

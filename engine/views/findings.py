@@ -1,7 +1,7 @@
 """What stands out in a session: at most three ranked sentences with numbers, each pointing at a request.
 
 One pure function per kind, each with the threshold below which it says nothing. Nothing found is an answer. Holds no drawing,
-and no opinion that the log does not bear out; the reading of cache breaks stands in `cache`.
+and no opinion that the log does not bear out; the reading of cache breaks stands in `cache_breaks`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.counting.reconcile import Floats, Ints
 from engine.planning.trace import Trace
-from engine.pricing.prices import rates
+from engine.pricing.prices import Prices
 from engine.session.model import JSON, Action
 from engine.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
 from engine.views.overview import CELLS, Marker, Overview
@@ -80,7 +80,8 @@ def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None =
     """
     if not len(view):
         return ()
-    known = _Facts(trace, view, view.prompts, _input_usd(view), tuple(breaks(trace) if broken is None else broken))
+    broken = breaks(trace) if broken is None else broken
+    known = _Facts(trace, view, view.prompts, _input_usd(view, trace.prices), tuple(broken))
     found = [finding for kind in KINDS for finding in kind(known)]
     mean = float(known.input_usd.sum()) / max(1, int(known.prompts.sum()))
 
@@ -109,12 +110,12 @@ def markers(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
     return tuple(Marker(b.request, "break", f"cache broke ({b.cause}): {b.evidence}") for b in broken)
 
 
-def _input_usd(view: Overview) -> Floats:
+def _input_usd(view: Overview, prices: Prices) -> Floats:
     """USD per request and cell without the answer, which the overview prices together with the prompt."""
     usd = view.usd.copy()
     for n in np.flatnonzero((view.answers > 0) & usd.any(axis=1)):
         when = None if np.isnan(view.sent_at[n]) else float(view.sent_at[n])
-        rate = rates(view.models[n], int(view.recorded[n]), when)
+        rate = prices.rates(view.models[n], int(view.recorded[n]), when)
         if rate:
             usd[n] -= view.billed[n, :, 3] * (float(rate.output) / 1e6)
     return usd
@@ -245,17 +246,14 @@ def _forgotten(known: _Facts) -> list[Finding]:
     """The first user message left the window."""
     session = known.trace.session
     at = next((m.start for m in session.messages if m.origin == "prompt"), None)
-    for plan in known.trace.plans if at is not None else ():
-        made = [d for d in (*plan.decisions, *plan.server) if d.splice]
-        if at is None or not made or plan.seen.stop <= at or plan.seen.at(at).body is None:
-            continue
-        n = plan.request.n
-        by = next((d for d in made if d.edit.span and d.edit.span.start <= at < d.edit.span.stop), made[-1])
-        since = ", and the model has a summary of it since" if by.action == "condense" else ""
-        tokens = round(sum(d.before - d.after for d in made) * plan.calibration.scale)
-        text = f"The first user message left the window at request {n}{since}."
-        return [Finding(text, n, "forgotten", None, tokens, {"block": at, "because": by.edit.because})]
-    return []
+    spans = next(known.trace.carried([at])) if at is not None else ()
+    if at is None or not spans or spans[0].stop == len(known.trace.plans):
+        return []
+    plan, out = known.trace.plans[spans[0].stop], known.trace.why(at, spans[0].stop)
+    since = ", and the model has a summary of it since" if out.decision and out.decision.action == "condense" else ""
+    tokens = round(sum(d.before - d.after for d in (*plan.decisions, *plan.server) if d.splice) * plan.calibration.scale)
+    text = f"The first user message left the window at request {out.since}{since}."
+    return [Finding(text, out.since, "forgotten", None, tokens, {"block": at, "because": out.because})]
 
 
 def _thinking(known: _Facts) -> list[Finding]:

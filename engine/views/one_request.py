@@ -1,11 +1,10 @@
-"""One request as a page shows it: its bar and cards, its blocks in groups, its exact body, a sentence about it.
+"""One request as a page shows it: its bar and cards, its blocks in groups, a sentence about it.
 
 Pure functions over an `Overview`, a `Trace` and the items of `views.detail`. No HTML: session text passes through as text.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -13,7 +12,6 @@ from decimal import Decimal
 import numpy as np
 
 from engine.counting.reconcile import Ints
-from engine.planning.render import render
 from engine.planning.trace import Trace
 from engine.session.model import BUCKETS
 from engine.views.cache_breaks import breaks
@@ -200,17 +198,6 @@ def _group(label: str, bucket: str, members: list[Item], whole: int) -> Group:
     tokens = sum(item.tokens for item in members)
     largest = max(members, key=lambda item: item.tokens)
     return Group(label, bucket, len(members), tokens, tokens / max(1, whole), largest.state, largest.text)
-
-
-def exact(trace: Trace, now: Summary) -> str:
-    """The request's body as JSON text in the shape of Anthropic's Messages API; what the log does not hold is marked."""
-    plan = trace.plans[now.n]
-    body = {"model": plan.request.model, **render(plan.after, trace.session, plan.request.settings)}
-    prefix = next(segment.tokens for segment in now.segments if segment.name == "prefix")
-    if prefix:
-        unknown = f"<<not in the log; system prompt and tools are about {prefix:,} tokens together>>"
-        body = {**body, **{key: unknown for key in ("system", "tools") if key not in body}}
-    return json.dumps(body, ensure_ascii=False, indent=2, default=str)
 
 
 @dataclass(frozen=True, slots=True)

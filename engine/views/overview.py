@@ -35,7 +35,7 @@ SHOWN = 12  # requests listed in a notebook, besides the largest and those that 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happened at a request: cut | clear | retry | stub | subagent | overflow."""
+    """Something that happened at a request: cut | clear | retry | subagent | overflow; `findings.markers` adds break."""
 
     request: int
     kind: str
@@ -98,7 +98,7 @@ class Overview:
         return f"<Overview of {self.title or self.session_id!r}: {len(self)} requests, peak {peak:,} tokens, {total}>"
 
     def _repr_html_(self) -> str:
-        """The largest request as a bar; below it some requests from first to last, those that were cut among them."""
+        """The largest request as a bar; below it some requests from first to last, the first ones with a cut among them."""
         if not len(self):
             return notebook.card(self.title or self.session_id, notebook.line("No request."), note=self.source)
         prompts, peak = self.prompts, int(self.prompts.argmax())
@@ -124,9 +124,8 @@ def overview(trace: Trace) -> Overview:
     counts = np.array([plan.seen.counts for plan in plans], dtype=np.int64).reshape(-1, 5)
     recorded = np.array([_prompt(plan.request) for plan in plans], dtype=np.int64)
     models = tuple(plan.request.model for plan in plans)
-    static = any(block.bucket in ("system", "tools") for block in session.blocks)
-    fitted = reconcile(counts, recorded, models, static)
-    money: Bill = bill(session, plans, trace.ledger, fitted)
+    fitted = reconcile(counts, recorded, trace.fits)
+    money: Bill = bill(trace, fitted)
     return Overview(
         session.id,
         session.title,

@@ -3,7 +3,7 @@
 Holds the arrangement of data only; what was kept and why is the trace's. Arrays stand in columns, texts in one table. The
 state of a block at (request, step) is: `carried` painted request by request, then the first `step` decisions of that request.
 A change is a decision after which the request differs from the request before it; a rule that makes the same cut again only
-stands still. Tokens are in the ledger's units; prefix and scale of each request turn them into the provider's.
+stands still. Tokens are in the ledger's units; prefix and scale of each request (`Trace.fit`) turn them into the provider's.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def steps(trace: Trace) -> Steps:
         columns.carry(previous, plan)
         columns.plan(previous, plan)
         previous = plan
-    sent = [plan.projected for plan in trace.plans]
+    sent = [trace.expected(n) for n in range(len(trace.plans))]
     top = max(range(len(sent)), key=sent.__getitem__, default=0)
     return Steps(
         data=json.dumps(columns.payload(), separators=(",", ":")).encode(),
@@ -71,7 +71,7 @@ def steps(trace: Trace) -> Steps:
         changed=len({cursor.request for cursor in columns.changes}),
         decisions=len(columns.actions),
         sent=sum(sent),
-        whole=sum(plan.calibration.predict(trace.ledger.total[plan.request.cut]) for plan in trace.plans),
+        whole=trace.whole,
         peak=(sent[top] if sent else 0, top),
         verdicts=tuple(sum(plan.verdict == verdict for plan in trace.plans) for verdict in VERDICTS),
     )
@@ -202,14 +202,14 @@ class _Columns:
         return self.facts.setdefault(json.dumps([names, *values]), len(self.facts))
 
     def _request(self, plan: Plan, back: tuple[int, int, int]) -> None:
-        add, scale = self.requests, plan.calibration.scale
+        add, fit = self.requests, self.trace.fit(plan.request.n)
         add["turn"].append(plan.request.turn)
         add["cut"].append(plan.request.cut)
         add["first"].append(len(self.actions))  # number of the first decision after this request
         add["model"].append(self.text(plan.model))
         add["verdict"].append(VERDICTS.index(plan.verdict))
-        add["prefix"].append(plan.calibration.prefix)
-        add["scale"].append(round(scale, 5))
+        add["prefix"].append(fit.prefix)
+        add["scale"].append(fit.scale)
         add["window"].append(plan.budget.window)
         add["known"].append(int(plan.budget.known))
         add["limit"].append(plan.budget.limit)

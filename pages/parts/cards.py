@@ -23,7 +23,7 @@ WORDS = {
     "estimated": "Counted here, then scaled to what was recorded.",
     "inferred": "Not in the log: what the recorded prompt holds beyond all that the log shows.",
 }
-SIGNS = {"cut": "▼", "clear": "▽", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●", "stub": "○"}
+SIGNS = {"cut": "▼", "clear": "▽", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●"}
 TEXT = 800  # characters of a block shown in a list
 
 
@@ -108,9 +108,9 @@ def bar(now: one_request.Summary, slim: bool = False) -> str:
 def _segment(segment: one_request.Segment, whole: int) -> str:
     width = 100 * segment.drawn / whole
     name = views.LABELS[segment.name]
-    text = f"{name} {k(segment.drawn)}"
+    text = f"{name} {k(segment.tokens)}"
     room = width * 12.4  # pixels at 1240, less on narrow pages, where the text is cut off by the ellipsis of the title
-    shown = text if room > 8.2 * len(text) + 18 else k(segment.drawn) if room > 58 else ""
+    shown = text if room > 8.2 * len(text) + 18 else k(segment.tokens) if room > 58 else ""
     thin = " hatched" if shown and segment.name in ("prefix", "unattributed") else "" if shown else " thin"
     hint = f"{name}: {segment.tokens:,} tokens, {segment.mark}"
     style = f"width:{width:.3f}%;{_style(segment.name)}"

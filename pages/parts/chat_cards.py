@@ -10,7 +10,7 @@ import streamlit as st
 
 from engine import Session
 from engine.live.events import Asked, Called, Condensing, Ending, Event, Failed, Held, Interrupted, Refused, Result
-from engine.views import Block, Edit, Message, Plan, by_hand
+from engine.views import Block, Edit, Message, Plan, by_hand, next_request
 from engine.views import overview as views
 from engine.views.labels import label
 from pages.parts import cards
@@ -108,11 +108,11 @@ def stopped() -> str:
     return '<p class="chat-more" role="status">The answer was interrupted here; what had come of it is kept.</p>'
 
 
-def envelope(plan: Plan | None, typed: bool, busy: bool) -> str:
-    """The bar of the next request, a line per bucket, and where it stands against window and limit."""
+def envelope(plan: Plan | None, fits: next_request.Fits, typed: bool, busy: bool) -> str:
+    """The bar of the next request, a line per part, and where it stands against window and limit."""
     if plan is None:
         return '<div class="ts-empty">Planning the first request …</div>'
-    drawn = _drawn(plan)
+    drawn = next_request.parts(plan, next_request.fit(fits, plan.request.n))
     most = max(1, *drawn.values())
     rows = "".join(
         f'<div class="chat-row"><span><i class="ts-swatch" style="{_colour(name)}"></i>{views.LABELS[name]}</span>'
@@ -129,7 +129,7 @@ def envelope(plan: Plan | None, typed: bool, busy: bool) -> str:
     if not plan.budget.known:
         chips += '<span class="ts-chip warn" title="No table knows this model: its window is assumed">window assumed</span>'
     if plan.changed:
-        chips += f'<span class="ts-chip warn">{plan.before.tokens:,} before the policy</span>'
+        chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
     line = (
         f'<div class="chat-fill" data-tokens="{plan.projected}"><b>{plan.projected:,}</b> of {window:,} tokens '
         f"({percent(plan.projected / max(1, window))}) · the policy keeps it below {limit:,}</div>"
@@ -139,6 +139,8 @@ def envelope(plan: Plan | None, typed: bool, busy: bool) -> str:
 
 
 def _colour(name: str) -> str:
+    if name == "prefix":
+        return "background:repeating-linear-gradient(135deg,var(--ts-prefix) 0 3px,var(--ts-panel) 3px 8px)"
     return f"background:var(--ts-{name.replace('_', '-')})"
 
 
@@ -171,26 +173,22 @@ def _bar(plan: Plan, drawn: dict[str, int]) -> str:
     )
 
 
-def _drawn(plan: Plan) -> dict[str, int]:
-    """Provider tokens of each bucket; they sum to what is expected of the request."""
-    counted, prompt = plan.seen.counts, plan.projected
-    scale = prompt / max(1, sum(counted))
-    return {name: round(count * scale) for name, count in zip(views.CELLS[:5], counted, strict=True)}
+def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | None, most: int = 14) -> str:
+    """What the policy did to the newest requests and why, the newest first; a cut that merely still stands is left out.
 
-
-def decisions(log: dict[int, Plan], session: Session | None, most: int = 14) -> str:
-    """What the policy did to the newest requests and why, the newest first; a cut that merely still stands is left out."""
+    `fits`: prefix and scale of the chat's requests.
+    """
     lines: list[str] = []
     seen: set[tuple[object, ...]] = set()
     for n in sorted(log):
-        plan, predict = log[n], log[n].calibration.predict
+        plan, expected = log[n], next_request.fit(fits, n).expected
         for decision in plan.decisions:
             edit = decision.edit
             mark = (decision.rule, decision.action, edit.span, edit.slot, n if edit.facts.get("by_hand") else -1)
             if (decision.splice is None and decision.action not in LOUD) or mark in seen:
                 continue
             seen.add(mark)
-            size = f"{k(predict(decision.before))} → {k(predict(decision.after))}" if decision.splice else ""
+            size = f"{k(expected(decision.before))} → {k(expected(decision.after))}" if decision.splice else ""
             tone = "warn" if decision.action in LOUD else ""
             rule = esc(decision.rule.replace("_", " "))
             rule += _rating(edit, session)

@@ -24,7 +24,7 @@ from engine.live.running import Running
 from engine.live.sinks import Unkept
 from engine.live.threads import Threads
 from engine.live.tools import DEFINITIONS
-from engine.views import Plan
+from engine.views import Plan, next_request
 from pages.parts import replays, state
 from pages.parts.chat_values import DEFAULTS, POLICY, about, value
 
@@ -265,3 +265,8 @@ def planned(held: Room | None, text: str = "") -> Plan | None:
             return held.log[max(held.log)] if held.log else None
         held.chat.settings = settings()
         return held.chat.planned(text)
+
+
+def fits(held: Room | None, plan: Plan | None) -> next_request.Fits:
+    """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet."""
+    return next_request.fits(held.session, held.chat.sizes, plan) if held else ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.views import Cursor, closeup, decision_log
+from engine.views import Cursor, closeup, decision_log, exact_body
 from pages.parts import replays, state
 from pages.parts.formats import esc, k
 
@@ -46,7 +46,7 @@ def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
     elif pane == "sent":
         _sent(replay, at)
     elif pane == "difference":
-        _code(closeup.difference(replay.trace, at.request))
+        _code(exact_body.difference(replay.trace, at.request))
     elif pane == "asks":
         _asks(replay, at)
     else:
@@ -58,13 +58,14 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
     if close.at < 0:
         st.html(f'<div class="why-line"><b>{esc(close.name)}</b> stands for no block: the policy put it in.</div>')
         return
-    standing = closeup.standing(replay.trace, close.at, at.request)
-    word, tone = HERE[standing.here]
-    there = closeup.place(replay.trace, standing.decision) if standing.decision else None
+    standing = replay.trace.why(close.at, at.request)
+    word, tone = HERE[standing.state]
+    made = standing.decision if standing.by == "policy" else None
+    there = closeup.place(replay.trace, made) if made else None
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
-        f"{close.tokens:,} tokens</span> <span>{esc(standing.why)}</span></div>"
+        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span></div>"
     )
     away = there is not None and there != Cursor(at.request, at.step)
     middle.button(
@@ -111,10 +112,10 @@ def _code(text: str | None, otherwise: str = "", height: int = 300) -> None:
 
 def _sent(replay: replays.Replay, at: replays.Place) -> None:
     trace, request = replay.trace, at.request
-    text = closeup.exact(trace, request)
+    text = exact_body.exact_text(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        told = f"request {request} after all {len(plan.decisions)} decisions · {k(plan.projected)} tokens expected"
+        told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.expected(request))} tokens expected"
         st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
             "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",

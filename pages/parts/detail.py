@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from engine.views import one_request
+from engine.views import exact_body, one_request
 from engine.views.detail import detail as detail_of
 from pages.parts import cards, components, state
 from pages.parts.formats import k
@@ -73,7 +73,7 @@ def exact(shown: state.Shown, now: one_request.Summary) -> None:
         trace = shown.trace
         st.download_button(
             "Download it",
-            data=lambda: one_request.exact(trace, now),
+            data=lambda: exact_body.exact_text(trace, now.n),
             file_name=f"request-{now.n}.json",
             mime="application/json",
             icon=":material/download:",
@@ -82,7 +82,7 @@ def exact(shown: state.Shown, now: one_request.Summary) -> None:
             key="detail.download",
         )
     if wanted:
-        text = one_request.exact(trace, now)
+        text = exact_body.exact_text(trace, now.n)
         if len(text) > SHOWN_CHARS:
             st.html(
                 f'<div class="ts-empty">The first {SHOWN_CHARS:,} of {len(text):,} characters; the download has them all.</div>'

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from engine import figures
+from engine.views import tables
 from pages.parts import state, theme
 
 
@@ -24,7 +25,7 @@ def _buttons(name: str, figure: figures.Figure, shown: state.Shown, by: figures.
     ground = theme.palette()["ground"]
     with st.container(horizontal=True, key=f"{name}-exports"):
         _button("Chart as HTML", lambda: figures.html(figure, ground), f"turnscope-{name}.html", "text/html")
-        _button("Numbers as CSV", lambda: figures.csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
+        _button("Numbers as CSV", lambda: tables.overview_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
 
 
 def _button(label: str, make: Callable[[], str], file: str, mime: str) -> None:

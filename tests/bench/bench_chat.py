@@ -35,7 +35,7 @@ from engine.live.offline import Offline  # noqa: E402
 from engine.live.provider import connected  # noqa: E402
 from engine.planning.assemble import step  # noqa: E402
 from engine.planning.policy import load  # noqa: E402
-from engine.pricing.prices import facts  # noqa: E402
+from engine.pricing.prices import PRICES  # noqa: E402
 from engine.session.model import Session, Usage  # noqa: E402
 from engine.storage.threads import SOURCE, Threads  # noqa: E402
 
@@ -84,7 +84,7 @@ class Timed:
 def stored(threads: Threads, requests: int, policy: str) -> str:
     """A chat of so many requests, kept as a live one is: a prompt, a tool call, its result, an answer. All was sent whole."""
     thread = threads.create(title="long", about={"policy": policy})
-    growing = Growing(Session(thread, source=SOURCE), estimator(facts(MODEL).family))
+    growing = Growing(Session(thread, source=SOURCE), estimator(PRICES.facts(MODEL).family))
     sink = threads.sink(thread)
     sink.message(growing.message("system", "You are brief.", origin="system"), ["You are brief."], "complete")
     plan = step(None, growing.session, growing.request(model=MODEL), load("keep-everything"), growing.basis)

@@ -15,7 +15,8 @@ from engine.envelope.rule import Ctx, NoParams, Rule
 from engine.planning.assemble import replay
 from engine.planning.policy import Policy, Step, load, parse, write
 from engine.planning.render import render
-from engine.planning.trace import Cursor, Trace
+from engine.planning.trace import Cursor
+from engine.planning.trace import trace as replayed
 from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
 
 
@@ -57,8 +58,7 @@ def test_the_first_requests_alone_give_the_same_plans(session: Session) -> None:
 
 @given(sessions)
 def test_back_undoes_forward_from_any_cursor(session: Session) -> None:
-    ledger = ledger_of(session)
-    trace = Trace(session, policy(DROP_OLD, CLEAR_ALL), ledger, tuple(replay(session, policy(DROP_OLD, CLEAR_ALL), ledger)))
+    trace = replayed(session, policy(DROP_OLD, CLEAR_ALL), ledger_of(session))
     cursor, path = Cursor(0, 0), []
     while True:
         path.append(cursor)

@@ -55,6 +55,20 @@ def test_every_policy_shows_every_sample(app: AppTest, sample: str) -> None:
         assert re.search(r"changes? in |changes nothing", bodies(app))
 
 
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_the_debugger_shows_the_very_body_that_the_envelope_page_shows(app: AppTest, sample: str) -> None:
+    app.query_params["session"] = sample
+    app.query_params["request"] = "3"
+    app.run()
+    app.toggle(key="detail.exact").set_value(True).run()
+    (whole,) = codes(app)
+    opened(app, session=sample, policy="as-recorded", request="3", step="0")
+    app.session_state["debugger.pane"] = "sent"
+    app.run()
+    assert codes(app)[-1] == whole[: len(codes(app)[-1])]
+    assert len(codes(app)[-1]) == min(20_000, len(whole))
+
+
 def test_it_opens_on_what_was_really_sent_at_the_first_change(app: AppTest) -> None:
     opened(app, session=FIRST)
     assert query(app) == {"session": FIRST, "request": "112", "step": "1", "policy": "as-recorded"}

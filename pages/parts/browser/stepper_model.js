@@ -63,7 +63,7 @@ function sums(model) {
 const steps = (model, request) => model.first[request + 1] - model.first[request];
 const placeOf = (model, request, step) => model.first[request] + request + step;
 
-// The provider's tokens for counted ones: what the log does not hold, and the scale that the request was planned with.
+// The provider's tokens for counted ones: what the log does not hold, and the scale of the request.
 function expected(model, request, counted) {
   return Math.max(0, model.requests.prefix[request] + Math.round(model.requests.scale[request] * counted));
 }

@@ -1,0 +1,166 @@
+"""What is shown of a request is the same wherever it is shown: one prefix, one scale, one body."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, SHARED
+
+import engine
+from engine import figures
+from engine.planning.policy import Step, find, load
+from engine.planning.trace import Cursor, Trace
+from engine.session.builder import Builder, usage
+from engine.session.model import SHAPE
+from engine.views import closeup, decision_log, next_request, one_request, tables
+from engine.views.detail import detail
+from engine.views.exact_body import exact_body, exact_text
+from engine.views.overview import CELLS, LABELS, Overview, overview
+from engine.views.stepper import steps
+
+REAL = (
+    "claude-code/entire-cd95-3compactions.jsonl",
+    "claude-code/entire-d599-microcompact.jsonl",
+    "roo-cline/ac8aa7b4/ui_messages.json",
+)
+FILES = [*sorted((ROOT / "sample_sessions").glob("*.jsonl")), *(SHARED / "data" / "open" / name for name in REAL)]
+POLICIES = ("as-recorded", "balanced", "cline-classic", "keep-everything")
+MARKED = re.compile(r"system prompt and tools are about ([\d,]+) tokens together")
+
+
+@pytest.fixture(scope="module", params=FILES, ids=lambda path: path.stem)
+def recorded(request: pytest.FixtureRequest) -> tuple[Trace, Overview]:
+    path: Path = request.param
+    if not path.exists():
+        pytest.skip(f"{path.name} is not beside the project")
+    trace = engine.replay(engine.load(path))
+    return trace, overview(trace)
+
+
+def some(trace: Trace) -> list[int]:
+    """Requests to look at: both ends, each change of the fit, each cut, and some in between."""
+    count = len(trace.plans)
+    cuts = [n for n, plan in enumerate(trace.plans) if any(d.splice for d in plan.decisions)]
+    edges = [n for fit in trace.fits for n in (fit.start - 1, fit.start)]
+    return sorted({n for n in (0, count - 1, *edges, *cuts[:6], *range(0, count, max(1, count // 8))) if 0 <= n < count})
+
+
+def marked(trace: Trace, n: int) -> int:
+    """The prefix that the exact body names; 0 where it names none."""
+    found = MARKED.search(exact_text(trace, n))
+    return int(found[1].replace(",", "")) if found else 0
+
+
+def test_every_page_shows_the_same_prefix_of_what_was_really_sent(recorded: tuple[Trace, Overview]) -> None:
+    trace, view = recorded
+    stepper = json.loads(steps(trace).data)["requests"]
+    table = list(csv.DictReader(io.StringIO(tables.overview_csv(view), newline="")))
+    heat = next(
+        (t for t in figures.heatmap(view, measure="tokens").data if t.type == "heatmap" and t.name == LABELS["prefix"]), None
+    )
+    for n in range(len(view)):
+        shown = next(s.tokens for s in one_request.summary(view, trace, n).segments if s.name == "prefix")
+        assert (
+            shown
+            == trace.fit(n).prefix
+            == view.cells[n, CELLS.index("prefix")]
+            == stepper["prefix"][n]
+            == int(table[n]["prefix"])
+        )
+    for n in some(trace):
+        assert marked(trace, n) == trace.fit(n).prefix
+    if heat is not None and len(view) <= figures.MAX_COLUMNS:
+        assert [int(fact[2]) for fact in heat.customdata[0]] == [fit.prefix for fit in map(trace.fit, range(len(view)))]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, Overview], policy: str) -> None:
+    trace, _ = recorded
+    other = engine.replay(trace.session, policy, trace.ledger)
+    assert other.fits == trace.fits
+    made = steps(other)
+    stepper = json.loads(made.data)["requests"]
+    assert stepper["prefix"] == [trace.fit(n).prefix for n in range(len(trace.plans))]
+    assert stepper["scale"] == [trace.fit(n).scale for n in range(len(trace.plans))]
+    assert made.sent == sum(other.expected(n) for n in range(len(other.plans)))
+    for n in some(other):
+        assert marked(other, n) in (0, trace.fit(n).prefix)
+    for row in decision_log.rows(other):
+        fit = trace.fit(row["request"])
+        assert row["tokens_after"] == fit.prefix + round(fit.scale * row["counted_after"])
+
+
+def test_a_block_weighs_the_same_on_every_page(recorded: tuple[Trace, Overview]) -> None:
+    trace, view = recorded
+    for n in some(trace)[::3]:
+        for item in [i for i in detail(trace, view, n).items if i.state == "verbatim"][:40]:
+            close = closeup.closeup(trace, Cursor(n, len(trace.plans[n].decisions)), item.at)
+            assert close is not None
+            assert (close.tokens, close.after_tokens) == (item.tokens, item.tokens)
+
+
+def test_a_chats_next_request_has_the_prefix_that_it_is_shown_with_once_it_is_sent(recorded: tuple[Trace, Overview]) -> None:
+    trace, _ = recorded
+    sizes = [plan.seen.tokens for plan in trace.plans]
+    assert next_request.fits(trace.session, sizes) == trace.fits
+    for n in (0, len(sizes) - 1):
+        plan, fork = trace.plans[n], trace.fork(n)
+        fits = next_request.fits(fork, sizes[:n], plan)
+        fit = next_request.fit(fits, n)
+        parts = next_request.parts(plan, fit)
+        assert fits[-1].stop == n + 1
+        assert parts.get("prefix", 0) == min(fit.prefix, plan.projected)
+        assert abs(sum(parts.values()) - plan.projected) <= 3
+
+
+def test_a_log_that_holds_system_prompt_or_tools_has_no_prefix(recorded: tuple[Trace, Overview]) -> None:
+    trace, _ = recorded
+    if any(block.bucket in ("system", "tools") for block in trace.session.blocks):
+        assert {fit.prefix for fit in trace.fits} == {0}
+
+
+def session_with_a_shape() -> Any:
+    """Two turns of an API log whose second request was recorded with string contents and a mark on its last message."""
+    builder = Builder("shape", "test")
+    billed = usage({"input_tokens": 50, "output_tokens": 5})
+    builder.message("user", "one", origin="prompt")
+    builder.request(builder.message("assistant", [{"type": "text", "text": "first"}]), model="claude-opus-4-5", usage=billed)
+    builder.message("user", [{"type": "text", "text": "two"}], origin="prompt")
+    shape = {"bare": [2], "cache": [[["messages", 1, "content", 0], {"type": "ephemeral"}]]}
+    settings = {"max_tokens": 100_000, "model": "claude-opus-4-5", SHAPE: shape}
+    builder.request(builder.message("assistant", "second"), model="claude-opus-4-5", usage=billed, settings=settings)
+    return builder.build()
+
+
+def test_a_body_has_the_recorded_form_only_where_it_is_what_was_recorded() -> None:
+    session = session_with_a_shape()
+    sent = exact_body(engine.replay(session), 1)
+    assert sent["messages"][2]["content"] == "two"
+    assert sent["messages"][1]["content"][0]["cache_control"] == {"type": "ephemeral"}
+    other = exact_body(engine.replay(session, "last-5-pairs"), 1)
+    assert other["messages"][2]["content"] == [{"type": "text", "text": "two"}]
+    assert "cache_control" not in json.dumps(other)
+    newest = find("keep_last_messages")
+    shorter = replace(load("keep-everything"), name="newest", rules=(Step(newest, newest.params(keep=1)),))
+    assert len(exact_body(engine.replay(session, shorter), 1)["messages"]) < 3
+
+
+def test_a_body_asks_for_no_longer_an_answer_than_the_budget_has_room_for() -> None:
+    session = session_with_a_shape()
+    assert exact_body(engine.replay(session), 1)["max_tokens"] == 100_000
+    assert exact_body(engine.replay(session, "balanced"), 1)["max_tokens"] == load("balanced").budget.output
+
+
+def test_the_text_of_a_body_can_be_written_whatever_the_log_holds() -> None:
+    builder = Builder("odd", "test")
+    builder.message("user", "half a pair: \ud83d", origin="prompt")
+    builder.request(builder.message("assistant", "yes"), model="m")
+    text = exact_text(engine.replay(builder.build()), 0)
+    assert json.loads(text.encode())["messages"][0]["content"] == "half a pair: \ud83d"

@@ -1,0 +1,98 @@
+"""A policy written as TOML reads back as the same policy, whatever its texts hold, and as a person would write it."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from engine.planning.policy import Policy, Step, find, load, names, parse, rules, write
+
+PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
+HOSTILE = st.text(st.sampled_from("ab \t\n\r\"'\\#=[]{},.\x00\x07\x1b\x7f\x85\u2028\ufeff\ud800é🔭"), max_size=24) | st.text()
+# as the writer before this one left it in chats
+STORED = r"""name = "mine"
+title = "Mine: \"q\" \\ and\n\u007f"
+doc = ""
+source = "ö"
+fidelity = "ours"
+version = ""
+counter = "chars"
+per_message = 4
+guarantees = ["fits", "paired"]
+
+[budget]
+formula = "share"
+share = 0.5
+slots = { "memory" = 0.2 }
+caps = {  }
+
+[constants]
+"a.b c" = "x"
+
+[[rules]]
+rule = "fall_back_to_larger_window"
+models = { "small" = "large" }
+
+[[rules]]
+rule = "clear_old_results"
+exclude_tools = ["Read", "mcp__a"]
+placeholder = "one\ntwo"
+"""
+
+
+def made(text: str, prompt: str = "") -> Policy:
+    """A policy with `text` in every place where text may stand."""
+    clear, condense = find("clear_old_results"), find("condense")
+    larger = find("fall_back_to_larger_window")
+    steps = (
+        Step(clear, clear.params(exclude_tools=(text, "b"), placeholder=text)),
+        Step(condense, condense.params(prompt=prompt or text)),
+        Step(larger, larger.params(models={text: text})),
+    )
+    return Policy("p", text, text, text, text, text, text, constants={text: text, f"{text}.x": text}, rules=steps)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_policy_reads_back(name: str) -> None:
+    assert parse(name, write(load(name))) == load(name)
+
+
+def test_every_rule_reads_back_with_its_defaults() -> None:
+    policy = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in rules().values()))
+    assert parse("all", write(policy)) == policy
+
+
+@given(HOSTILE)
+@example("a\r\nb\nc\rd\r\n")
+@example("\n")
+@example('"""\\')
+@example("[[rules]]\nrule = 'x'")
+def test_any_text_reads_back(text: str) -> None:
+    policy = made(text)
+    assert parse("p", write(policy)) == policy
+
+
+def test_a_prompt_of_several_lines_is_written_on_several_lines() -> None:
+    text = write(made("plain", PROMPT))
+    assert 'prompt = """\nSummarise what follows.\n\n  - keep \\"names\\" and \'paths\'\n' in text
+    assert parse("p", text) == made("plain", PROMPT)
+    windows = PROMPT.replace("\n", "\r\n")
+    assert parse("p", write(made("plain", windows))).rules[1].params.prompt == windows
+
+
+def test_what_the_writer_before_left_in_chats_reads_as_it_did() -> None:
+    policy = parse(str(tomllib.loads(STORED)["name"]), STORED)
+    assert (policy.title, policy.counter, policy.guarantees) == ('Mine: "q" \\ and\n\x7f', "chars", ("fits", "paired"))
+    assert (policy.budget.slots, policy.budget.caps, policy.constants) == ({"memory": 0.2}, {}, {"a.b c": "x"})
+    assert policy.rules[0].params.models == {"small": "large"}
+    assert (policy.rules[1].params.exclude_tools, policy.rules[1].params.placeholder) == (("Read", "mcp__a"), "one\ntwo")
+    assert parse("mine", f'name = "mine"\n{write(policy)}') == policy
+
+
+def test_writing_what_was_read_changes_nothing_more() -> None:
+    once = write(load("balanced"))
+    assert write(replace(parse("balanced", once), name="other")) == once
