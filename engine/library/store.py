@@ -24,8 +24,7 @@ from engine.counting.tokens import exact_counter
 from engine.errors import TurnscopeError
 from engine.library import opinion
 from engine.library.opened import Opened
-from engine.library.opening import _edge as read_prices
-from engine.library.opening import family_of
+from engine.library.opening import family_of, own_prices
 from engine.library.opinion import Opinion
 from engine.planning.trace import Trace
 from engine.reading.source import Source, open_source
@@ -51,7 +50,7 @@ class Store:
         """Open a session file, from memory where it is known. Raises `TurnscopeError`s."""
         tell = progress or _silent
         tell("Reading the file", 0.05)
-        read_prices()
+        own_prices()  # says here, and not in the middle of a page, that the user's file of them is wrong
         seen, source = time.time_ns(), open_source(file)
         stamp, where = _stamp(source), os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
         key, found = self._known(source, where, stamp)
@@ -69,7 +68,6 @@ class Store:
 
     def reopen(self, key: str) -> Opened | None:
         """A session by its key, where it is kept."""
-        read_prices()
         return self._kept(key, None)
 
     def exactly(self, opened: Opened, worker: ExactCounts) -> Opened:
