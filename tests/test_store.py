@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from decimal import Decimal
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import numpy as np
 import pytest
-from claude_log import Log, call
+from claude_log import MODEL, Log, call
+from conftest import ROOT
 
 import engine
 from engine import importers
-from engine.library import Opened, Store, opinion, store
+from engine.library import ExactCounts, Opened, Store, opinion, store
+from engine.library.opening import family_of
 from engine.reading.source import Source
 from engine.storage import packing, sessions
 from engine.views.overview import Overview
@@ -315,3 +321,68 @@ def test_a_file_that_cannot_be_read_is_not_remembered(memory: Store, tmp_path: P
     with pytest.raises(engine.TurnscopeError):
         memory.open(tmp_path / "missing.jsonl")
     assert memory.recent() == ()
+
+
+def test_what_was_counted_to_the_end_is_found_counted_the_next_time(
+    memory: Store, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokenizer itself is not needed for that: its counts stand in the database."""
+    monkeypatch.setattr(store, "available", lambda: True)
+    worker = ExactCounts((sys.executable, "-c", ""))
+    estimated = memory.open(file)
+    assert memory.exactly(estimated, worker) is estimated
+    family = family_of(estimated.session)
+    digests = {block.digest for block in estimated.session.blocks}
+    first = next(iter(digests))
+    memory.add_exact_counts(family, dict.fromkeys([first], 1_000))
+    half = memory.exactly(estimated, worker)
+    assert (half.counted, "counted exactly" in half.overview.counter) == (False, True)
+    assert memory.open(file).exact == 0
+    memory.add_exact_counts(family, dict.fromkeys(digests, 1_000))
+    whole = memory.exactly(half, worker)
+    again = memory.open(file)
+    assert whole.counted
+    assert memory.exactly(again, worker) is again
+    assert same(again.overview, whole.overview)
+    assert again.trace.ledger.total == whole.trace.ledger.total
+    assert again.trace.ledger.label == whole.trace.ledger.label == again.overview.counter
+    assert again.trace.ledger.total[-1] > 1_000 * len(digests) > estimated.trace.ledger.total[-1]
+
+
+def test_a_file_that_is_written_anew_while_it_is_read_is_not_remembered_as_what_it_was(
+    memory: Store, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = importers.read_entry
+
+    def interrupted(source: Source, entry: str) -> Any:
+        monkeypatch.undo()
+        file.write_text(file.read_text().replace("hello", "HELLO"))
+        return really(source, entry)
+
+    monkeypatch.setattr(importers, "read_entry", interrupted)
+    before = file.read_text()
+    assert memory.open(file).session.blocks[0].text == "HELLO"
+    file.write_text(before)
+    assert memory.open(file).session.blocks[0].text == "hello"
+
+
+PRICED = """
+import sys
+from pathlib import Path
+from engine.library import Store
+opened = Store(Path(sys.argv[1])).open(Path(sys.argv[2]))
+print(opened.trace.plans[0].limit, opened.overview.windows[0], opened.overview.total)
+"""
+
+
+def test_a_users_own_prices_hold_the_second_time_and_new_ones_change_what_is_thought(data_folder: Path, file: Path) -> None:
+    def told(window: int, price: str) -> list[str]:
+        row = {"window": window, "prices": {"input": price, "output": price}}
+        (data_folder / "prices.json").write_text(json.dumps({"models": {MODEL: row}}))
+        command = [sys.executable, "-c", PRICED, str(data_folder / "chats.db"), str(file)]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+    first = told(77_000, "1")
+    assert first[:2] == ["77000", "77000"]
+    assert told(77_000, "1") == first
+    assert told(88_000, "2") == ["88000", "88000", str(2 * Decimal(first[2]))]

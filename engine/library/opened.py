@@ -7,7 +7,7 @@ are made up to the request that is asked for, and what a page says of the sessio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import overload
 
@@ -37,6 +37,8 @@ class Opened:
     _session: Session | None = None
     _trace: Trace | None = None
     _annotated: Annotated | None = None
+    exact: float = 0.0  # share of the tokens that were counted with the model's own tokenizer
+    counted: bool = False  # all that can be counted so was
 
     @property
     def session(self) -> Session:
@@ -59,7 +61,7 @@ class Opened:
         return self._annotated
 
     def ledger(self) -> Ledger:
-        return ledger_of(self.session, self.counts())
+        return replace(ledger_of(self.session, self.counts()), exact=self.exact)
 
 
 def recorded(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Trace:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -33,12 +33,13 @@ VERSION = 2  # count up when counts, overviews, cache breaks or findings come ou
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """`counts`: estimated tokens by digest; `markers`: those of the overview with cache breaks among them."""
+    """`counts`: tokens by digest; `markers`: those of the overview with cache breaks among them; `exact`: see `Opened`."""
 
     counts: dict[str, int]
     overview: Overview
     markers: tuple[Marker, ...]
     findings: tuple[Finding, ...]
+    exact: float = 0.0
 
     @property
     def annotated(self) -> Annotated:
@@ -46,16 +47,20 @@ class Opinion:
         return replace(self.overview, markers=self.markers), self.findings
 
 
-def formed(session: Session, tell: Callable[[str, float], object]) -> tuple[Opinion, Trace]:
-    """Count, lay out and look over a session; `tell` is told how far that is."""
+def formed(
+    session: Session,
+    tell: Callable[[str, float], object],
+    counts: dict[str, int] | None = None,
+    exact: Mapping[str, int] | None = None,
+) -> tuple[Opinion, Trace]:
+    """Count, lay out and look over a session; `tell` is told how far that is. `counts`, `exact`: see `ledger_of`."""
     tell("Counting tokens", 0.6)
-    counts: dict[str, int] = {}
-    ledger = ledger_of(session, counts)
+    ledger = ledger_of(session, counts, exact)
     tell("Laying out the requests", 0.8)
     trace = replay(session, ledger=ledger)
     whole = overview(trace)
     view, findings = annotated(trace, whole)
-    return Opinion(counts, whole, view.markers, findings), trace
+    return Opinion(ledger.memo, whole, view.markers, findings, ledger.exact), trace
 
 
 @cache

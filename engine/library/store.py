@@ -24,7 +24,7 @@ from engine.counting.tokens import exact_counter
 from engine.errors import TurnscopeError
 from engine.library import opinion
 from engine.library.opened import Opened
-from engine.library.opening import family_of, ledger_of, replay
+from engine.library.opening import family_of, own_prices
 from engine.library.opinion import Opinion
 from engine.planning.trace import Trace
 from engine.reading.holders import open_source
@@ -34,7 +34,6 @@ from engine.storage import catalogue, earlier, packing, sessions
 from engine.storage.catalogue import Recent, Stamp
 from engine.storage.database import StorageError
 from engine.storage.sessions import Row
-from engine.views.overview import overview
 
 __all__ = ["Opened", "Progress", "Recent", "Store"]
 
@@ -55,14 +54,14 @@ class Store:
         """
         tell = progress or _silent
         tell("Reading the file", 0.05)
+        own_prices()  # says here, and not in the middle of a page, that the user's file of them is wrong
         seen, source = time.time_ns(), open_source(file)
         stamp, where = _stamp(source), os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
         key, found = self._known(source, where, entry, stamp)
-        found = found or self._read(source, entry, key, tell)
+        found = found or self._read(source, entry, stamp, key, tell)
         with suppress(StorageError):
             row = _row(found, where, entry, name or file.name, stamp.size, self.clock())
             catalogue.remember(self.path, row, stamp, seen)
-            sessions.used(self.path, key, row.opened)
         tell("Done", 1.0)
         return found
 
@@ -78,8 +77,11 @@ class Store:
     def exactly(self, opened: Opened, worker: ExactCounts) -> Opened:
         """The same session counted with the model's own tokenizer, as far as that is done; `worker` is started on the rest.
 
-        Gives `opened` itself while nothing is counted, or where no such tokenizer is installed.
+        Gives `opened` itself while nothing is counted, or where no such tokenizer is installed. What is counted to the end is
+        remembered as what is thought of the session.
         """
+        if opened.counted:
+            return opened
         family = family_of(opened.session)
         counter = exact_counter(family)
         if counter is None or counter.name != "ctok" or not available():
@@ -90,9 +92,10 @@ class Store:
             worker.start(missing, family, lambda counts: self.add_exact_counts(family, counts))
         if len(missing) == len(opened.session.blocks):
             return opened
-        ledger = ledger_of(opened.session, opened.counts(), known)
-        trace = replay(opened.session, ledger=ledger)
-        return Opened(opened.key, overview(trace), opened.sessions, opened.counts, opened.session, trace)
+        found, trace = opinion.formed(opened.session, _silent, opened.counts(), known)
+        if not missing:
+            self._think(opened.key, found)
+        return _opened(opened.key, found, opened.session, trace, counted=not missing)
 
     def exact_counts(self, family: str) -> dict[str, int]:
         """Exact token counts by digest for a tokenizer family."""
@@ -135,25 +138,34 @@ class Store:
         row = sessions.find(self.path, key)
         if row is None or (row.form, row.version) != (packing.FORM, _versions().get(row.importer)):
             return None
-        session = packing.unpack(row.session, row.blobs, self._texts(key, file, entry))
-        if row.opinion == opinion.version():
-            found = opinion.loads(row.page)
-        else:
-            found, _ = opinion.formed(session, _silent)
-            with suppress(StorageError):
-                sessions.think_again(self.path, key, opinion.version(), opinion.dumps(found))
+        try:
+            session = packing.unpack(row.session, row.blobs, self._texts(key, file, entry))
+            if row.opinion == opinion.version():
+                found = opinion.loads(row.page)
+                return _opened(key, found, session, counted=found.exact > 0)
+        except ValueError:  # written in a form that should have had another number
+            return None
+        found, _ = opinion.formed(session, _silent)
+        self._think(key, found)
         return _opened(key, found, session)
 
-    def _read(self, source: Source, entry: str, key: str, tell: Progress) -> Opened:
+    def _think(self, key: str, found: Opinion) -> None:
+        """Remember what is thought of a session, where it is kept."""
+        with suppress(StorageError, TypeError, ValueError, RecursionError):
+            sessions.think_again(self.path, key, opinion.version(), opinion.dumps(found))
+
+    def _read(self, source: Source, entry: str, stamp: Stamp, key: str, tell: Progress) -> Opened:
         """Read a session and keep it. What it came as is given up for what was kept, so that it is in memory once."""
         tell("Reading its messages", 0.2)
         session = importers.read_entry(source, entry).session
         found, trace = opinion.formed(session, tell)
+        if _rewritten(source, stamp):
+            return _opened(key, found, session, trace)
         with suppress(StorageError, TypeError, ValueError, RecursionError):  # what JSON cannot hold is read each time
             _, importer, _ = importers.located(source, entry)
             packed, page = packing.pack(session), opinion.dumps(found)
             row = Row(key, importer.name, importer.version, packing.FORM, opinion.version(), packed, page)
-            sessions.keep(self.path, row, lambda: packing.contents(session), self.clock())
+            sessions.keep(self.path, row, lambda: packing.contents(session))
             if kept := self._kept(key, source.path, entry):
                 return kept
         return _opened(key, found, session, trace)
@@ -174,8 +186,10 @@ class Store:
         return fetch
 
 
-def _opened(key: str, found: Opinion, session: Session, trace: Trace | None = None) -> Opened:
-    return Opened(key, found.overview, lambda: session, lambda: found.counts, session, trace, found.annotated)
+def _opened(key: str, found: Opinion, session: Session, trace: Trace | None = None, *, counted: bool = False) -> Opened:
+    return Opened(
+        key, found.overview, lambda: session, lambda: found.counts, session, trace, found.annotated, found.exact, counted
+    )
 
 
 def _texts_of(file: Path | None, entry: str, key: str) -> dict[str, JSON]:
@@ -226,6 +240,15 @@ def _stamp(source: Source) -> Stamp:
     if source.kind != "file":  # what lies inside, or beside, may change alone
         digest.update(source.version.encode())
     return Stamp(source.size, source.path.stat().st_mtime_ns, digest.hexdigest())
+
+
+def _rewritten(source: Source, stamp: Stamp) -> bool:
+    """Whether the file was written anew since it was looked at: what was read need not be what its key says.
+
+    What was only appended is no part of the source.
+    """
+    stat = source.path.stat()
+    return stat.st_mtime_ns != stamp.mtime and stat.st_size <= stamp.size
 
 
 def _key(source: Source, entry: str) -> str:

@@ -71,7 +71,7 @@ create table catalogue (path text not null, entry text not null, size integer no
     usd text, cuts integer not null, started real, opened real not null, primary key (path, entry));
 create index catalogue_key on catalogue (key);
 create table sessions (key text primary key, importer text not null, version integer not null, form integer not null,
-    opinion text not null, used real not null, blobs blob not null, session blob not null, page blob not null);
+    opinion text not null, blobs blob not null, session blob not null, page blob not null);
 create table counts (digest text not null, family text not null, tokens integer not null,
     primary key (digest, family)) without rowid;
 """)

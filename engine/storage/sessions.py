@@ -51,7 +51,7 @@ def find(path: Path, key: str) -> Row | None:
     return Row(*row) if row else None
 
 
-def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Content]]], used: float) -> None:
+def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Content]]]) -> None:
     """Keep a session whole. `contents` gives its texts in order (`packing.contents`); `row.blobs` is made from them here.
 
     Texts go first, in several transactions; the session's own row makes them count. What is not among the newest goes.
@@ -70,16 +70,10 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
         with immediate(db):
             lost = blobs.missing(db, digests_of(bytes(digests)))  # another process may have forgotten them meanwhile
             blobs.keep(db, (pair for pair in contents() if pair[0] in lost) if lost else (), chat=False)
-            values = [*astuple(replace(row, blobs=bytes(digests))), used]
+            values = astuple(replace(row, blobs=bytes(digests)))
             places = ", ".join("?" * len(values))
-            db.conn.execute(f"insert or replace into sessions ({_NAMES}, used) values ({places})", values)  # noqa: S608
+            db.conn.execute(f"insert or replace into sessions ({_NAMES}) values ({places})", values)  # noqa: S608
             _drop_old(db, row.key)
-
-
-def used(path: Path, key: str, at: float) -> None:
-    """Say that a session was opened."""
-    with writing(path) as db:
-        db.conn.execute("update sessions set used = ? where key = ?", [at, key])
 
 
 def think_again(path: Path, key: str, opinion: str, page: bytes) -> None:
@@ -148,10 +142,14 @@ def files(path: Path) -> list[Path]:
 
 
 def _drop_old(db: Database, newest: str) -> None:
-    """Drop sessions whose source holds another one by now, and those beyond the newest, with texts that no other one shares."""
-    kept = "select key from sessions where key = ? or key in (select key from catalogue) order by used desc limit ?"
-    sql = f"select key, blobs from sessions where key not in ({kept})"  # noqa: S608 - no value is part of it
-    gone = db.conn.execute(sql, [newest, KEPT]).fetchall()
+    """Drop sessions whose source holds another one by now, and those beyond the newest, with texts that no other one shares.
+
+    `newest` was kept just now and comes into the catalogue next.
+    """
+    kept = """select s.key from sessions s join catalogue c on c.key = s.key where s.key != ?1
+              group by s.key order by max(c.opened) desc limit ?2"""
+    sql = f"select key, blobs from sessions where key != ?1 and key not in ({kept})"  # noqa: S608 - no value is part of it
+    gone = db.conn.execute(sql, [newest, KEPT - 1]).fetchall()
     if not gone:
         return
     db.conn.executemany("delete from sessions where key = ?", [(key,) for key, _ in gone])
