@@ -92,12 +92,14 @@ def _planned(
     lasting = previous is None or (previous.base if kept is base else previous.kept) is previous.after
     done = run.decisions if lasting else None
     ctx = _context(previous, session, request, basis, calibration, room, done)
-    left, states = list(previous.states) if previous else [], list[StepState]()
+    left = [*previous.states] if previous else []
+    states: list[StepState] = []
     for part in policy.rules:
-        stateful = part.rule.state is not None
-        known = _known(left, part) if stateful else None
-        state = run.rule(part, ctx if known is None or known.state is None else structs.replace(ctx, state=known.state))
-        if stateful:
+        if part.rule.state is None:
+            run.rule(part, ctx)
+        else:
+            known = _known(left, part)
+            state = run.rule(part, structs.replace(ctx, state=known.state) if known and known.state is not None else ctx)
             states.append(known if known and known.state is state else StepState(part.rule.name, part.params, state))
         if run.model and run.model != model:
             model, run.model = run.model, ""
@@ -174,12 +176,9 @@ class _Run:
                     self._apply(part.rule.name, part.rule.memory, wish, ctx)
                     wish = edits.send(self.after)
         except StopIteration as end:
-            if end.value is not None and part.rule.state is None:
-                raise RuleError(
-                    f"the rule {part.rule.name!r} returned a state and declares none",
-                    hint="Set `state` of its RULE to the type.",
-                ) from None
-            return end.value
+            if end.value is None or part.rule.state is not None:
+                return end.value
+        raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
 
     def _apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
         number = self.first + len(self.decisions)

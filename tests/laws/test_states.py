@@ -207,7 +207,7 @@ def test_a_rule_that_returns_a_state_has_to_say_of_which_type() -> None:
     undeclared = Rule("count", "Count.", _count, Params)
     with pytest.raises(RuleError, match="declares none") as error:
         list(replay(TALK, Policy("test", "t", "d", "s", "f", rules=(Step(undeclared, Params()),)), ledger_of(TALK)))
-    assert "Set `state`" in error.value.hint
+    assert error.value.hint == "Set `state` in its RULE."
 
 
 def test_a_refusal_tells_what_was_billed_so_far_also_where_requests_between_were_sent() -> None:
