@@ -19,7 +19,6 @@ from engine.importers.task_folder import IMPORTER
 from engine.importers.task_folder.markup import Piece, unfold
 from engine.planning import render
 from engine.reading.source import Source
-from engine.rules.cline.hide_oldest_pairs import recall
 from engine.session.model import Session, Usage
 from tests.goldens import DEFAULT, ROOT
 from tests.goldens import cline_classic as goldens
@@ -305,7 +304,9 @@ def test_a_task_of_the_original_is_read_as_it_was_sent_and_replayed_to_the_same_
     assert [len(messages) for messages in sent(session)] == [sum(b - a + 1 for a, b in row["sent"]) for row in expect]
     if len({step["window"] for step in steps}) == 1:
         plans = engine.replay(structs.replace(session, window=steps[0]["window"]), "cline-classic").plans
-        assert [recall(plan).range for plan in plans] == [tuple(row["range"]) if row["range"] else None for row in expect]
+        assert [plan.state("hide_oldest_pairs").range for plan in plans] == [
+            tuple(row["range"]) if row["range"] else None for row in expect
+        ]
 
 
 def roo_history() -> list[dict[str, Any]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -18,13 +17,21 @@ SHOWN = 12  # decisions listed in a notebook
 Verdict = Literal["send", "warn", "overflow", "refuse"]
 
 
+class StepState(Struct, frozen=True, gc=False):
+    """What a step of the policy, a rule with its parameters, returned: its state for the next request."""
+
+    rule: str
+    params: Any
+    state: Any
+
+
 class Plan(Struct, frozen=True, gc=False):
     """One request under one policy: what would be sent (`after`), what the model sees of it (`seen`), and why.
 
     Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
     provider's. `first` numbers the first of `decisions`. `kept` and `base` are what the next request starts from: with and
-    without the edits that hold only while budget and model stay (`monotone`). `latest`: the newest decision of each rule, of
-    this request or an earlier one, so that a rule that acts seldom finds its own facts again.
+    without the edits that hold only while budget and model stay (`monotone`); and `states`, one per step whose rule has a
+    state, in the policy's order.
     """
 
     request: Request
@@ -41,7 +48,7 @@ class Plan(Struct, frozen=True, gc=False):
     kept: Envelope
     base: Envelope
     asks: tuple[tuple[Ask, Answer], ...] = ()
-    latest: Mapping[str, Decision] = {}
+    states: tuple[StepState, ...] = ()
 
     @property
     def limit(self) -> int | None:
@@ -52,6 +59,10 @@ class Plan(Struct, frozen=True, gc=False):
     def projected(self) -> int:
         """Prompt tokens to expect from the provider, in its own units."""
         return self.calibration.predict(self.seen.tokens)
+
+    def state(self, rule: str) -> Any:
+        """What the first step with that rule returned; None where there is none, or no such step."""
+        return next((known.state for known in self.states if known.rule == rule), None)
 
     @property
     def changed(self) -> bool:

@@ -1,8 +1,8 @@
 """What a rule is, and what it may look at.
 
 A rule is a generator: it yields `Edit`s and receives the envelope as changed, or yields an `Ask` and receives its `Answer`.
-Only the runner (`assemble`) applies edits, so the record of decisions is complete. One file per rule in `engine/rules/`,
-each defining `RULE`.
+What it returns is its state, which it finds as `Ctx.state` at the next request. Only the runner (`assemble`) applies edits, so
+the record of decisions is complete. One file per rule in `engine/rules/`, each defining `RULE`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from engine.pricing.prices import PRICES, Prices
 from engine.session.index import Index
 from engine.session.model import Ask, Edit, Request, Session
 
-Edits = Generator[Edit | Ask, Any, None]
-"""Yields an edit and is sent the envelope after it; yields an ask and is sent its answer."""
+Edits = Generator[Edit | Ask, Any, Any]
+"""Yields an edit and is sent the envelope after it; yields an ask and is sent its answer. Returns the rule's next state."""
 
 Memory = Literal["remembers", "monotone", "fresh"]
 
@@ -38,6 +38,7 @@ class Ctx(Struct, frozen=True):
     else its calibrated count. 0 before the first request.
     `done`: the decisions of this request so far, where they alone (and growth) lead from the previous plan's `after` to the
     envelope at hand; None where some of that plan's edits did not last. `prices`: what models are (windows, limits) and cost.
+    `state`: what this rule returned at the previous request, under the same parameters; None where it did not run then.
     """
 
     session: Session
@@ -52,6 +53,7 @@ class Ctx(Struct, frozen=True):
     reported: int
     done: Sequence[Decision] | None = None
     prices: Prices = PRICES
+    state: Any = None
 
     def size(self, envelope: Envelope) -> int:
         """Tokens of an envelope in `own`'s units."""
@@ -71,6 +73,8 @@ class Rule:
 
     `memory`: `remembers` - the edits stand until something replaces them; `monotone` - they stand while model and parameters
     stay and the limit does not rise; `fresh` - they are decided anew for each request.
+    `state`: type of what `edits` returns, a frozen msgspec Struct or builtins, which msgspec encodes and decodes to an equal
+    value; None = the rule has no state. A state holds what cannot be read off the session and the envelope again.
     """
 
     name: str
@@ -79,6 +83,7 @@ class Rule:
     params: type
     memory: Memory = "remembers"
     source: str = "Turnscope"
+    state: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ before it alone. Live chat calls the same `step` and `settle`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import structs
 
@@ -16,7 +17,7 @@ from engine.counting.ledger import Ledger
 from engine.envelope.budget import Budget, budget
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
-from engine.envelope.plan import Plan, Verdict
+from engine.envelope.plan import Plan, StepState, Verdict
 from engine.envelope.rule import Ctx
 from engine.errors import RuleError
 from engine.planning.answers import Answers, answerer
@@ -91,23 +92,27 @@ def _planned(
     lasting = previous is None or (previous.base if kept is base else previous.kept) is previous.after
     done = run.decisions if lasting else None
     ctx = _context(previous, session, request, basis, calibration, room, done)
+    left = [*previous.states] if previous else []
+    states: list[StepState] = []
     for part in policy.rules:
-        run.rule(part, ctx)
+        if part.rule.state is None:
+            run.rule(part, ctx)
+        else:
+            known = _known(left, part)
+            state = run.rule(part, structs.replace(ctx, state=known.state) if known and known.state is not None else ctx)
+            states.append(known if known and known.state is state else StepState(part.rule.name, part.params, state))
         if run.model and run.model != model:
             model, run.model = run.model, ""
             room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, request, basis, calibration, room, done)
     changed = not lasting or any(d.splice for d in run.decisions)
     seen, server = _seen(previous, run.after, ctx, changed)
-    latest: Mapping[str, Decision] = previous.latest if previous else {}
-    if run.decisions:
-        latest = {**latest, **{decision.rule: decision for decision in run.decisions}}
-    plan = Plan(
+    verdict = _verdict(policy, run.decisions, room, calibration.predict(seen.tokens))
+    return Plan(
         structs.replace(request, model=model) if model != request.model else request,
-        kept, tuple(run.decisions), run.after, seen, server, model, room, calibration, "send", run.first,
-        run.kept, run.base, tuple(run.asks), latest,
+        kept, tuple(run.decisions), run.after, seen, server, model, room, calibration, verdict, run.first,
+        run.kept, run.base, tuple(run.asks), tuple(states),
     )  # fmt: skip
-    return structs.replace(plan, verdict=_verdict(plan, policy))
 
 
 def settle(plan: Plan) -> Plan:
@@ -174,8 +179,8 @@ class _Run:
         self.asks: list[tuple[Ask, Answer]] = []
         self.model = ""
 
-    def rule(self, part: Step, ctx: Ctx) -> None:
-        """Run one rule to its end."""
+    def rule(self, part: Step, ctx: Ctx) -> Any:
+        """Run one rule to its end; gives what it returned. RuleError: a state, where the rule declares none."""
         edits = part.rule.edits(self.after, ctx, part.params)
         try:
             wish = next(edits)
@@ -187,8 +192,10 @@ class _Run:
                 else:
                     self._apply(part.rule.name, part.rule.memory, wish, ctx)
                     wish = edits.send(self.after)
-        except StopIteration:
-            return
+        except StopIteration as end:
+            if end.value is None or part.rule.state is not None:
+                return end.value
+        raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
 
     def _apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
         number = self.first + len(self.decisions)
@@ -203,6 +210,14 @@ class _Run:
         self.kept = self.after if one else _carried(self.kept, edit, number, ctx.ledger)
         if memory == "remembers":
             self.base = self.kept if same else _carried(self.base, edit, number, ctx.ledger)
+
+
+def _known(left: list[StepState], part: Step) -> StepState | None:
+    """What this step left at the previous request; taken out of `left`, for the same step can stand in a policy twice."""
+    for number, known in enumerate(left):
+        if known.rule == part.rule.name and (known.params is part.params or known.params == part.params):
+            return left.pop(number)
+    return None
 
 
 def _carried(envelope: Envelope, edit: Edit, number: int, ledger: Ledger) -> Envelope:
@@ -255,13 +270,13 @@ def _seen(previous: Plan | None, after: Envelope, ctx: Ctx, changed: bool) -> tu
     return seen, tuple(decisions)
 
 
-def _verdict(plan: Plan, policy: Policy) -> Verdict:
-    actions = {decision.action for decision in plan.decisions}
+def _verdict(policy: Policy, decisions: Sequence[Decision], room: Budget, projected: int) -> Verdict:
+    actions = {decision.action for decision in decisions}
     if "refuse" in actions:
         return "refuse"
-    if plan.limit is not None and plan.projected > plan.limit:
+    if room.known and projected > room.window:
         return "overflow"
     cuts = any(not part.rule.name.startswith("follow_") for part in policy.rules)  # it has a limit of its own to keep
-    if cuts and plan.budget.limit < plan.projected:
+    if cuts and room.limit < projected:
         return "overflow"
     return "warn" if "warn" in actions else "send"

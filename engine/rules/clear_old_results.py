@@ -33,22 +33,21 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     there = upto(results, ctx.request.cut)
     size = ctx.calibration.predict(envelope.tokens) if ctx.own is ctx.ledger else ctx.size(envelope)
     met = there > params.trigger_uses if params.trigger_uses else size > params.trigger
+    done: int = ctx.state or 0  # what stands before was looked at when results were last cleared
     if not met:
-        return
+        return done
     stop = results[there - params.keep] if 0 < params.keep <= there else ctx.request.cut if params.keep <= 0 else 0
-    last = ctx.previous.latest.get(RULE.name) if ctx.previous else None
-    done = int(last.edit.facts.get("done", 0)) if last else 0  # what stands before was looked at then
     most = ctx.ledger.sums[3][max(stop, done)] - ctx.ledger.sums[3][done]
     if most < params.clear_at_least:
         why = f"clearing would free at most {most:,} tokens, less than {params.clear_at_least:,}"
-        yield Edit("keep", why, facts={"tokens": size, "clear_at_least": params.clear_at_least, "done": done})
-        return
+        yield Edit("keep", why, facts={"tokens": size, "clear_at_least": params.clear_at_least})
+        return done
     chosen = [*_standing(envelope, ctx, params, stop)][::-1]
     gain = sum(
         _tokens(envelope, ctx, at) - sum(ctx.ledger.body((result(ctx.session.blocks[at], params.placeholder),)))
         for at in chosen
     )
-    facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least, "done": done}
+    facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least}
     over = f"{there} tool uses" if params.trigger_uses else f"{size:,} tokens"
     limit = f"{params.trigger_uses}" if params.trigger_uses else f"{params.trigger:,}"
     if chosen and gain < params.clear_at_least:
@@ -57,8 +56,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             f"clearing {len(chosen)} results would free {gain:,} tokens, less than {params.clear_at_least:,}",
             facts=facts,
         )
-        return
-    facts["done"] = stop
+        return done
     because = f"{over} exceed {limit}; of older tool uses than the newest {params.keep} the call alone stays"
     for at in chosen:
         block = ctx.session.blocks[at]
@@ -66,6 +64,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if block.pair >= 0 and (params.clear_inputs or block.name in params.clear_inputs_of) and alone(envelope, block.pair):
             part = call(ctx.session.blocks[block.pair], {})
             envelope = yield Edit("clear", because, Span(block.pair, block.pair + 1), (part,), facts=facts)
+    return stop if chosen else done
 
 
 def _standing(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterator[int]:
@@ -102,4 +101,5 @@ RULE = Rule(
     Params,
     "remembers",
     "Anthropic Messages API, context management edit clear_tool_uses_20250919",
+    state=int,
 )

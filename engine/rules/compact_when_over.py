@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from msgspec import Struct
+
 from engine.envelope.condensing import How, Shape, boundary, condense, fill, standing, summary_at, turn_start
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
 from engine.session.model import Edit, Span
+
+SLOT = "compacted"  # marks the summary that a compaction put there, as long as no other takes its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +30,23 @@ class Params:
     model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
 
 
+class Compaction(Struct, frozen=True, gc=False):
+    """The last one: the number of its request, and up to which address the session reached then."""
+
+    request: int
+    cut: int
+
+
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    level, starts = fill(envelope, ctx), ctx.index.messages
+    level, starts, last = fill(envelope, ctx), ctx.index.messages, ctx.state
     if level <= params.share or len(starts) <= params.pin_first or starts[params.pin_first] >= ctx.request.cut:
-        return
+        return last
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
     begin = starts[params.pin_first]
     old = summary_at(envelope, begin)
     fresh = standing(envelope, ctx, old.stop if old else begin)
-    held = _held(old.slot if old else "", ctx, params)
+    held = _held(last if old and old.slot == SLOT else None, ctx, params)
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
     want = turn_start(ctx, params.keep_turns)
     inside = want <= fresh  # few turns are larger than the budget: cut inside them
@@ -47,18 +58,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     elif stop is None or ctx.tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
     else:
-        slot = f"compacted {ctx.request.n} {ctx.request.cut}"
-        how = How(params.prompt, params.model, params.cap, params.shape, slot=slot)
-        yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
+        how = How(params.prompt, params.model, params.cap, params.shape, slot=SLOT)
+        envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
+        if summary_at(envelope, begin) != old:
+            return Compaction(ctx.request.n, ctx.request.cut)
+    return last
 
 
-def _held(slot: str, ctx: Ctx, params: Params) -> str:
-    """Why not to compact now; "" where nothing speaks against it. The last compaction noted its request on its piece."""
+def _held(last: Compaction | None, ctx: Ctx, params: Params) -> str:
+    """Why not to compact now; "" where nothing speaks against it. `last`: the compaction whose summary still stands."""
     if not params.allow:
         return "compacting is not allowed"
-    if slot.startswith("compacted "):
-        request, cut = map(int, slot.split()[1:])
-        requests, tokens = ctx.request.n - request, ctx.tokens(cut, ctx.request.cut)
+    if last:
+        requests, tokens = ctx.request.n - last.request, ctx.tokens(last.cut, ctx.request.cut)
         if requests < params.min_requests:
             return f"only {requests:,} of {params.min_requests:,} requests have passed since the last compaction"
         if tokens < params.min_tokens:
@@ -72,4 +84,5 @@ RULE = Rule(
     edits,
     Params,
     source="a design pattern for session context management: compaction, then a larger window, then refusal",
+    state=Compaction,
 )

@@ -30,12 +30,13 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     starts, cut = ctx.index.messages, ctx.request.cut
-    if len(starts) <= params.pin_first or starts[params.pin_first] >= cut:
+    level = fill(envelope, ctx)
+    if len(starts) <= params.pin_first or starts[params.pin_first] >= cut or (level < params.share and not params.pairs):
         return
     begin = starts[params.pin_first]
     old = summary_at(envelope, begin)
     fresh = standing(envelope, ctx, old.stop if old else begin)
-    new, level = upto(starts, cut) - upto(starts, fresh), fill(envelope, ctx)
+    new = upto(starts, cut) - upto(starts, fresh)
     because = _because(level, new, params)
     if not because:
         return

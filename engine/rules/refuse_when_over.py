@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from msgspec import Struct
+
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.model import Edit
@@ -15,11 +17,19 @@ class Params:
     share: Annotated[float, "refuse above this share of the budget"] = 1.0
 
 
+class Used(Struct, frozen=True, gc=False):
+    """Tokens billed by the first `requests` requests, prompts and answers."""
+
+    requests: int = 0
+    tokens: int = 0
+
+
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     size = ctx.size(envelope)
     limit = int(ctx.limit * params.share) if ctx.limit > 0 else ctx.limit
     if size <= limit:
-        return
+        return ctx.state
+    used = _used(ctx)
     fixed = envelope.counts[0] + envelope.counts[1]
     if ctx.limit <= 0:
         why = f"what the log does not hold of the prompt fills the budget of {ctx.budget.limit:,} tokens alone"
@@ -37,23 +47,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             "request": ctx.request.n,
             "projected": projected,
             "window": ctx.budget.window,
-            "usage_so_far": _used(ctx),
+            "usage_so_far": used.tokens,
             "limit": limit,
             "static": fixed,
         },
     )
+    return used
 
 
-def _used(ctx: Ctx) -> int:
-    """Tokens billed by the requests before this one, prompts and answers. Goes on from the last refusal's sum where it can."""
-    since, total = 0, 0
-    for decision in ctx.previous.decisions if ctx.previous else ():
-        if decision.action == "refuse" and "usage_so_far" in decision.edit.facts:
-            since, total = decision.request, decision.edit.facts["usage_so_far"]
-    for request in ctx.session.requests[since : ctx.request.n]:
-        if request.usage:
-            total += request.usage.prompt_tokens + request.usage.output_tokens
-    return total
+def _used(ctx: Ctx) -> Used:
+    """What was billed before this request. Goes on from the sum at the last refusal."""
+    known: Used = ctx.state or Used()
+    billed = [request.usage for request in ctx.session.requests[known.requests : ctx.request.n] if request.usage]
+    return Used(ctx.request.n, known.tokens + sum(usage.prompt_tokens + usage.output_tokens for usage in billed))
 
 
 RULE = Rule(
@@ -63,4 +69,5 @@ RULE = Rule(
     Params,
     memory="fresh",
     source="a design pattern for session context management: overflow responses are typed and explicit",
+    state=Used,
 )

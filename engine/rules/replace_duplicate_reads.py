@@ -39,11 +39,11 @@ class Reading(NamedTuple):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    done: int | None = ctx.state  # the address up to which readings were looked at
     if ctx.reported < params.trigger * ctx.budget.limit:
-        return
+        return done
     stale = _outdated(ctx)
-    last = ctx.previous.latest.get(RULE.name) if ctx.previous else None
-    begin = ctx.session.requests[last.request].cut if last else 0 if params.trigger else since(ctx)  # done up to there
+    begin = done if done is not None else 0 if params.trigger else since(ctx)
     started = envelope.tokens
     for i in range(bisect_left(stale, (begin,)), bisect_left(stale, (ctx.request.cut,))):
         newer, old = stale[i]
@@ -56,6 +56,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             facts = {"path": old.path, "newer": newer, "tokens": saved, "saved": round(saved / max(1, started), 4)}
             because = f"{old.path} was read again later; the older reading's {saved:,} tokens are left out"
             envelope = yield Edit("clear", because, Span(old.at, old.at + 1), (part,), facts=facts)
+    return ctx.request.cut
 
 
 @once
@@ -109,4 +110,5 @@ RULE = Rule(
     Params,
     "remembers",
     "Cline getPossibleDuplicateFileReads (ContextManager.ts, v3.89.2), with tool calls and partial readings told apart",
+    state=int,
 )

@@ -25,6 +25,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     stop = _old(thinking, ctx.index.turns, ctx.request.cut, params.keep)
     start = _old(thinking, ctx.index.turns, since(ctx), params.keep)
     standing = [at for at in thinking[start:stop] if envelope.at(at).body is None]
+    if not standing:
+        return
     tokens = sum(ctx.ledger.tokens(at, at + 1) for at in standing)
     because = f"thinking before the newest {max(1, params.keep)} turns that have any is left out: {tokens:,} tokens"
     facts = {"blocks": len(standing), "tokens": tokens, "keep": params.keep}

@@ -15,16 +15,15 @@ from msgspec import structs
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.envelope import Envelope
-from engine.envelope.pieces import Decision
-from engine.envelope.plan import Plan
+from engine.envelope.plan import Plan, StepState
 from engine.planning import assemble, policy
 from engine.ports.cline import ranges
 from engine.ports.cline.ranges import Entry, State, Text
-from engine.rules.cline.hide_oldest_pairs import NAME, recall
 from engine.session.builder import Builder
-from engine.session.model import BUCKETS, Edit, Session, Usage
+from engine.session.model import BUCKETS, Session, Usage
 
 SYSTEM = "cline-classic"
+RULE = "hide_oldest_pairs"
 NOTICES = {
     "⟦TRUNCATION_NOTICE⟧": ranges.TRUNCATED,
     "⟦FIRST_USER_NOTICE⟧": ranges.FIRST_USER,
@@ -70,14 +69,14 @@ def _mask(given: dict[str, Any]) -> dict[str, Any]:
 
 def _step(given: dict[str, Any]) -> dict[str, Any]:
     plan, session = _one(given, given["window"], _usage(given["previous_request"]), auto_condense=given["auto_condense"])
-    state = recall(plan)
+    state = plan.state(RULE)
     cut = any("keep" in d.edit.facts for d in plan.decisions)
     return {"range": _listed(state), "range_updated": cut, **_sent(plan, session, given["messages"]), "edits": _edits(state)}
 
 
 def _forced(given: dict[str, Any]) -> dict[str, Any]:
     plan, session = _one(given, window=0, force=given["keep"])
-    state = recall(plan)
+    state = plan.state(RULE)
     return {"range": _listed(state), **_sent(plan, session, given["messages"]), "edits": _edits(state)}
 
 
@@ -95,8 +94,8 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
         numbers = [number for number, _ in _messages(plan.after, session)]
         cut = any("keep" in d.edit.facts for d in plan.decisions)
         edited = list(_sent(plan, session, messages)["changed"])
-        rows.append({"range": _listed(recall(plan)), "updated": cut, "sent": _runs(numbers), "edited": edited})
-    return {"steps": rows, "final_edits": _edits(recall(plans[-1])) if plans else []}
+        rows.append({"range": _listed(plan.state(RULE)), "updated": cut, "sent": _runs(numbers), "edited": edited})
+    return {"steps": rows, "final_edits": _edits(plans[-1].state(RULE)) if plans else []}
 
 
 KINDS = {
@@ -137,8 +136,7 @@ def _plans(session: Session, windows: Iterable[int], state: State | None = None,
         used = replace(chosen, rules=chosen.rules if first else asked, budget=replace(chosen.budget, window=window))
         plan = assemble.step(previous, session, request, used, basis)
         if first:
-            told = Edit("keep", "what the task has come to", facts={"state": state})
-            plan = structs.replace(plan, decisions=(Decision(0, 0, NAME, told, None, 0, 0),))
+            plan = structs.replace(plan, states=tuple(StepState(RULE, part.params, state) for part in asked))
         previous = assemble.settle(plan)
         yield plan
 

@@ -15,17 +15,19 @@ from msgspec import structs
 from engine.counting.ledger import Ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
-from engine.envelope.pieces import Decision
-from engine.envelope.plan import Plan
+from engine.envelope.envelope import Envelope
+from engine.envelope.plan import Plan, StepState
+from engine.envelope.rule import Ctx, Edits
 from engine.planning import assemble, policy
 from engine.ports.librechat import agents as port
 from engine.ports.librechat import cuts, fading
 from engine.ports.librechat.counts import Column
 from engine.ports.librechat.history import Bodies, History, read
+from engine.ports.librechat.pruning import Outcome
 from engine.ports.librechat.state import Scale, State
-from engine.rules.librechat.prune_by_pressure import NAME, recall
+from engine.rules.librechat.prune_by_pressure import RULE, Params, prepared
 from engine.session.builder import Builder
-from engine.session.model import BUCKETS, Block, Body, Counts, Edit, Part, Session, Usage
+from engine.session.model import BUCKETS, Block, Body, Counts, Part, Session, Usage
 
 SYSTEM = "librechat-agents"
 MARKS = {
@@ -124,7 +126,7 @@ def _history(messages: Sequence[Given]) -> tuple[History, Column[int]]:
 
 
 def _column(counts: Iterable[int]) -> Column[int]:
-    empty: Column[int] = Column(sum)
+    empty: Column[int] = Column("sum")
     return empty.extended(counts)
 
 
@@ -230,28 +232,31 @@ def _trigger(given: Given) -> Given:
 
 
 def _step(given: Given) -> Given:
-    plan, session = next(_plans(given, [{"append": given["messages"], "usage": given["usage"]}], split=given["start_index"]))
-    state = recall(plan)
-    counts = list(state.held.counts) if state else []
+    steps = [{"append": given["messages"], "usage": given["usage"]}]
+    plan, outcome, session = next(_plans(given, steps, split=given["start_index"]))
+    counts = list(plan.state(RULE.name).held.counts)
     unknown = [
         i < given["start_index"] and m["tokens"] is None and m["role"] != "tool" for i, m in enumerate(given["messages"])
     ]
     tokens = [None if lacking else count for count, lacking in zip(counts, unknown, strict=True)]
-    return {**_planned(plan, session, given["messages"]), "tokens": tokens}
+    return {**_planned(plan, outcome, session, given["messages"]), "tokens": tokens}
 
 
 def _run(given: Given) -> Given:
     messages: list[Given] = []
     rows = []
-    for step, (plan, session) in zip(given["steps"], _plans(given, given["steps"]), strict=True):
+    for step, (plan, outcome, session) in zip(given["steps"], _plans(given, given["steps"]), strict=True):
         messages += step["append"]
-        row = _planned(plan, session, messages)
+        row = _planned(plan, outcome, session, messages)
         rows.append({**row, "kept": _runs(row["kept"]), "to_refine": _runs(row["to_refine"])})
     return {"steps": rows}
 
 
-def _plans(given: Given, steps: Sequence[Given], split: int = 0) -> Iterator[tuple[Plan, Session]]:
-    """Plans of the steps. A plan that sends nothing stands before them: it holds what the host told and was billed."""
+def _plans(given: Given, steps: Sequence[Given], split: int = 0) -> Iterator[tuple[Plan, Outcome, Session]]:
+    """Plans of the steps, and what came out of each before it became edits.
+
+    A plan that sends nothing stands before them: it holds what the host told and was billed.
+    """
     builder = Builder("golden", SYSTEM)
     messages = [message for step in steps for message in step["append"]]
     _say(builder, messages[:split])
@@ -262,26 +267,33 @@ def _plans(given: Given, steps: Sequence[Given], split: int = 0) -> Iterator[tup
         _say(builder, step["append"])
     builder.unanswered()
     session = builder.build()
-    chosen = _policy(given)
+    outcomes: list[Outcome] = []
+    chosen = _policy(given, outcomes)
     zeros = [0] * (len(session.blocks) + 1)
     basis = assemble.Basis.of(session, Ledger(CHARS, tuple(zeros for _ in BUCKETS), zeros, {}), _own(session, messages))
     told = {i: message["tokens"] for i, message in enumerate(messages) if message["tokens"] is not None}
     ratio = given["calibration_ratio"]
     state = State(told=told, start=given["start_index"], scale=Scale(ratio if ratio and ratio > 0 else 1.0))
     previous = assemble.step(None, session, session.requests[0], replace(chosen, rules=()), basis)
-    first = Decision(0, 0, NAME, Edit("keep", "what the host told", facts={"state": state}), None, 0, 0)
-    previous = assemble.settle(structs.replace(previous, decisions=(first,)))
+    previous = structs.replace(previous, states=(StepState(RULE.name, chosen.rules[0].params, state),))
+    previous = assemble.settle(previous)
     for request in session.requests[1:]:
         plan = assemble.step(previous, session, request, chosen, basis)
         previous = assemble.settle(plan)
-        yield plan, session
+        yield plan, outcomes[-1], session
 
 
 def _usage(given: Any) -> Usage | None:
     return Usage(int(given.get("input_tokens") or 0), 0, 0, int(given.get("output_tokens") or 0)) if given else None
 
 
-def _policy(given: Given) -> policy.Policy:
+def _policy(given: Given, outcomes: list[Outcome]) -> policy.Policy:
+    """The policy with the settings of a case; what comes out of each request is added to `outcomes`."""
+
+    def watched(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+        outcomes.append(prepared(ctx, params).outcome)
+        return (yield from RULE.edits(envelope, ctx, params))
+
     chosen = policy.load(SYSTEM)
     asked: Given = {"instructions": given["instruction_tokens"] or 0, "summarization": bool(given["summarization"])}
     asked |= {"thinking": bool(given["thinking"]), "starts": _types(given["start_type"])}
@@ -296,18 +308,19 @@ def _policy(given: Given) -> policy.Policy:
         "clear": clear.get("enabled"), "cleared": clear.get("placeholder"),
     }  # fmt: skip
     asked |= {key: value for key, value in found.items() if value is not None}
-    rule = chosen.rules[0]
+    (rule,) = chosen.rules
     budget = BudgetParams(formula="fixed", tokens=given["max"])
-    return replace(chosen, counter="", budget=budget, rules=(replace(rule, params=replace(rule.params, **asked)),))
+    steps = (replace(rule, rule=replace(RULE, edits=watched), params=replace(rule.params, **asked)),)
+    return replace(chosen, counter="", budget=budget, rules=steps)
 
 
-def _planned(plan: Plan, session: Session, messages: Sequence[Given]) -> Given:
-    facts = plan.decisions[0].edit.facts
+def _planned(plan: Plan, outcome: Outcome, session: Session, messages: Sequence[Given]) -> Given:
+    facts = outcome.facts
     sent = _sent(plan, session)
     changed = {m["id"]: new for m in messages if m["id"] in sent and (new := _change(m, sent[m["id"]]))}
     return {
         "kept": list(sent),
-        "to_refine": [messages[i]["id"] for run in facts["refine"] for i in range(*run)],
+        "to_refine": [messages[i]["id"] for run in outcome.refine for i in range(*run)],
         "pre_prune_tokens": facts["tokens"],
         "remaining": facts["remaining"],
         "pressure": facts["pressure"],

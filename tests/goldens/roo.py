@@ -11,10 +11,10 @@ from msgspec import structs
 
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
+from engine.envelope.plan import Plan, StepState
 from engine.envelope.rule import NoParams, Rule
 from engine.planning.assemble import Basis, settle, step
-from engine.planning.policy import Policy, Step, load, rules
+from engine.planning.policy import Policy, Step, load
 from engine.planning.render import render
 from engine.ports.roo import management, results
 from engine.ports.roo.history import SLOT, Store, Summary
@@ -249,22 +249,25 @@ def _manage(given: dict[str, Any]) -> dict[str, Any]:
     real = sum(not _made(m) for m in messages)
     task = Task(given, messages, [real, real])
     before, request = task.session.requests
-    task.prepare(before, Policy("stored", "", "", "", "", rules=_seeds(task)), 0, Answer())
+    chosen = policy(given)
+    task.plan = _with_states(
+        task, task.prepare(before, Policy("stored", "", "", "", "", rules=_seeds(task)), 0, Answer()), chosen
+    )
     answer = _answer(given["fake_summary"], given["condense_call_fails"])
-    plan = task.prepare(request, policy(given), given["total_tokens"], answer)
+    plan = task.prepare(request, chosen, given["total_tokens"], answer)
     did = _did(plan, given["total_tokens"], messages[-1])
     condensed = did["action"] == "condense"
     facts = _facts(plan)
     shown = [decision.edit for decision in plan.decisions if decision.action == "condense"]
     body = shown[0].body if shown else ()
     content = [{"type": "text", "text": _named(part.text)} for part in body or ()]
-    made = facts.get("stored")
+    made = plan.state("condense_to_fresh_start")
     marker = next((e for e in (d.edit for d in plan.decisions) if e.action == "insert"), None)
     text = marker.body[0].text if marker and marker.body else management.MARKER.format(did["removed"])
     return {
         **did,
         "effective": task.sent(),
-        "summary": {"role": "user", "ts": made.summary.ts, "content": content} if condensed and made else None,
+        "summary": {"role": "user", "ts": made.ts, "content": content} if condensed and made else None,
         "marker": {"ts": facts["ts"], "content": _named(text)} if "marker" in facts else None,
         "newly_condensed": [m["id"] for m in messages if not m.get("condenseParent")] if condensed else [],
     }
@@ -285,7 +288,7 @@ def _did(plan: Plan, total: int, last: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(plan: Plan) -> Mapping[str, Any]:
-    told = [decision.edit.facts for decision in plan.decisions if "stored" in decision.edit.facts]
+    told = [decision.edit.facts for decision in plan.decisions if "size" in decision.edit.facts]
     return told[-1] if told else {}
 
 
@@ -338,13 +341,25 @@ def _made(message: Mapping[str, Any]) -> bool:
 
 
 def _seeds(task: Task) -> tuple[Step, ...]:
-    """Edits that bring a session to where stored tags say that it is, under the name of the rule that reads its store."""
-    known = rules()["hide_older_half"]
+    """Edits that bring a session to where stored tags say that it is."""
 
     def seeded(_envelope: Any, _ctx: Any, _params: NoParams) -> Any:
         yield from _stored(task)
 
-    return (Step(Rule(known.name, "as stored", seeded, NoParams), NoParams()),)
+    return (Step(Rule("as_stored", "as stored", seeded, NoParams), NoParams()),)
+
+
+def _with_states(task: Task, plan: Plan, chosen: Policy) -> Plan:
+    """The plan as if the rules of a policy had left what the stored tags say."""
+    store = _store(task, _places(task))
+    newest = store.summary
+    known = {
+        "condense_to_fresh_start": newest,
+        "hide_older_half": store,
+        "drop_results_of_condensed_calls": newest and newest.at,
+    }
+    steps = (part for part in chosen.rules if part.rule.name in known)
+    return structs.replace(plan, states=tuple(StepState(part.rule.name, part.params, known[part.rule.name]) for part in steps))
 
 
 def _stored(task: Task) -> Any:
@@ -353,30 +368,30 @@ def _stored(task: Task) -> Any:
         return
     sent = {m["id"]: m for m in management.effective(messages)}
     last = max((n for n, m in enumerate(messages) if m.get("isSummary")), default=None)
-    store = _store(task, places)
+    newest = _store(task, places).summary
     first = min(m.start for m in task.session.messages if m.role in ("user", "assistant"))
-    if last is not None:
+    if last is not None and newest:
         shown = messages[last]["id"] in sent
         body = tuple(
-            Part("user", "text" if n else "summary", block["text"], block) for n, block in enumerate(store.summary.content)
+            Part("user", "text" if n else "summary", text, {"type": "text", "text": text})
+            for n, text in enumerate(newest.texts)
         )
-        facts = {"id": messages[last]["id"], "stored": store}
+        facts = {"id": messages[last]["id"]}
         yield Edit("condense", "as stored", Span(first, places[last]), body if shown else (), facts=facts)
     for n, message in enumerate(messages):
         if message.get("isTruncationMarker") and message["id"] in sent:
             part = Part("user", "text", message["content"], fence=True)
-            facts = {"id": message["id"], "stored": store}
+            facts = {"id": message["id"]}
             yield Edit("insert", "as stored", Span(places[n], places[n]), (part,), slot=f"{SLOT} {message['id']}", facts=facts)
         if not _made(message) and (last is None or n > last):
             real = next(m for m in task.session.messages if m.id == message["id"])
             if message["id"] not in sent:
-                yield Edit("drop", "as stored", Span(real.start, real.stop), facts={"stored": store})
+                yield Edit("drop", "as stored", Span(real.start, real.stop))
             elif sent[message["id"]] is not message:
                 left = sent[message["id"]]["content"]
                 for block in task.session.blocks[real.start : real.stop]:
                     if not any(raw is block.raw for raw in left):
-                        yield Edit("drop", "as stored", Span(block.at, block.at + 1), facts={"stored": store})
-    yield Edit("keep", "as stored", facts={"stored": store})
+                        yield Edit("drop", "as stored", Span(block.at, block.at + 1))
 
 
 def _places(task: Task) -> list[int]:
@@ -390,7 +405,7 @@ def _places(task: Task) -> list[int]:
 
 
 def _store(task: Task, places: list[int]) -> Store:
-    newest: Summary | None = None
+    summaries: list[Summary] = []
     visible: list[tuple[int, int]] = []
     hidden: list[tuple[int, int]] = []
     for place, message in zip(places, task.stored, strict=True):
@@ -400,8 +415,8 @@ def _store(task: Task, places: list[int]) -> Store:
         (hidden if message.get("truncationParent") else visible).append(key)
         if message.get("isSummary"):
             content = message["content"]
-            content = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            newest = Summary(0, place, content, tokens_of(content), message.get("ts"), newest)
+            texts = (content,) if isinstance(content, str) else tuple(block["text"] for block in content)
+            summaries.append(Summary(0, place, -1, texts, sum(map(text_tokens, texts)), 0, message.get("ts")))
     first = visible[1] if len(visible) > 1 else (len(task.session.blocks), 0)
     assert all(visible[0] < key < first for key in hidden), "only a run behind the first message can be hidden"
-    return Store(newest, first if hidden else None, 0)
+    return Store(tuple(summaries), first if hidden else None, 0)

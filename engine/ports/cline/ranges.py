@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from engine.envelope.budget import FORMULAS, BudgetParams
 from engine.session.index import Index
@@ -38,8 +40,7 @@ READ_AGAIN = (
 MISSING = "result missing"
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True, gc=False):
     """The newest text of an edited block. `before`: the text that it replaced, where that was an edit as well."""
 
     text: str
@@ -49,31 +50,25 @@ class Text:
     files: tuple[str, ...] = ()  # of mentions: all files in the text
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True, gc=False):
     """What is stored about one message: what kind of edit, and the text per block number."""
 
     type: int
     blocks: Mapping[int, Text]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class State:
+class State(Struct, frozen=True, gc=False):
     """What a task carries from request to request: the deleted range, stored edits in the order in which they were first made,
     and messages whose bare text a repair has lost for good."""
 
     range: Range | None = None
-    entries: Mapping[int, Entry] = field(default_factory=dict)
+    entries: Mapping[int, Entry] = {}
     lost: frozenset[int] = frozenset()
 
     @property
     def start(self) -> int:
         """First message behind the deleted range."""
         return self.range[1] + 1 if self.range else 2
-
-    def __repr__(self) -> str:
-        hidden = f"messages {self.range[0]} to {self.range[1]} hidden" if self.range else "nothing hidden"
-        return f"{hidden}, {len(self.entries)} messages edited" + (f", {len(self.lost)} texts lost" if self.lost else "")
 
 
 @dataclass(frozen=True, slots=True)

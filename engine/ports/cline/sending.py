@@ -50,15 +50,15 @@ def places(history: History, state: State, touched: Iterable[int]) -> list[Place
 
 def lost(history: History, state: State, found: Sequence[Place]) -> frozenset[int]:
     """Messages whose bare text gives way to results that are missing: in the stored history as well, unless it was edited."""
-    gone = (
+    gone = [
         place.message
         for place in found
         if history.role(place.message) == "user"
         and isinstance(history.content(place.message), str)
         and place.message not in state.entries
         and calls(history, place.before)
-    )
-    return history.lost.union(gone)
+    ]
+    return history.lost.union(gone) if gone else history.lost
 
 
 def sent(history: History, state: State, place: Place) -> str | list[Item]:

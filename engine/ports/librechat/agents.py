@@ -16,7 +16,7 @@ from msgspec import Struct
 from engine.ports.librechat.counts import Column, fitting, total
 from engine.ports.librechat.history import Bodies, History, call_id
 from engine.session.content import block_text
-from engine.session.model import JSON, Part
+from engine.session.model import Part
 
 PRIMER = 3  # tokens of the label that every reply begins with
 AFTER_RESULTS = ("ai", "human")  # what may stand first where a result would
@@ -30,7 +30,7 @@ class Fit(Struct, frozen=True, gc=False):
     remaining: int
     refine: tuple[int, int]
     thought: int = -1  # the message that the reasoning at the end stands in
-    attach: tuple[int, JSON] | None = None  # a kept message, and the reasoning that now stands in front of it
+    attach: tuple[int, int] | None = None  # a kept message, and the address of reasoning that now stands in front of it
 
 
 class Terms(Struct, frozen=True, gc=False):
@@ -51,7 +51,7 @@ def within(history: History, counts: Column[int], terms: Terms, thought: int = -
     fits = room > PRIMER
     if fits:
         start, taken = fitting(counts, base, there, PRIMER, room)
-    ends, block = False, None
+    ends, block = False, -1
     if 0 <= thought < there and history.role(thought) == "ai":
         block = history.reasoning(thought, terms.reasoning)
     if fits and terms.thinking and there > base and history.role(there - 1) in ("ai", "tool"):
@@ -63,20 +63,20 @@ def within(history: History, counts: Column[int], terms: Terms, thought: int = -
     fit = Fit(kept, room - taken, (base, stop), thought)
     if stop == base or not ends or (thought > -1 and thought >= there - len(kept)):
         return fit
-    if thought < 0 or not block:
+    if thought < 0 or block < 0:
         return Fit(kept, fit.remaining, fit.refine)
     return _attached(history, counts, fit, block, room, types)
 
 
-def _trailing(history: History, kind: Reasoning, known: tuple[int, JSON], lowest: int) -> tuple[bool, int, JSON]:
+def _trailing(history: History, kind: Reasoning, known: tuple[int, int], lowest: int) -> tuple[bool, int, int]:
     """Whether answers and results at the end need reasoning, and where it is found (not below message `lowest`)."""
     thought, block = known
-    if thought >= 0 or block:
+    if thought >= 0 or block >= 0:
         return True, thought, block
     found, end = history.last_reasoning(kind), history.last_break
     if found > end and found >= lowest:
         return True, found, history.reasoning(found, kind)
-    return end < lowest or end < 0, -1, None
+    return end < lowest or end < 0, -1, -1
 
 
 def _begun(
@@ -90,7 +90,7 @@ def _begun(
     return first, taken - total(counts, start, first), types
 
 
-def _attached(history: History, counts: Column[int], fit: Fit, block: JSON, room: int, types: tuple[str, ...]) -> Fit:
+def _attached(history: History, counts: Column[int], fit: Fit, block: int, room: int, types: tuple[str, ...]) -> Fit:
     """Reasoning that would be left out is put in front of the oldest answer of the newest run of messages."""
     answer = -1
     for i in reversed(fit.kept):
@@ -101,7 +101,7 @@ def _attached(history: History, counts: Column[int], fit: Fit, block: JSON, room
             break
     if answer < 0:
         return fit
-    tokens = history.counted([_part(block)])
+    tokens = history.counted([_part(history, block)])
     if fit.remaining - tokens > 0:
         return Fit(fit.kept, fit.remaining, fit.refine, fit.thought, (answer, block))
     there = len(history)
@@ -117,19 +117,20 @@ def _attached(history: History, counts: Column[int], fit: Fit, block: JSON, room
     return Fit(kept, fit.remaining, fit.refine, fit.thought, (answer, block))
 
 
-def _part(raw: JSON) -> Part:
+def _part(history: History, at: int) -> Part:
+    raw = history.session.blocks[at].raw
     kind = str(raw.get("type", "thinking"))
     return Part("assistant", kind, block_text(kind, raw), raw)
 
 
-def with_reasoning(history: History, i: int, bodies: Bodies, block: JSON) -> Bodies:
-    """A message with reasoning in front, unless it begins with some of that kind."""
+def with_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodies:
+    """A message with the reasoning of address `block` in front, unless it begins with some of that kind."""
     first = history.blocks(i)[0]
-    if isinstance(first.raw, Mapping) and first.raw.get("type") == block.get("type"):
+    if isinstance(first.raw, Mapping) and first.raw.get("type") == history.session.blocks[block].raw.get("type"):
         return bodies
     said = () if first.raw is None else (Part(first.role, first.kind, first.text, first.raw),)
     rest = bodies.get(first.at, said)
-    return {**bodies, first.at: (_part(block), *rest)}
+    return {**bodies, first.at: (_part(history, block), *rest)}
 
 
 class Mended(Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ Holds the data structure alone: a change copies the chunks it touches, so that e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -14,10 +14,18 @@ T = TypeVar("T")
 CHUNK = 64
 
 
-class Column(Struct, Generic[T], frozen=True, gc=False):
-    """A list of values in chunks; `folds` holds one number per chunk (its sum, or its largest)."""
+def _held(values: Iterable[object]) -> int:
+    held = tuple(values)
+    return len(held) - held.count(None)
 
-    fold: Callable[[Iterable[T]], int]
+
+_FOLDS: Mapping[str, Callable[[Iterable[Any]], int]] = {"sum": sum, "max": max, "held": _held}
+
+
+class Column(Struct, Generic[T], frozen=True, gc=False):
+    """A list of values in chunks; `folds` holds one number per chunk: its sum, its largest, or how many are not None."""
+
+    fold: Literal["sum", "max", "held"]
     chunks: tuple[tuple[T, ...], ...] = ()
     folds: tuple[int, ...] = ()
 
@@ -38,10 +46,10 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
         last = len(self) // CHUNK
         if last < len(self.chunks) and len(self.chunks[last]) + len(new) <= CHUNK:
             chunk = (*self.chunks[last], *new)
-            return Column(self.fold, (*self.chunks[:-1], chunk), (*self.folds[:-1], self.fold(chunk)))
+            return Column(self.fold, (*self.chunks[:-1], chunk), (*self.folds[:-1], _FOLDS[self.fold](chunk)))
         new = [*(self.chunks[last] if last < len(self.chunks) else ()), *new]
         more = tuple(tuple(new[i : i + CHUNK]) for i in range(0, len(new), CHUNK))
-        return Column(self.fold, (*self.chunks[:last], *more), (*self.folds[:last], *map(self.fold, more)))
+        return Column(self.fold, (*self.chunks[:last], *more), (*self.folds[:last], *map(_FOLDS[self.fold], more)))
 
     def first(self, count: int) -> Column[T]:
         """The first `count` values."""
@@ -49,7 +57,7 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
         if not rest or whole >= len(self.chunks):
             return Column(self.fold, self.chunks[:whole], self.folds[:whole])
         chunk = self.chunks[whole][:rest]
-        return Column(self.fold, (*self.chunks[:whole], chunk), (*self.folds[:whole], self.fold(chunk)))
+        return Column(self.fold, (*self.chunks[:whole], chunk), (*self.folds[:whole], _FOLDS[self.fold](chunk)))
 
     def replaced(self, values: Mapping[int, T]) -> Column[T]:
         """With other values at some places."""
@@ -61,7 +69,7 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
             opened.setdefault(i // CHUNK, list(chunks[i // CHUNK]))[i % CHUNK] = value
         for number, chunk in opened.items():
             chunks[number] = tuple(chunk)
-            folds[number] = self.fold(chunk)
+            folds[number] = _FOLDS[self.fold](chunks[number])
         return Column(self.fold, tuple(chunks), tuple(folds))
 
     def filled(self, least: int) -> list[int]:

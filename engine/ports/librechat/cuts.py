@@ -57,6 +57,16 @@ def narrow(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
+def packed(text: str) -> bytes:
+    """A wide text as bytes. Halves of characters have no form in UTF-8 proper, and so no other form that can be stored."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def unpacked(text: bytes) -> str:
+    """The wide text that `packed` wrote."""
+    return text.decode("utf-8", "surrogatepass")
+
+
 def shortened(text: str, limit: int) -> str:
     """A wide text from beginning (70 %) and end, with a mark between them that counts toward `limit`.
 

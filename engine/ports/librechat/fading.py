@@ -7,6 +7,7 @@ Pure functions over a `History` and what is `Held` of it: counts and shortened t
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -20,38 +21,34 @@ from engine.ports.librechat.cuts import (
     faded,
     masked,
     narrow,
+    packed,
     result_cap,
     shortened,
     trimmed,
+    unpacked,
     wide,
 )
-from engine.ports.librechat.history import Bodies, History, longest_input
-from engine.session.model import JSON
-
-
-def _changed(values: Iterable[object]) -> int:
-    held = tuple(values)
-    return len(held) - held.count(None)
+from engine.ports.librechat.history import Bodies, Cut, History, longest_input
 
 
 class Held(Struct, frozen=True, gc=False):
-    """Per message its tokens; per result its length and, once shortened, its text; per answer the longest arguments and, once
-    shortened, all that are."""
+    """Per message its tokens; per result its length and, once shortened, its text (packed); per answer the longest arguments
+    and, once shortened, all that are (as JSON, by address of the call)."""
 
-    counts: Column[int] = field(default_factory=lambda: Column(sum))
-    lengths: Column[int] = field(default_factory=lambda: Column(max))
-    texts: Column[str | None] = field(default_factory=lambda: Column(_changed))
-    longest: Column[int] = field(default_factory=lambda: Column(max))
-    inputs: Column[Mapping[int, JSON] | None] = field(default_factory=lambda: Column(_changed))
+    counts: Column[int] = field(default_factory=lambda: Column("sum"))
+    lengths: Column[int] = field(default_factory=lambda: Column("max"))
+    texts: Column[bytes | None] = field(default_factory=lambda: Column("held"))
+    longest: Column[int] = field(default_factory=lambda: Column("max"))
+    inputs: Column[Mapping[int, str] | None] = field(default_factory=lambda: Column("held"))
 
     def bodies(self, history: History, i: int) -> Bodies:
         """What stands for a message's blocks where it was shortened."""
         role = history.role(i)
         if role == "tool":
             text = self.texts[history.tool_number(i)]
-            return history.with_text(i, narrow(text)) if text is not None else {}
+            return history.with_text(i, narrow(unpacked(text))) if text is not None else {}
         inputs = self.inputs[history.answer_number(i)] if role == "ai" else None
-        return history.with_inputs(inputs) if inputs else {}
+        return history.with_inputs({at: json.loads(given) for at, given in inputs.items()}) if inputs else {}
 
 
 def shortened_for_good(history: History, held: Held) -> Iterator[int]:
@@ -117,36 +114,41 @@ def cut_results(history: History, held: Held, limit: int) -> Faded:
 
 def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) -> Faded:
     """Cut results that are longer than their cap; no cap is below one of an older result."""
-    found = {j: _shorter(history, held, j, limit) for j, limit in above(held.lengths, cap, count)}
-    texts = {j: text for j, (text, _) in found.items()}
-    return _with_texts(history, held, texts, {history.tool(j): tokens for j, (_, tokens) in found.items()})
+    return _with_texts(history, held, {j: _shorter(history, held, j, limit) for j, limit in above(held.lengths, cap, count)})
 
 
-def _shorter(history: History, held: Held, j: int, limit: int) -> tuple[str, int]:
-    """A result cut to a limit, and the tokens of its message. Looked up where the same was cut for another request."""
+def _shorter(history: History, held: Held, j: int, limit: int) -> Cut:
+    """A result cut to a limit. Looked up where the same was cut for another request."""
     i, text = history.tool(j), held.texts[j]
     key = (history.since + i, text is None)
     known = history.memo.get(key)
     if known and known[0] == text and known[1] == limit:
-        return known[2], known[3]
-    said, listed = history.result(i) if text is None else (text, False)
+        return known[2]
+    said, listed = history.result(i) if text is None else (unpacked(text), False)
     new = shortened(said or "", limit)
     if listed:
         mark = f"\n\n… [shortened: {len(said or '')} characters, allowed: {limit}] …"
         new = ((said or "")[: max(0, limit - len(mark))] + mark)[:limit]
-    tokens = history.counted(history.parts(i, history.with_text(i, narrow(new))))
-    history.memo[key] = (text, limit, new, tokens)
-    return new, tokens
+    cut = _cut_to(history, i, new)
+    history.memo[key] = (text, limit, cut)
+    return cut
 
 
-def _with_texts(history: History, held: Held, texts: Mapping[int, str], counts: Mapping[int, int]) -> Faded:
-    if not texts:
+def _cut_to(history: History, i: int, text: str) -> Cut:
+    return Cut(packed(text), len(text), history.counted(history.parts(i, history.with_text(i, narrow(text)))))
+
+
+def _with_texts(history: History, held: Held, cuts: Mapping[int, Cut]) -> Faded:
+    if not cuts:
         return held, []
-    lengths = {j: len(text) for j, text in texts.items()}
+    numbers = [history.tool(j) for j in cuts]
     new = structs.replace(
-        held, counts=held.counts.replaced(counts), lengths=held.lengths.replaced(lengths), texts=held.texts.replaced(texts)
+        held,
+        counts=held.counts.replaced({i: cut.tokens for i, cut in zip(numbers, cuts.values(), strict=True)}),
+        lengths=held.lengths.replaced({j: cut.length for j, cut in cuts.items()}),
+        texts=held.texts.replaced({j: cut.text for j, cut in cuts.items()}),
     )
-    return new, [history.tool(j) for j in texts]
+    return new, numbers
 
 
 def fade_args(history: History, held: Held, tokens: int) -> Faded:
@@ -156,27 +158,29 @@ def fade_args(history: History, held: Held, tokens: int) -> Faded:
 
 def cut_args(history: History, held: Held, limit: int) -> Faded:
     """No call's arguments are longer than `limit` characters of JSON."""
-    inputs: dict[int, Mapping[int, JSON] | None] = {}
+    inputs: dict[int, Mapping[int, str] | None] = {}
+    counts: dict[int, int] = {}
+    longest: dict[int, int] = {}
     for j, _ in above(held.longest, lambda _place: limit, history.answers):
-        known = dict(held.inputs[j] or {})
-        for block in history.calls(history.answer(j)):
+        i = history.answer(j)
+        known = {at: json.loads(given) for at, given in (held.inputs[j] or {}).items()}
+        for block in history.calls(i):
             new, changed = enveloped(known.get(block.at, block.raw.get("input")), limit)
             known |= {block.at: new} if changed else {}
-        inputs[j] = known
+        inputs[j] = {at: json.dumps(given) for at, given in known.items()}
+        counts[i] = history.counted(history.parts(i, history.with_inputs(known)))
+        longest[j] = longest_input(history.blocks(i), known)
     if not inputs:
         return held, []
-    rows = {j: history.answer(j) for j in inputs}
-    counts = {i: history.counted(history.parts(i, history.with_inputs(inputs[j] or {}))) for j, i in rows.items()}
-    longest = {j: longest_input(history.blocks(i), inputs[j]) for j, i in rows.items()}
     new_held = structs.replace(
         held, counts=held.counts.replaced(counts), longest=held.longest.replaced(longest), inputs=held.inputs.replaced(inputs)
     )
-    return new_held, list(rows.values())
+    return new_held, list(counts)
 
 
 def trim_by_position(history: History, held: Held, settings: ByPosition) -> Faded:
     """Old results lose their middle, older ones all of their text; the last assistant turns are left alone."""
-    humans, total, texts = history.turns, len(history), dict[int, str]()
+    humans, total, cuts = history.turns, len(history), dict[int, Cut]()
     if not settings.by_age or not humans:
         return held, []
     protected = _protected(history, settings.keep_turns)
@@ -184,16 +188,15 @@ def trim_by_position(history: History, held: Held, settings: ByPosition) -> Fade
     for j, _ in above(held.lengths, lambda _place: least, history.tools):
         i = history.tool(j)
         age = (total - i) / total
-        said = held.texts[j] or history.result(i)[0]
+        held_text = held.texts[j]
+        said = unpacked(held_text) if held_text else history.result(i)[0]
         if i < humans[0] or i >= protected or said is None:
             continue
         if age >= settings.clear_from and settings.clear:
-            texts[j] = wide(settings.cleared)
+            cuts[j] = _cut_to(history, i, wide(settings.cleared))
         elif age >= settings.trim_from and len(said) > settings.max_chars:
-            texts[j] = trimmed(said, settings)
-    rows = {j: history.tool(j) for j in texts}
-    counts = {i: history.counted(history.parts(i, history.with_text(i, narrow(texts[j])))) for j, i in rows.items()}
-    return _with_texts(history, held, texts, counts)
+            cuts[j] = _cut_to(history, i, trimmed(said, settings))
+    return _with_texts(history, held, cuts)
 
 
 def _protected(history: History, turns: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -21,6 +21,14 @@ from engine.session.model import JSON, Block, Part, Session
 ROLES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 Bodies = Mapping[int, tuple[Part, ...]]
 """What stands for some blocks of a message, by address; () = nothing."""
+
+
+class Cut(NamedTuple):
+    """A text that was shortened, packed (see `cuts`), its length, and the tokens of its message."""
+
+    text: bytes
+    length: int
+    tokens: int
 
 
 class Reading(Struct, frozen=True, gc=False):
@@ -63,7 +71,7 @@ def read(session: Session, with_system: bool) -> Reading:
         tuple(rows), tuple(row.start for row in rows), roles, places["tool"], places["ai"],
         tuple(i for i in places["ai"] if any(_says(b) for b in blocks[rows[i].start : rows[i].stop])),
         tuple(i for i, r in enumerate(roles) if r not in ("ai", "tool")), places["human"],
-        {kind: tuple(i for i in places["ai"] if _reasoning(blocks[rows[i].start : rows[i].stop], kind)) for kind in kinds},
+        {kind: tuple(i for i in places["ai"] if _reasoning(blocks[rows[i].start : rows[i].stop], kind) >= 0) for kind in kinds},
         tuple(accumulate(ends, max)), tuple(sorted(odd)),
         tuple(len(result_text(blocks[rows[i].start])[0] or "") for i in places["tool"]),
         tuple(longest_input(blocks[rows[i].start : rows[i].stop]) for i in places["ai"]),
@@ -106,16 +114,19 @@ def _says(block: Block) -> bool:
     return isinstance(text, str) and bool(text.strip())
 
 
-def _reasoning(blocks: Sequence[Block], kind: str) -> JSON:
-    """The first reasoning block in content that is a list; bare text holds none. `thinking` accepts both kinds."""
+def _reasoning(blocks: Sequence[Block], kind: str) -> int:
+    """Address of the first reasoning block in content that is a list; -1: there is none. `thinking` accepts both kinds."""
     wanted = {kind, "reasoning_content"}
     if any(isinstance(block.raw, str) for block in blocks):
-        return None
-    return next((b.raw for b in blocks if isinstance(b.raw, Mapping) and b.raw.get("type") in wanted), None)
+        return -1
+    return next((b.at for b in blocks if isinstance(b.raw, Mapping) and b.raw.get("type") in wanted), -1)
 
 
 class History(Struct, frozen=True, gc=False):
-    """The messages `since:there` of a reading, numbered from 0. `attached`: reasoning put in front of a message for good."""
+    """The messages `since:there` of a reading, numbered from 0.
+
+    `attached`: addresses of reasoning that was put in front of a message for good.
+    """
 
     session: Session
     reading: Reading
@@ -123,9 +134,9 @@ class History(Struct, frozen=True, gc=False):
     frame: int  # tokens that frame a message
     there: int
     since: int = 0
-    attached: Mapping[int, JSON] | None = None
+    attached: Mapping[int, int] | None = None
     host: Sequence[int] = ()  # tokens of every message of the reading, as the host counts them
-    memo: dict[tuple[int, bool], tuple[str | None, int, str, int]] = {}  # the last cuts: see fading
+    memo: dict[tuple[int, bool], tuple[bytes | None, int, Cut]] = {}  # the last cuts: see fading
     whole: dict[int, Any] = {}  # what is held of all messages from one on: see fading
 
     def __len__(self) -> int:
@@ -191,11 +202,11 @@ class History(Struct, frozen=True, gc=False):
     def calls(self, i: int) -> list[Block]:
         return [block for block in self.blocks(i) if is_call(block)] if self.role(i) == "ai" else []
 
-    def reasoning(self, i: int, kind: str) -> JSON:
-        """The reasoning block of a message, None where it has none."""
+    def reasoning(self, i: int, kind: str) -> int:
+        """Address of the reasoning of a message, -1 where it has none."""
         if self.attached and self.since + i in self.attached:
             return self.attached[self.since + i]
-        return _reasoning(self.blocks(i), kind) if self.role(i) == "ai" else None
+        return _reasoning(self.blocks(i), kind) if self.role(i) == "ai" else -1
 
     def last_reasoning(self, kind: str) -> int:
         """Number of the last message with a reasoning block; -1 where there is none."""

@@ -7,7 +7,7 @@ what they say.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -42,6 +42,7 @@ from engine.session.model import JSON
 
 PRESSED = 0.8  # share of the budget from which results are shortened
 BANDS = ((0.99, 0.05), (0.9, 0.2), (0.85, 0.5), (0.8, 1.0))  # share of the budget, part of the room that caps are taken from
+NONE = frozenset[int]()  # one for all plans: Python makes a new one each time
 LEAST_ROOM = 1_024  # tokens that caps are taken from at least
 
 
@@ -60,13 +61,14 @@ class Settings(ByPosition):
 class Outcome(Struct, frozen=True, gc=False):
     """The messages to be sent, by number, those that may be summarised (runs), and the state that the next request starts from.
 
-    `faded`: numbers of messages that were shortened for good.
+    `faded`: numbers of messages that were shortened for good; `shaped`: how others stand that do so in this request alone.
     """
 
     state: State
     kept: Sequence[int] = ()
     refine: tuple[tuple[int, int], ...] = ()
     faded: frozenset[int] = frozenset()
+    shaped: Mapping[int, Bodies] = {}
     facts: Mapping[str, JSON] = {}
 
 
@@ -91,7 +93,7 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     pressure = before / budget if budget > 0 else 0.0
     state = structs.replace(old, held=held, scale=scale, start=there)
     if room == 0 and settings.summarization:
-        state = structs.replace(state, sent=_sent(history, [], {}))
+        state = structs.replace(state, sent=_sent(history, [], ()))
         return Outcome(state, (), ((0, there),), facts=_facts(state, budget, used, before, 0, pressure))
     held, faded, masked = _faded(history, held, room, pressure, scale.ratio, settings)
     scale = structs.replace(scale, counted=0, reported=0) if masked else scale
@@ -101,7 +103,7 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     if old.cutoff == 0 and left >= 0:
         kept, shaped = _final(history, state, range(there), {}, settings)
         state = structs.replace(state, sent=_sent(history, kept, shaped))
-        return Outcome(state, kept, (), faded, _facts(state, budget, used, tokens, left, pressure))
+        return Outcome(state, kept, (), faded, shaped, _facts(state, budget, used, tokens, left, pressure))
     raw = Terms(
         rounded(budget / scale.ratio), rounded(used / scale.ratio), settings.starts, settings.thinking, settings.reasoning
     )
@@ -117,7 +119,7 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     state = structs.replace(state, thought=first.fit.thought, attached=attached, cutoff=_cutoff(history, last))
     kept, shaped = _final(history, state, last.mended.kept, _shaped(history, last), settings)
     state = structs.replace(state, sent=_sent(history, kept, shaped))
-    return Outcome(state, kept, refine, faded, _facts(state, budget, used, tokens, left, pressure))
+    return Outcome(state, kept, refine, faded, shaped, _facts(state, budget, used, tokens, left, pressure))
 
 
 def _facts(state: State, budget: int, used: int, tokens: int, left: int, pressure: float | None) -> dict[str, JSON]:
@@ -185,11 +187,11 @@ def _cutoff(history: History, choice: _Choice) -> int:
     return max(len(history) - (len(kept) - (1 if kept and history.role(kept[0]) == "system" else 0)), 0)
 
 
-def _attached(history: History, state: State, choices: Sequence[_Choice]) -> Mapping[int, JSON]:
+def _attached(history: History, state: State, choices: Sequence[_Choice]) -> Mapping[int, int]:
     """Reasoning that was put into content that is a list stays there: the original changes the list itself."""
     found = dict(state.attached)
     for choice in choices:
-        i, block = choice.fit.attach or (-1, None)
+        i, block = choice.fit.attach or (-1, -1)
         bare = i >= 0 and any(isinstance(b.raw, str) for b in history.blocks(i))
         if i >= 0 and not bare and with_reasoning(history, i, {}, block):
             found[history.since + i] = block
@@ -224,16 +226,15 @@ def _final(
     return kept, shaped
 
 
-def _sent(history: History, kept: Sequence[int], shaped: Mapping[int, Bodies]) -> Sent:
+def _sent(history: History, kept: Sequence[int], shaped: Iterable[int]) -> Sent:
     since, base = history.since, int(history.instructed)
     lead = {since} if base and not (kept and kept[0] == 0) else set[int]()
     if isinstance(kept, range):
         first = kept.start if len(kept) else len(history)
-        return Sent(since + max(first, base), frozenset(lead), {since + i: b for i, b in shaped.items()})
+        return Sent(since + max(first, base), frozenset(lead) or NONE, frozenset(since + i for i in shaped) or NONE)
     rest = [i for i in kept if i >= base]
     first = rest[0] if rest else len(history)
     gone = set(range(first, len(history))).difference(rest)
-    left = set(kept)
-    return Sent(
-        since + first, frozenset(lead | {since + i for i in gone}), {since + i: b for i, b in shaped.items() if i in left}
-    )
+    left = set(kept).intersection(shaped)
+    gone = lead | {since + i for i in gone}
+    return Sent(since + first, frozenset(gone) or NONE, frozenset(since + i for i in left) or NONE)

@@ -13,8 +13,7 @@ from msgspec import Struct, field, structs
 
 from engine.ports.librechat.counts import total
 from engine.ports.librechat.fading import Held, begun, met
-from engine.ports.librechat.history import Bodies, History
-from engine.session.model import JSON
+from engine.ports.librechat.history import History
 
 LOWEST, HIGHEST = 0.5, 5.0  # what the provider's count may be of ours
 STABLE = 0.1  # change of the estimated instructions up to which an observed overhead is believed
@@ -26,14 +25,14 @@ def rounded(value: float) -> int:
 
 
 class Sent(Struct, frozen=True, gc=False):
-    """How the messages stood in a request: `first` and all after it, but for those `gone`; some `shaped` for it alone.
+    """Which messages stood in a request: `first` and all after it, but for those `gone`; some were `shaped` for it alone.
 
     Places in the session's reading. A system message in front of the first stands unless it is `gone`.
     """
 
     first: int = 0
     gone: frozenset[int] = frozenset()
-    shaped: Mapping[int, Bodies] = {}
+    shaped: frozenset[int] = frozenset()
 
 
 class Scale(Struct, frozen=True, gc=False):
@@ -42,7 +41,7 @@ class Scale(Struct, frozen=True, gc=False):
     ratio: float = 1.0
     counted: int = 0
     reported: int = 0
-    variance: float = math.inf
+    variance: float | None = None
     overhead: int | None = None
     estimate: int = 0  # of the instructions, when the overhead was observed
 
@@ -55,15 +54,11 @@ class State(Struct, frozen=True, gc=False):
     start: int = 0  # messages before it were there at the request before
     cutoff: int = 0  # first message that was sent
     thought: int = -1
-    attached: Mapping[int, JSON] = {}
+    attached: Mapping[int, int] = {}
     sent: Sent = field(default_factory=Sent)
     told: Mapping[int, int] | None = None
     since: int = 0  # messages before it were summarised
     summary: int = 0  # tokens of the summary that stands for them
-
-    def __repr__(self) -> str:
-        texts = sum(self.held.texts.folds)
-        return f"{self.start} messages, first sent {self.cutoff}, {texts} results shortened, ratio {self.scale.ratio:.4f}"
 
 
 def anew(history: History, state: State, since: int, summary: int) -> State:
@@ -72,8 +67,8 @@ def anew(history: History, state: State, since: int, summary: int) -> State:
     `since`: messages of the reading that a summary of `summary` tokens stands for.
     """
     sent = state.sent
-    shaped = {i: bodies for i, bodies in sent.shaped.items() if i >= since}
-    sent = Sent(max(sent.first, since), frozenset(i for i in sent.gone if i >= since), shaped)
+    gone, shaped = (frozenset(i for i in numbers if i >= since) for numbers in (sent.gone, sent.shaped))
+    sent = Sent(max(sent.first, since), gone, shaped)
     return State(scale=Scale(state.scale.ratio), start=history.there - since, sent=sent, since=since, summary=summary)
 
 
@@ -131,7 +126,7 @@ def calibrated(
     scale = structs.replace(scale, ratio=ratio, counted=counted, reported=reported)
     expected = instructions + sent * ratio
     variance = abs((seen.prompt / expected if expected > 0 else 0) - 1)
-    if variance < scale.variance:
+    if scale.variance is None or variance < scale.variance:
         overhead = max(0, rounded(seen.prompt - sent * ratio))
         scale = structs.replace(scale, variance=variance, overhead=overhead, estimate=instructions)
     return scale

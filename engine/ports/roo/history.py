@@ -1,56 +1,64 @@
 """A session as Roo Code's stored history: which of its messages are hidden, and which summaries and markers stand among them.
 
-The messages are the session's; the rest is a `Store`, which rules carry among the facts of their decisions. Truncations hide
-from the second message on, so one place says what all of them hide. Entries are what `engine.ports.roo` reads; their `at` is a
-place: (address, 1) of a message, (address, 0) of a summary or marker, which stands before the message at that address.
+The messages are the session's; what else a rule has to know is its state. Each rule keeps its own: that another one condensed
+is seen in the envelope. Truncations hide from the second message on, so one place says what all of them hide. Entries are what
+`engine.ports.roo` reads; their `at` is a place: (address, 1) of a message, (address, 0) of a summary or marker, which stands
+before the message at that address.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
+from engine.envelope.condensing import standing
 from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan
+from engine.envelope.pieces import Piece
 from engine.envelope.rule import Ctx
 from engine.ports.roo import management
 from engine.session.index import upto
-from engine.session.model import JSON, Bucket
+from engine.session.model import Bucket, Part
 
 Place = tuple[int, int]
 SLOT = "truncation marker"
 Entry = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Summary:
-    """A summary that was stored when the history reached up to address `at`. Summaries lead back to the one before."""
+class Summary(Struct, frozen=True, gc=False):
+    """A summary that request `request` stored when the history reached up to address `at`.
+
+    `size`: tokens of that whole request with it; `ts`: its time in milliseconds.
+    """
 
     number: int
     at: int
-    content: list[JSON]
+    request: int
+    texts: tuple[str, ...]
     tokens: int
+    size: int
     ts: int | None
-    older: Summary | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Store:
+class Store(Struct, frozen=True, gc=False):
     """What a stored history holds beside the messages. `first`: the first visible place behind the opening message."""
 
-    summary: Summary | None = None
+    summaries: tuple[Summary, ...] = ()
     first: Place | None = None
     markers: int = 0
+
+    @property
+    def summary(self) -> Summary | None:
+        """The newest summary."""
+        return self.summaries[-1] if self.summaries else None
 
     @property
     def hides_summary(self) -> bool:
         """Whether a truncation hid the newest summary."""
         return bool(self.summary and self.first and (self.summary.at, 0) < self.first)
-
-    def __repr__(self) -> str:
-        return f"{self.summary.number if self.summary else 0} summaries, {self.markers} truncations"
 
 
 class Size(NamedTuple):
@@ -61,32 +69,41 @@ class Size(NamedTuple):
     whole: int
 
 
-def recall(plan: Plan | None) -> Store:
-    """The store as the newest decision that carries one left it."""
-    told = [(d.seq, d.edit.facts.get("stored")) for d in (plan.latest.values() if plan else ())]
-    return next((store for _, store in sorted(told, key=lambda t: -t[0]) if isinstance(store, Store)), Store())
-
-
-def condensed_now(envelope: Envelope, ctx: Ctx) -> bool:
-    """Whether this very request was condensed: it begins with a summary that one of its own decisions put there."""
+def condensed_now(envelope: Envelope, ctx: Ctx) -> Piece | None:
+    """The summary with which this very request begins, where one of its own decisions put it there."""
     start = ctx.index.messages[0] if ctx.index.messages else envelope.stop
     piece = envelope.at(start) if start < envelope.stop else None
     began = ctx.previous.first + len(ctx.previous.decisions) if ctx.previous else 0
-    return bool(piece and piece.body and piece.by >= began and piece.body[0].kind == "summary")
+    return piece if piece and piece.body and piece.by >= began and piece.body[0].kind == "summary" else None
 
 
-def measured(ctx: Ctx, store: Store, factor: float, counted: bool) -> Size | None:
+def started_afresh(envelope: Envelope, ctx: Ctx) -> tuple[Part, ...]:
+    """The summary that now stands for all messages; () where there is none, or where anything stands behind it."""
+    piece = condensed_now(envelope, ctx)
+    return piece.body or () if piece and standing(envelope, ctx, piece.stop) >= ctx.request.cut else ()
+
+
+def stored(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: Summary | None, factor: float) -> Summary:
+    """What is stored of a summary that begins this request; `older` is the one before."""
+    count = sum(ctx.own.body(parts))
+    system, tools = (static_tokens(envelope, ctx, bucket) for bucket in (Bucket.SYSTEM, Bucket.TOOLS))
+    size = math.ceil((system + count) * factor) + math.ceil(tools * factor)
+    ts, texts = last_stamp(ctx, older), tuple(part.text for part in parts)
+    number, tokens = older.number + 1 if older else 1, math.ceil(count * factor)
+    return Summary(number, ctx.request.cut, ctx.request.n, texts, tokens, size, None if ts is None else ts + 1)
+
+
+def measured(ctx: Ctx, newest: Summary | None, factor: float, counted: bool) -> Size | None:
     """The size that Roo compares, None before anything was billed. `counted`: right after a condense its own count is read,
     because that event stands behind the request's in Roo's list."""
     events: list[Entry] = [{"type": "say", "say": "api_req_started", "text": {"tokensIn": ctx.reported}}]
-    if counted and ctx.previous:
-        sizes = [d.edit.facts.get("new_size") for d in ctx.previous.decisions if d.action == "condense"]
-        events += [{"type": "say", "say": "condense_context", "contextCondense": {"newContextTokens": n}} for n in sizes]
+    if counted and ctx.previous and newest and newest.request == ctx.previous.request.n:
+        events.append({"type": "say", "say": "condense_context", "contextCondense": {"newContextTokens": newest.size}})
     total = management.context_tokens(events)
     place = upto(ctx.index.messages, ctx.request.cut) - 1
     if not total or place < 0:
         return None
-    start, newest = ctx.index.messages[place], store.summary
+    start = ctx.index.messages[place]
     last = newest.tokens if newest and newest.at > start else tokens(ctx, start, factor)
     return Size(total, last, int(total + last))
 
@@ -117,10 +134,10 @@ def message(ctx: Ctx, start: int) -> Entry:
     return {"at": (start, 1), "role": source.role, "content": content, "ts": stamp(ctx, start)}
 
 
-def last_stamp(ctx: Ctx, store: Store) -> int | None:
+def last_stamp(ctx: Ctx, newest: Summary | None) -> int | None:
     """Time of the history's last entry."""
     start = ctx.index.messages[upto(ctx.index.messages, ctx.request.cut) - 1]
-    return store.summary.ts if store.summary and store.summary.at > start else stamp(ctx, start)
+    return newest.ts if newest and newest.at > start else stamp(ctx, start)
 
 
 def stamp(ctx: Ctx, start: int) -> int | None:
@@ -129,9 +146,8 @@ def stamp(ctx: Ctx, start: int) -> int | None:
     return None if sent is None else round(sent * 1000)
 
 
-def since_summary(envelope: Envelope, ctx: Ctx, store: Store) -> list[Entry]:
+def since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> list[Entry]:
     """The history from the newest summary on, hidden messages and markers included; all of it where there is no summary."""
-    newest = store.summary
     begin = newest.at if newest else 0
     starts = ctx.index.messages
     found = [message(ctx, start) for start in starts[upto(starts, begin) : upto(starts, ctx.request.cut)]]
@@ -145,7 +161,8 @@ def since_summary(envelope: Envelope, ctx: Ctx, store: Store) -> list[Entry]:
 
 def summary(stored: Summary) -> Entry:
     """A summary as an entry."""
-    told = {"role": "user", "content": stored.content, "ts": stored.ts, "isSummary": True, "condenseId": stored.number}
+    content = [{"type": "text", "text": text} for text in stored.texts]
+    told = {"role": "user", "content": content, "ts": stored.ts, "isSummary": True, "condenseId": stored.number}
     return {"at": (stored.at, 0), **told}
 
 
@@ -164,12 +181,11 @@ def visible(ctx: Ctx, store: Store) -> list[Entry]:
 
 
 def _summaries(store: Store) -> Iterator[Entry]:
-    newest = found = store.summary
-    if found and store.first and store.hides_summary:
-        yield {**summary(found), "truncationParent": "hidden"}
+    newest = store.summary
+    if newest and store.first and store.hides_summary:
+        yield {**summary(newest), "truncationParent": "hidden"}
         yield {"at": (store.first[0], -1), "role": "user", "isTruncationMarker": True, "truncationId": "hidden"}
         return
-    while found and newest and (store.first is None or (found.at, 0) >= store.first):
-        entry = {**summary(found), "tokens": found.tokens}
-        yield entry if found is newest else {**entry, "condenseParent": newest.number}
-        found = found.older
+    for found in takewhile(lambda old: store.first is None or (old.at, 0) >= store.first, reversed(store.summaries)):
+        tag = {} if newest is None or found is newest else {"condenseParent": newest.number}
+        yield {**summary(found), "tokens": found.tokens, **tag}

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+from msgspec import structs
+
 from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.cline import ranges
 from engine.ports.cline.ranges import NOTICE, Entry, History, State, Text
@@ -16,7 +17,6 @@ from engine.ports.cline.reads import rewritten, saved
 from engine.ports.cline.sending import inserted, lost, places, sent, wanted
 from engine.session.model import Edit, Span
 
-NAME = "hide_oldest_pairs"
 starts = once(ranges.starts)
 
 
@@ -34,7 +34,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    old = recall(ctx.previous)
+    old: State = ctx.state or State()
     history = History(ctx.session, starts(ctx), ctx.request.cut, old.lost)
     known = len(replace(history, cut=ctx.previous.request.cut)) if ctx.previous else 0
     state, because, facts = _decided(history, ctx, old, params)
@@ -42,25 +42,22 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if state.entries is not old.entries:
         touched |= {message for message, entry in state.entries.items() if entry is not old.entries.get(message)}
     found = places(history, state, touched)
-    state = replace(state, lost=lost(history, state, found))
+    state = structs.replace(state, lost=lost(history, state, found))
     history = replace(history, lost=state.lost)
-    if because or state != State():
-        envelope = yield Edit("keep", because or f"nothing new: {state}", facts={**facts, "state": state})
+    told = not because
     for action, first, last in (("drop", min(old.start, known), state.start), ("restore", state.start, min(old.start, known))):
         for span in _talk(ctx, history, max(2, first), last):
             text = f"messages 2 to {state.start - 1} are hidden" + (f": {because}" if because else "")
-            envelope = yield Edit(action, text, span, restore=action == "restore")  # type: ignore[arg-type]
+            envelope = yield Edit(action, text, span, restore=action == "restore", facts=facts)  # type: ignore[arg-type]
+            told = True
+    if not told:
+        yield Edit("keep", because, facts=facts)
     for place in found:
         if not place.again:
             envelope = yield from wanted(envelope, history, place.message, sent(history, state, place))
     if min(state.start, old.start) < 2:
         yield from _twice(history, state, old)
-
-
-def recall(plan: Plan | None) -> State:
-    """What the rule knew when it made a plan."""
-    told = (d.edit.facts.get("state") for d in (plan.decisions if plan else ()) if d.rule == NAME)
-    return next((state for state in told if isinstance(state, State)), State())
+    return state
 
 
 def _decided(history: History, ctx: Ctx, old: State, params: Params) -> tuple[State, str, Mapping[str, Any]]:
@@ -80,12 +77,12 @@ def _decided(history: History, ctx: Ctx, old: State, params: Params) -> tuple[St
         if changed:
             because += f"; rewriting {len(changed)} repeated file reads saves {share:.0%} of the text"
         if changed and share >= params.min_saved:
-            return replace(old, entries=entries), because, facts
+            return structs.replace(old, entries=entries), because, facts
     entries.setdefault(1, Entry(NOTICE, {0: Text(ranges.TRUNCATED)}))
     if params.force and ranges.opening(history):
         entries.setdefault(0, Entry(NOTICE, {0: Text(ranges.FIRST_USER)}))
     hidden = ranges.next_range(history.role, len(history), old.range, keep)
-    return replace(old, range=hidden, entries=entries), because, facts | {"keep": keep, "end": hidden[1]}
+    return structs.replace(old, range=hidden, entries=entries), because, facts | {"keep": keep, "end": hidden[1]}
 
 
 def _used(ctx: Ctx) -> int | None:
@@ -114,11 +111,12 @@ def _twice(history: History, state: State, old: State) -> Iterator[Edit]:
 
 
 RULE = Rule(
-    NAME,
+    "hide_oldest_pairs",
     "Hide half or three quarters of the messages behind the first pair once the previous request was too big; repeated file "
     "reads are rewritten first, and calls and results that this parts are mended.",
     edits,
     Params,
     "remembers",
     "Cline 3.89.2 ContextManager.getNewContextMessagesAndMetadata",
+    state=State,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import structs
 
@@ -12,7 +12,6 @@ from engine.counting.ledger import Ledger
 from engine.envelope.condensing import How, condense, summary_at
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
-from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.librechat.agents import Trigger, recent, triggered
 from engine.ports.librechat.fading import shortened_for_good
@@ -23,7 +22,6 @@ from engine.ports.rows import remembered, size, stretches
 from engine.session.index import Index, upto
 from engine.session.model import Action, Ask, Body, Edit, Session, Span
 
-NAME = "prune_by_pressure"
 Known = tuple[Reading, tuple[int, ...], dict[Any, Any], dict[int, Any]]
 Applied = Generator[Edit | Ask, Any, Envelope]
 
@@ -43,21 +41,23 @@ class Params(Settings):
     retain_tokens: Annotated[int, "only so many tokens of them, but for the newest (0 = all)"] = 0
 
 
+class Prepared(NamedTuple):
+    """A request: the messages, the state that it starts from, tokens of the instructions, and what comes out of it."""
+
+    history: History
+    begun: State
+    used: int
+    outcome: Outcome
+
+
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A request into which nothing fits is refused, as the original raises an error."""
-    reading, host, memo, whole = _reading(ctx, params)
-    there = upto(reading.starts, ctx.request.cut)
-    history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo, whole=whole)
-    old, seen = recall(ctx.previous), _seen(ctx)
-    begun = old or State(scale=Scale(params.ratio if params.ratio > 0 else 1.0), start=_start(ctx, reading, len(history)))
-    if old and ctx.previous and params.by_turn and ctx.previous.request.turn != ctx.request.turn:
-        begun, seen = anew(history, old, old.since, old.summary), None
-    history = structs.replace(history, since=begun.since, attached=begun.attached)
-    used, touched = _instructions(ctx, params), set(_shortened(history, old) if begun is not old else ())
-    outcome = prepare(history, begun, seen, ctx.budget.limit, used + begun.summary, params)
+    history, begun, used, outcome = prepared(ctx, params)
+    touched = set(_shortened(history, ctx.state) if begun is not ctx.state else ())
     if params.summary and _summarise(history, outcome, params):
         start = history.since + recent(history, params.retain_turns, params.retain_tokens or None, outcome.state.held.counts)[0]
-        span = Span(reading.rows[0].start, reading.rows[start].start if start < history.there else ctx.request.cut)
+        rows = history.reading.rows
+        span = Span(rows[0].start, rows[start].start if start < history.there else ctx.request.cut)
         how = How("summarise", cap=params.summary, lost=True)
         envelope = yield from condense(envelope, ctx, span, how, _told(outcome, len(history)), dict(outcome.facts))
         piece = summary_at(envelope, span.start)
@@ -67,16 +67,26 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             history = structs.replace(history, since=start, attached=None)
             outcome = prepare(history, begun, None, ctx.budget.limit, used + begun.summary, params)
     because = _told(outcome, len(history))
-    facts = {**outcome.facts, "refine": outcome.refine, "state": outcome.state}
-    envelope = yield Edit("refuse" if len(history) and not outcome.kept else "keep", because, facts=facts)
+    if len(history) and not outcome.kept:
+        envelope = yield Edit("refuse", because, facts=outcome.facts)
     touched |= {history.since + i for i in outcome.faded}
-    yield from _changes(envelope, ctx, history, (begun, outcome.state), touched, because)
+    yield from _changes(envelope, ctx, history, begun.sent, outcome, touched, because)
+    return outcome.state
 
 
-def recall(plan: Plan | None) -> State | None:
-    """What the rule knew when it made a plan; None where it made none."""
-    told = (d.edit.facts.get("state") for d in (plan.decisions if plan else ()) if d.rule == NAME)
-    return next((state for state in told if isinstance(state, State)), None)
+def prepared(ctx: Ctx, params: Params) -> Prepared:
+    """What comes out of a request before anything is summarised."""
+    reading, host, memo, whole = _reading(ctx, params)
+    there = upto(reading.starts, ctx.request.cut)
+    history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo, whole=whole)
+    old: State | None = ctx.state
+    seen = _seen(ctx)
+    begun = old or State(scale=Scale(params.ratio if params.ratio > 0 else 1.0), start=_start(ctx, reading, len(history)))
+    if old and ctx.previous and params.by_turn and ctx.previous.request.turn != ctx.request.turn:
+        begun, seen = anew(history, old, old.since, old.summary), None
+    history = structs.replace(history, since=begun.since, attached=begun.attached)
+    used = _instructions(ctx, params)
+    return Prepared(history, begun, used, prepare(history, begun, seen, ctx.budget.limit, used + begun.summary, params))
 
 
 @remembered
@@ -131,12 +141,12 @@ def _told(outcome: Outcome, there: int) -> str:
 
 
 def _changes(
-    envelope: Envelope, ctx: Ctx, history: History, states: tuple[State, State], touched: set[int], because: str
+    envelope: Envelope, ctx: Ctx, history: History, old: Sent, outcome: Outcome, touched: set[int], because: str
 ) -> Applied:
-    """The edits that make the envelope stand as the newer state says, given that it stands as the older one does."""
-    old, new = states[0].sent, states[1].sent
+    """The edits that make the envelope stand as the outcome says, given that it stands as `old` says."""
+    new = outcome.state.sent
     touched = {i for i in touched if i >= new.first} | set(range(min(old.first, new.first), max(old.first, new.first)))
-    touched |= old.gone | new.gone | set(old.shaped) | set(new.shaped)
+    touched |= old.gone | new.gone | old.shaped | new.shaped
     touched = {i for i in touched if history.since <= i < history.there}
     wishes: list[tuple[Span, Body]] = []
     for i in sorted(touched):
@@ -144,21 +154,21 @@ def _changes(
         if i in new.gone or (i < new.first and (i > history.since or not history.instructed)):
             wishes.append((Span(row.start, row.stop), ()))
             continue
-        bodies = _standing(history, states[1], new, i)
+        bodies = _standing(history, outcome, i)
         wishes += [(Span(at, at + 1), bodies.get(at)) for at in range(row.start, row.stop)]
     for span, body in _joined(wishes):
         if body == ():
             for part in stretches(ctx, envelope, *span):
-                envelope = yield Edit("drop", because, part)
+                envelope = yield Edit("drop", because, part, facts=outcome.facts)
         elif any(piece.body != body for piece in _pieces(envelope, span)):
             action: Action = "restore" if body is None else "truncate"
-            envelope = yield Edit(action, because, span, body, restore=body is None)
+            envelope = yield Edit(action, because, span, body, restore=body is None, facts=outcome.facts)
     return envelope
 
 
-def _standing(history: History, state: State, sent: Sent, i: int) -> Bodies:
-    shaped = sent.shaped.get(i)
-    return state.held.bodies(history, i - history.since) if shaped is None else shaped
+def _standing(history: History, outcome: Outcome, i: int) -> Bodies:
+    shaped = outcome.shaped.get(i - history.since)
+    return outcome.state.held.bodies(history, i - history.since) if shaped is None else shaped
 
 
 def _joined(wishes: Iterable[tuple[Span, Body]]) -> list[tuple[Span, Body]]:
@@ -181,10 +191,11 @@ def _pieces(envelope: Envelope, span: Span) -> Iterator[Piece]:
 
 
 RULE = Rule(
-    NAME,
+    "prune_by_pressure",
     "Shorten results and arguments as the window fills, then keep the newest messages that fit, in the provider's own units.",
     edits,
     Params,
     "remembers",
     "@librechat/agents 3.6.11, src/messages/prune.ts: createPruneMessages",
+    state=State,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -12,21 +11,10 @@ from engine.envelope.condensing import prompt
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.roo import management
-from engine.ports.roo.history import (
-    SLOT,
-    Size,
-    Store,
-    Summary,
-    last_stamp,
-    measured,
-    message,
-    recall,
-    since_summary,
-    static_tokens,
-)
+from engine.ports.roo.history import SLOT, Size, Summary, measured, message, since_summary, stored
 from engine.session.content import text_of
 from engine.session.index import upto
-from engine.session.model import Answer, Ask, Bucket, Edit, Part, Span
+from engine.session.model import Answer, Ask, Edit, Part, Span
 
 NEWEST = "newest"
 _ENVIRONMENT = "<environment_details>"
@@ -47,14 +35,14 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    store = recall(ctx.previous)
-    size = measured(ctx, store, params.factor, params.count_after_condense)
+    newest: Summary | None = ctx.state
+    size = measured(ctx, newest, params.factor, params.count_after_condense)
     if size is None or not params.auto or not _due(size, ctx, params):
-        return
+        return newest
     limit = management.allowed(ctx.budget.window, ctx.budget.max_output)
-    facts: dict[str, Any] = {"size": size.whole, "allowed": limit, "window": ctx.budget.window, "stored": store}
+    facts: dict[str, Any] = {"size": size.whole, "allowed": limit, "window": ctx.budget.window}
     because = f"{size.whole:,} tokens of {ctx.budget.window:,}, where {limit:,.0f} are allowed"
-    messages = since_summary(envelope, ctx, store)
+    messages = since_summary(envelope, ctx, newest)
     error = management.refusal(messages)
     answer = Answer()
     if not error:
@@ -63,20 +51,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if error:
         why = answer.failed or error.replace("_", " ")
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "error": error})
-        return
+        return newest
     content = _content(ctx, answer, params)
     parts = tuple(Part("user", "text" if n else "summary", block["text"], block) for n, block in enumerate(content))
-    count = sum(ctx.own.body(parts))
-    system, tools = (static_tokens(envelope, ctx, bucket) for bucket in (Bucket.SYSTEM, Bucket.TOOLS))
-    size_now = math.ceil((system + count) * params.factor) + math.ceil(tools * params.factor)
-    ts = last_stamp(ctx, store)
-    number = store.summary.number + 1 if store.summary else 1
-    made = Summary(
-        number, ctx.request.cut, content, math.ceil(count * params.factor), None if ts is None else ts + 1, store.summary
-    )
-    facts |= {"stored": Store(made, store.first, store.markers), "summary": number, "new_size": size_now}
+    made = stored(envelope, ctx, parts, newest, params.factor)
+    facts |= {"summary": made.number, "new_size": made.size}
     facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
     yield from _replace(envelope, ctx, parts, f"{because}: one summary now stands for all messages", facts)
+    return made
 
 
 def _due(size: Size, ctx: Ctx, params: Params) -> bool:
@@ -127,4 +109,5 @@ RULE = Rule(
     Params,
     "remembers",
     "Roo Code 3.52.1 (cb83656718), manageContext and summarizeConversation (context-management/index.ts, condense/index.ts)",
+    state=Summary,
 )

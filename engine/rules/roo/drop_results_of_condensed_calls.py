@@ -5,26 +5,30 @@ from __future__ import annotations
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 from engine.ports.roo import management
-from engine.ports.roo.history import message, recall, summary
+from engine.ports.roo.history import message, started_afresh
 from engine.session.index import upto
 from engine.session.model import Edit, Span
 
+SUMMARY = {"role": "user", "content": "", "isSummary": True}
+
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    newest = recall(ctx.previous).summary
-    since = max(newest.at, ctx.previous.request.cut) if newest and ctx.previous else ctx.request.cut
+    """The state is the address up to which the newest summary stands for everything."""
+    newest: int | None = ctx.state
+    since = max(newest, ctx.previous.request.cut) if newest is not None and ctx.previous else ctx.request.cut
     blocks, results = ctx.session.blocks, ctx.index.results
     for at in results[upto(results, since) : upto(results, ctx.request.cut)]:
         if newest is None or envelope.at(at).body is not None or blocks[at].role != "user":
             continue
         call, start = blocks[at].pair, ctx.session.messages[blocks[at].message].start
-        known = [message(ctx, ctx.session.messages[blocks[call].message].start)] if call >= newest.at else []
+        known = [message(ctx, ctx.session.messages[blocks[call].message].start)] if call >= newest else []
         holder = message(ctx, start)
-        sent = management.effective([summary(newest), *known, holder])
+        sent = management.effective([SUMMARY, *known, holder])
         left = sent[-1]["content"] if sent[-1].get("at") == holder["at"] else []
         if not any(raw is blocks[at].raw for raw in left):
             why = "the call of this result stands before the summary"
             envelope = yield Edit("repair", why, Span(at, at + 1), (), facts={"call": call})
+    return ctx.request.cut if started_afresh(envelope, ctx) else newest
 
 
 RULE = Rule(
@@ -34,4 +38,5 @@ RULE = Rule(
     NoParams,
     "remembers",
     "Roo Code 3.52.1 (cb83656718), getEffectiveApiHistory (condense/index.ts)",
+    state=int,
 )

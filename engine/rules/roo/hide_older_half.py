@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
+
+from msgspec import structs
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -16,8 +18,9 @@ from engine.ports.roo.history import (
     Store,
     condensed_now,
     measured,
-    recall,
+    started_afresh,
     static_tokens,
+    stored,
     tokens,
     visible,
 )
@@ -34,35 +37,40 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    store = recall(ctx.previous)
-    size = measured(ctx, store, params.factor, params.count_after_condense)
+    store: Store = ctx.state or Store()
+    if parts := started_afresh(envelope, ctx):
+        made = stored(envelope, ctx, parts, store.summary, params.factor)
+        return structs.replace(store, summaries=(*store.summaries, made))
+    size = measured(ctx, store.summary, params.factor, params.count_after_condense)
     window, output = ctx.budget.window, ctx.budget.max_output
     over = size is not None and management.will_manage(size.total, size.last, window, output, auto=False)
     if size is None or not over or condensed_now(envelope, ctx):
-        return
+        return store
     limit = management.allowed(window, output)
     cut = management.truncate(visible(ctx, store), params.share, "new")
     kept = [m for m in cut.messages if not m.get("truncationParent") and not m.get("isTruncationMarker")]
     left = math.ceil(static_tokens(envelope, ctx, Bucket.SYSTEM) * params.factor)
     left += sum(m["tokens"] if "tokens" in m else tokens(ctx, m["at"][0], params.factor) for m in kept)
     because = f"{size.whole:,} tokens, where {limit:,.0f} are allowed"
-    facts = {"size": size.whole, "allowed": limit, "window": window, "removed": cut.removed, "new_size": left, "stored": store}
+    facts = {"size": size.whole, "allowed": limit, "window": window, "removed": cut.removed, "new_size": left}
     if cut.marker is None:
         yield Edit("keep", f"{because}, but too few messages are left to hide any", facts=facts)
-        return
+        return store
     shown = management.effective(cut.messages)
     place = cut.messages.index(cut.marker) + 1
     first = cut.messages[place]["at"] if place < len(cut.messages) else (ctx.request.cut, 0)
     number = store.markers + 1
-    facts |= {"marker": number, "ts": cut.marker["ts"], "stored": replace(store, first=first, markers=number)}
+    facts |= {"marker": number, "ts": cut.marker["ts"]}
+    hiding = structs.replace(store, first=first, markers=number)
     if not any(m is cut.marker for m in shown):
         yield Edit("keep", f"{because}, but the {cut.removed} messages to hide stand before the summary", facts=facts)
-        return
+        return hiding
     because += f": {cut.removed} of {len(kept) + cut.removed} messages are hidden"
     for span in _spans(envelope, ctx, store, cut.messages, first[0]):
         yield Edit("drop", because, span, facts=facts)
     body = (Part("user", "text", cut.marker["content"], fence=True),)
     yield Edit("insert", because, Span(first[0], first[0]), body, slot=f"{SLOT} {number}", facts=facts)
+    return hiding
 
 
 def _spans(envelope: Envelope, ctx: Ctx, store: Store, messages: list[Any], stop: int) -> Iterator[Span]:
@@ -84,4 +92,5 @@ RULE = Rule(
     Params,
     "remembers",
     "Roo Code 3.52.1 (cb83656718), truncateConversation and manageContext (context-management/index.ts)",
+    state=Store,
 )
