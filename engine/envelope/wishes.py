@@ -1,7 +1,7 @@
 """What a person does to a chat's summaries by hand: condense now, edit a summary, undo one, rate one.
 
 A wish is an edit for one request, recorded under that request's number; the rule `follow_wishes` makes it there, live and in
-every replay, and it stands from then on. Asks nobody and stores nothing: see `live.Chat`.
+every replay, and it stands from then on. Asks nobody and stores nothing: see `live.chat`.
 """
 
 from __future__ import annotations

@@ -107,11 +107,6 @@ def summary(chat: Chat) -> str:
     return extract("\n".join(f"{block.role}: {block.text}" for block in blocks), SUMMARY)
 
 
-def policy_of(session: Session) -> str:
-    """Name of the policy that a thread was begun under; "" where it does not say."""
-    return str(session.about.get("policy") or "")
-
-
 def unanswered(session: Session) -> bool:
     """The newest message is the person's, or a tool's result: a request is due."""
     said = [m for m in session.messages if m.role in ("user", "assistant")]

@@ -40,7 +40,7 @@ class Conflict(TurnscopeError):
 
 @dataclass(slots=True)
 class Keeper:
-    """The sink of one thread (`live.Sink`). After a Conflict it writes nothing more: its addresses are taken."""
+    """The sink of one thread (`live.sinks`). After a Conflict it writes nothing more: its addresses are taken."""
 
     path: Path
     thread: str

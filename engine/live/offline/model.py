@@ -15,7 +15,6 @@ from engine.session.content import block_text, dumps, text_of
 
 JSON = Any
 WINDOWS = {"offline-16k": 16_000, "offline-64k": 64_000, "offline-200k": 200_000}  # tokens
-MAX_OUTPUT = 8_192
 COUNTER = Counter("toktok", "o200k_base", 1.0, "", "o200k_base")
 PER_MESSAGE = 4
 MIN_CACHE = 256  # tokens; a shorter prefix is not cached
