@@ -239,19 +239,18 @@ def _context(
     own = basis.own
     scale = calibration.scale if own is basis.ledger else 1.0
     limit = int((room.limit - calibration.prefix) / scale)
-    reported = _reported(previous, calibration)
+    reported = _reported(previous, calibration, basis.ledger) if previous else 0
     index, ledger, prices = basis.index, basis.ledger, basis.prices
     return Ctx(session, request, index, ledger, own, previous, calibration, room, limit, reported, done, prices)
 
 
-def _reported(previous: Plan | None, calibration: Calibration) -> int:
+def _reported(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:
     """Prompt + answer of the previous request: as billed where that very envelope was sent, else by count."""
-    if previous is None:
-        return 0
-    usage = previous.request.usage
+    request, usage = previous.request, previous.request.usage
     if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.prompt_tokens:
         return usage.prompt_tokens + usage.output_tokens
-    return calibration.predict(previous.seen.tokens) + (usage.output_tokens if usage else 0)
+    answer = usage.output_tokens if usage else round(calibration.scale * ledger.tokens(request.cut, request.stop))
+    return calibration.predict(previous.seen.tokens) + answer
 
 
 def _seen(previous: Plan | None, after: Envelope, ctx: Ctx, changed: bool) -> tuple[Envelope, tuple[Decision, ...]]:

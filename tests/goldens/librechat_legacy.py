@@ -8,11 +8,14 @@ from typing import Any
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
+from engine.envelope.conversation import droppable
+from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
+from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 from engine.planning import policy, trace
-from engine.ports.librechat.legacy import PRIMER, path_to
+from engine.ports.librechat.legacy import PRIMER, begin, instructions, path_to
 from engine.session.builder import Builder
-from engine.session.model import Session
+from engine.session.model import Edit, Session
 
 SYSTEM = "librechat-legacy"
 STORED, INSTRUCTIONS = "what was said before", "instructions"
@@ -31,11 +34,22 @@ def _path(given: dict[str, Any], _expect: Any) -> dict[str, Any]:
 
 
 def _trim(given: dict[str, Any], expect: dict[str, Any]) -> dict[str, Any]:
-    session, plan = _plan(given, SYSTEM)
+    session, plan = _plan(given, SYSTEM, TRIM)
     kept = _sent(session, plan)
     gone = [m["id"] for m in given["messages"] if m["id"] not in kept]
     result = {"kept": kept, "remaining": given["max"] - PRIMER - plan.after.tokens, "to_refine": gone}
     return {**result, "origin": expect["origin"]} if "origin" in expect else result
+
+
+def _trimmed(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    """What is left out by the function that both strategies call; they look at the instructions alone before they do."""
+    starts, first = ctx.index.messages, begin(ctx, 0, ctx.limit - (instructions(ctx) or 0) - PRIMER)
+    stop = starts[first] if first < len(starts) else ctx.request.cut
+    for span in droppable(ctx, envelope, starts[0], stop) if starts else ():
+        envelope = yield Edit("drop", "it does not fit", span)
+
+
+TRIM = Rule("trim", "Keep what fits.", _trimmed, NoParams)
 
 
 def _strategy(given: dict[str, Any], _expect: Any) -> dict[str, Any]:
@@ -58,7 +72,7 @@ def _sent(session: Session, plan: Plan) -> list[str]:
     return ids
 
 
-def _plan(given: dict[str, Any], name: str) -> tuple[Session, Plan]:
+def _plan(given: dict[str, Any], name: str, rule: Rule | None = None) -> tuple[Session, Plan]:
     builder = Builder("golden", SYSTEM)
     tokens = given["instructions_tokens"]
     sizes = [tokens] if tokens is not None else []
@@ -73,7 +87,8 @@ def _plan(given: dict[str, Any], name: str) -> tuple[Session, Plan]:
     memo = {block.digest: size for block, size in zip(session.blocks, sizes, strict=True)}
     memo["text:" + STORED] = given.get("stored_summary_tokens") or 0
     chosen = policy.load(name)
-    rules = chosen.rules[-1:]  # the strategy alone: the cases give it the path that it starts from
+    # the strategy alone: the cases give it the path that it starts from
+    rules = (policy.Step(rule, NoParams()),) if rule else chosen.rules[-1:]
     chosen = replace(chosen, counter="", budget=BudgetParams(formula="fixed", tokens=given["max"]), rules=rules)
     ledger = build_ledger(session, CHARS, _Fixed(memo, given.get("fake_summary_tokens") or 0), per_message=0)
     return session, trace.trace(session, chosen, ledger).plans[0]

@@ -217,6 +217,29 @@ def test_reported_is_what_was_billed_only_where_that_envelope_was_sent() -> None
     assert told[-1] < billed[-2]
 
 
+def test_reported_counts_the_answer_as_well_where_nothing_was_billed() -> None:
+    told: list[int] = []
+
+    @rule("look", "fresh")
+    def look(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
+        told.append(ctx.reported)
+        yield Edit("keep", "a look")
+
+    ledger = ledger_of(TALK)
+    unbilled = structs.replace(TALK, requests=tuple(structs.replace(r, usage=None) for r in TALK.requests))
+    plans(unbilled, policy(look, DROP_OLD))
+    done = plans(unbilled, policy(DROP_OLD))
+    answers = [ledger.tokens(r.cut, r.stop) for r in TALK.requests]
+    assert min(answers) > 0
+    assert told == [0, *(plan.seen.tokens + answer for plan, answer in zip(done[:-1], answers, strict=False))]
+    half = structs.replace(unbilled, requests=(*TALK.requests[:-2], *unbilled.requests[-2:]))
+    told.clear()
+    (*_, before, last) = plans(half, policy(look))
+    assert last.calibration.scale != 1.0
+    said = round(last.calibration.scale * ledger.tokens(before.request.cut, before.request.stop))
+    assert told[-1] == last.calibration.predict(before.seen.tokens) + said
+
+
 def test_a_fallback_changes_the_model_and_the_budget_of_what_follows() -> None:
     windows: list[int] = []
 

@@ -16,6 +16,7 @@ A file holds cases, each headed by `## a sentence that names it`. Lines starting
     after 2: ...                              the envelope of request 2 (requests count from 0)
     because: words                            stand in the reason of one of the last request's decisions
     because 2: words
+    action R2: repair                         what one of the last request's decisions does from block R2 on
     text R2: words                            stand in the stand-in of block R2 in the last request; `text +slot:` in an insert
     verdict: refuse                           of the last request; `model:` the model that it goes to
 
@@ -290,6 +291,9 @@ def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
             assert seen(plan, labels) == " ".join(wanted.split()), f"request {plan.request.n}: {_why(plan)}"
         elif name == "because":
             assert any(wanted in d.edit.because for d in plan.decisions), _why(plan)
+        elif name == "action":
+            at = labels.index(number)
+            assert any(d.action == wanted and d.edit.span and d.edit.span.start == at for d in plans[-1].decisions), _why(plan)
         elif name == "text":
             said = text_of(plans[-1], number, labels)
             assert wanted in said, said

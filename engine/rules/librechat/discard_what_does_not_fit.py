@@ -14,6 +14,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if held and held > ctx.limit:
         why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
         yield Edit("refuse", why, facts={"info": f"{held} / {ctx.limit}"})
+        return
     first = begin(ctx, 0, ctx.limit - (held or 0) - PRIMER)
     facts = {"limit": ctx.limit, "instructions": held, "kept": there - first, "of": there}
     if first:

@@ -20,7 +20,7 @@ from engine.ports.librechat.pruning import Outcome, Settings, prepare
 from engine.ports.librechat.state import Scale, Seen, Sent, State, anew
 from engine.ports.rows import remembered, size, stretches
 from engine.session.index import Index, upto
-from engine.session.model import Action, Ask, Body, Edit, Session, Span
+from engine.session.model import Action, Ask, Block, Body, Edit, Session, Span
 
 Known = tuple[Reading, tuple[int, ...], dict[Any, Any], dict[int, Any]]
 Applied = Generator[Edit | Ask, Any, Envelope]
@@ -161,9 +161,18 @@ def _changes(
             for part in stretches(ctx, envelope, *span):
                 envelope = yield Edit("drop", because, part, facts=outcome.facts)
         elif any(piece.body != body for piece in _pieces(envelope, span)):
-            action: Action = "restore" if body is None else "truncate"
-            envelope = yield Edit(action, because, span, body, restore=body is None, facts=outcome.facts)
+            action, why = _how(ctx.session.blocks[span.start], body)
+            envelope = yield Edit(action, because + why, span, body, restore=body is None, facts=outcome.facts)
     return envelope
+
+
+def _how(block: Block, body: Body) -> tuple[Action, str]:
+    """What is done to a block for which `body` stands, and what there is to say about it."""
+    if not body:
+        return "restore", ""
+    if body[0].kind == block.kind:
+        return "truncate", ""
+    return "repair", "; the reasoning before it is left out, so it is put in front of this answer"
 
 
 def _standing(history: History, outcome: Outcome, i: int) -> Bodies:

@@ -26,8 +26,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         sent = management.effective([SUMMARY, *known, holder])
         left = sent[-1]["content"] if sent[-1].get("at") == holder["at"] else []
         if not any(raw is blocks[at].raw for raw in left):
-            why = "the call of this result stands before the summary"
-            envelope = yield Edit("repair", why, Span(at, at + 1), (), facts={"call": call})
+            before = 0 <= call < newest
+            why = (
+                "the call of this result stands before the summary"
+                if before
+                else "this result answers no call behind the summary"
+            )
+            envelope = yield Edit("repair", why, Span(at, at + 1), (), facts={"call": call} if before else {})
     return ctx.request.cut if started_afresh(envelope, ctx) else newest
 
 
