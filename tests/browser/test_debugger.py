@@ -78,13 +78,15 @@ class Film:
         self.closing = ExitStack()
 
     def at(self, request: int, step: int) -> Page:
-        """The tab, moved to a place by its slider, with the focus on the page as after opening it."""
+        """The tab, moved to a place by its slider, with the focus on the page and the mouse away, as after opening it."""
         if self.tab is None:
             self.tab = self.closing.enter_context(opened(self.profile, self.server))
             visit(self.tab, session=FIRST, policy="balanced", request=str(request), step=str(step))
         slider = self.tab.locator(".time input")
         slider.fill(str(sum(len(plan.decisions) + 1 for plan in self.trace.plans[:request]) + step))
         slider.blur()
+        self.tab.mouse.move(0, 0)
+        self.tab.wait_for_timeout(250)  # the stepper waits before it tells the app; what the test before did may be told late
         at(self.tab, request, step)
         idle(self.tab)
         return self.tab
@@ -202,8 +204,8 @@ def test_a_deep_link_to_request_17_step_3_stands_there(page: Page) -> None:
     at(page, 17, 3)
 
 
-def test_forwards_and_back_gives_identical_screens(film: Film) -> None:
-    page = film.at(31, 0)
+def test_forwards_and_back_gives_identical_screens(page: Page) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
     start, forwards = screen(page), []
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
