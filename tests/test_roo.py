@@ -230,6 +230,17 @@ def bodies(session: Session, policy: Policy | None = None) -> list[list[Any]]:
     return [render(plan.after, session)["messages"] for plan in replayed(session, policy)]
 
 
+def test_answers_in_a_row_are_kept_apart_the_same_way_whether_they_come_one_by_one_or_at_once() -> None:
+    answers = [("assistant", f"reply {n}") for n in range(5)]
+    one_by_one = conversation(("user", "go"), *answers, ("user", "on"))
+    at_once = structs.replace(one_by_one, requests=(structs.replace(one_by_one.requests[-1], n=0),))
+    assert [m["content"] for m in bodies(at_once)[-1][1:-1]] == [f"reply {n}" for n in range(5)]
+    assert bodies(at_once)[-1] == bodies(one_by_one)[-1]
+    standing = [[(p.start, p.stop, p.body) for p in replayed(session)[-1].after.pieces] for session in (at_once, one_by_one)]
+    assert standing[0] == standing[1]
+    assert sum(body is not None for _, _, body in standing[0]) == 2, "every other one has to change"
+
+
 def test_results_of_one_turn_in_several_messages_are_fitted_together() -> None:
     session = conversation(("user", "go"), ("assistant", call("a", "b")), ("user", [result("a")]), ("user", [result("b")]))
     assert not any(plan.decisions for plan in replayed(session))

@@ -24,7 +24,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
                 Part(block.role, block.kind, ref=block.at, place="before" if n else "own", fence=not n)
                 for n, block in enumerate(blocks[start:stop])
             )
-            yield Edit("repair", "two answers in a row are not joined", Span(start, stop), parts)
+            envelope = yield Edit("repair", "two answers in a row are not joined", Span(start, stop), parts)
 
 
 RULE = Rule(

@@ -16,7 +16,7 @@ SLOT = "results put in"
 
 
 class Group(NamedTuple):
-    """Neighbouring user's messages, which are one message to a provider, and whether an answer stands right before them."""
+    """What stands of neighbouring user's messages, which are one message to a provider, and the answer right before them."""
 
     blocks: list[Block]
     answer: int | None
@@ -49,11 +49,12 @@ def _groups(envelope: Envelope, ctx: Ctx) -> Iterator[Group]:
     held: list[Block] = []
     for start in starts[place : upto(starts, ctx.request.cut)]:
         if blocks[start].role == "user":
-            held += [b for b in blocks[start : messages[blocks[start].message].stop] if b.raw is not None]
+            there = blocks[start : messages[blocks[start].message].stop]
+            held += [b for b in there if b.raw is not None and _stands(envelope, b.at)]
             continue
         if held:
             yield Group(held, before)
-        before, held = start, []
+        before, held = start if _stands(envelope, start) else None, []
     if held:
         yield Group(held, before)
 
@@ -76,7 +77,8 @@ def _fit(envelope: Envelope, blocks: list[Block], content: list[Any], fitted: li
     added = tuple(Part("user", "tool_result", raw["content"], raw, place="after") for place, raw in fitted if place < 0)
     if added:
         at = blocks[0].at
-        envelope = yield Edit("repair", f"{len(added)} calls have no result", Span(at, at), added, slot=SLOT)
+        why = f"{len(added)} call{'s have' if len(added) > 1 else ' has'} no result"
+        envelope = yield Edit("repair", why, Span(at, at), added, slot=SLOT)
     return envelope
 
 
