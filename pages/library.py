@@ -8,6 +8,8 @@ from pages.parts import controls, listing  # noqa: E402
 
 shown = controls.header_if_any()
 listing.upload()
+if shown:
+    listing.conversations(shown)
 listing.opened_before()
 listing.found()
 if shown:

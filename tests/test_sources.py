@@ -351,9 +351,7 @@ def test_tasks_are_found_in_the_editors_storage_on_every_system(system: Any, con
     here = Machine(system, tmp_path, tmp_path / config, tmp_path / "data", {})
     storage = tmp_path / config / "Code" / "User" / "globalStorage"
     folder = task(storage / "rooveterinaryinc.roo-cline" / "tasks" / "t1")
-    found = [path for _, place in importers.places(here) for path in place.paths()]
-    assert found == [folder]
-    assert task_folder.IMPORTER in [importer for importer, _ in importers.places(here)]
+    assert [(importer, [*place.paths()]) for importer, place in importers.places(here)] == [(task_folder.IMPORTER, [folder])]
 
 
 def test_related_files_of_a_file_that_is_part_of_nothing_are_none(tmp_path: Path) -> None:

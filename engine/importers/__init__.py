@@ -30,14 +30,14 @@ INSIDE = "#"  # between the name of a file in a folder or archive, and the id of
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder in which a tool keeps its sessions, and the pattern of the paths that open as one each."""
+    """A folder in which a tool keeps its sessions, and the pattern of the files that make them up."""
 
     folder: Path
-    pattern: str = "*"
+    pattern: str
 
     def paths(self) -> Iterator[Path]:
-        """Those that are there."""
-        return self.folder.glob(self.pattern) if self.folder.is_dir() else iter(())
+        """The paths under which its sessions open. None is read."""
+        return iter(dict.fromkeys(map(part_of, self.folder.glob(self.pattern))))
 
 
 def _one(source: Source) -> Iterator[Entry]:

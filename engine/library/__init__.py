@@ -2,16 +2,20 @@
 
 from engine.counting.exact import ExactCounts
 from engine.counting.exact import available as exact_available
-from engine.importers import Place
+from engine.counting.ledger import Ledger
+from engine.importers import Place, part_of, suffixes
 from engine.library.following import Following
 from engine.library.opening import ledger_of_branch, places
 from engine.library.store import Opened, Progress, Recent, Store
 from engine.reading.source import Entry
+from engine.storage.sessions import KEPT
 
 __all__ = [
+    "KEPT",
     "Entry",
     "ExactCounts",
     "Following",
+    "Ledger",
     "Opened",
     "Place",
     "Progress",
@@ -19,5 +23,7 @@ __all__ = [
     "Store",
     "exact_available",
     "ledger_of_branch",
+    "part_of",
     "places",
+    "suffixes",
 ]

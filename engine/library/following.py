@@ -6,6 +6,7 @@ Keeps nothing on disk; the store does that when the session is opened the next t
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 
 from engine import importers
 from engine.counting.ledger import Ledger
@@ -24,15 +25,17 @@ class Following:
         self._session: Session | None = None
         self._ledger: Ledger | None = None
         self._read = 0
+        self._lock = Lock()
 
     def session(self) -> Session:
-        """The session as it is now; the same value where nothing was added."""
-        found = self._follower.thread().session
-        if self._session is None or found != self._session:
-            self._ledger = self._counted(found)
-            self._session = found
-            self._read += 1
-        return self._session
+        """The session as it is now; the same value where nothing was added. Any thread may ask."""
+        with self._lock:
+            found = self._follower.thread().session
+            if self._session is None or found != self._session:
+                self._ledger = self._counted(found)
+                self._session = found
+                self._read += 1
+            return self._session
 
     def opened(self) -> Opened:
         """The same with its ledger, trace and overview."""

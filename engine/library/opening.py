@@ -75,22 +75,27 @@ def load(path: Path | str, entry: Entry | str = "") -> Session:
 
 
 def thread(path: Path | str, entry: Entry | str = "") -> Thread:
-    """The same as the tree of all that was said: `.leaves`, `.path(leaf)` to each, `.messages()` once each."""
+    """The same as the tree of all that was said: `.leaves`, `.path(leaf)` to each, `.messages()` once each.
+
+    >>> engine.thread("sample_sessions/cache-goes-cold.jsonl").leaves
+    ('d9487e17-7279-42b9-8e29-af6015ee7538',)
+    """
     return importers.read_entry(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
 
 
 def entries(path: Path | str) -> Iterator[Entry]:
     """What can be loaded from a path, the main one first, by what is known without reading it. Lists as far as it is asked.
 
-    >>> [entry.id for entry in engine.entries("sample_sessions")][:2]
-    ['cache-goes-cold.jsonl', 'chat-forgets-first-instruction.jsonl']
+    >>> listed = [entry.id for entry in engine.entries("sample_sessions")]
+    >>> listed[0], engine.load("sample_sessions", listed[0]).title
+    ('cache-goes-cold.jsonl', 'High water an hour late since Sunday')
     """
     return importers.entries(open_source(Path(path)))
 
 
 def places() -> tuple[tuple[str, importers.Place], ...]:
-    """Where the tools that are known keep their sessions on this machine, with the name of each one's format."""
-    return tuple((importer.title, place) for importer, place in importers.places(machine()))
+    """Where the tools that are known keep their sessions on this machine, each with what its sessions are called."""
+    return tuple((importer.title.partition(" (")[0], place) for importer, place in importers.places(machine()))
 
 
 def family_of(session: Session, prices: Prices | None = None) -> str:

@@ -323,6 +323,15 @@ class Session(Struct, frozen=True):
         """The paths that were left, each as a session of its own that is put together when it is asked for."""
         return Branches(self)
 
+    def requests_of(self, number: int) -> int:
+        """How many requests branch `number` has on its whole path."""
+        fork = self.forks[number]
+        own, stop = fork.own.requests, fork.start
+        while not own and fork.of:
+            fork = self.forks[fork.of - 1]
+            own, stop = tuple(request for request in fork.own.requests if request.stop <= stop), min(stop, fork.start)
+        return own[-1].n + 1 if own else sum(request.stop <= stop for request in self.requests)
+
     def __repr__(self) -> str:
         models = sorted({r.model for r in self.requests if r.model})
         more = "".join(

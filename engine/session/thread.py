@@ -15,7 +15,12 @@ from engine.session.model import Block, Fork, Message, Session
 
 
 class Thread(Struct, frozen=True):
-    """One conversation. `session` is its main path, the one that goes on; its branches and subagents hang from it."""
+    """One conversation. `session` is its main path, the one that goes on; its branches and subagents hang from it.
+
+    >>> thread = engine.thread("sample_sessions/cache-goes-cold.jsonl")
+    >>> thread.path() is thread.session, sum(1 for message, blocks in thread.messages())
+    (True, 177)
+    """
 
     session: Session
 

@@ -76,7 +76,7 @@ def remember(path: Path, row: Recent, stamp: Stamp, seen: int) -> None:
     with writing(path) as db:
         same = db.conn.execute("select path from catalogue where key = ? and path != ?", [row.key, row.path]).fetchall()
         gone = [other for other in same if not Path(other[0]).exists()]
-        db.conn.executemany("delete from catalogue where path = ?", gone)
+        db.conn.executemany("delete from catalogue where path = ? and key = ?", [(other[0], row.key) for other in gone])
         put(db, asdict(row) | asdict(stamp) | {"seen": seen})
 
 

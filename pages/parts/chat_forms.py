@@ -217,7 +217,7 @@ def _begun(held: chatting.Room, text: str) -> None:
 
 def _continue() -> None:
     """The session that the other pages show, from any of its requests, in a new chat."""
-    entry = state.entries().get(st.session_state.get("state.session", ""))
+    entry = state.found_by(st.session_state.get("state.session", ""))
     st.html('<h3 class="chat-h">Continue the open session</h3>')
     if entry is None:
         st.html('<div class="ts-empty">Open a session on another page first.</div>')

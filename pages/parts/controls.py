@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeVar
 
 import streamlit as st
@@ -9,9 +10,9 @@ import streamlit as st
 from engine import TurnscopeError, figures
 from engine.views import find_text
 from pages.parts import cards, components, shell, state, theme
-from pages.parts.formats import esc, short
+from pages.parts.formats import apart, esc, short
 
-ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Claude Code", "chat": "Chat"}
+ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Found", "chat": "Chat"}
 POLL_SECONDS = 2
 C = TypeVar("C", bound=str)
 GLOSSARY = {
@@ -78,8 +79,9 @@ def _open() -> state.Shown | None:
         return None
     room = st.empty()
     try:
-        if state.is_open(entry) or st.session_state.get("header-live"):
-            return state.opened(entry, state.part())
+        live = bool(st.session_state.get("header-live"))
+        if state.is_open(entry) or live:
+            return state.opened(entry, state.part(), live=live)
         bar = room.progress(0.0, "Opening")
         return state.opened(entry, state.part(), lambda what, share: bar.progress(min(1.0, share), what))
     except TurnscopeError as error:
@@ -96,19 +98,21 @@ def notice(what: str, hint: str = "") -> None:
 
 
 def _picker(shown: state.Shown | None) -> None:
-    """Which session, and which branch or subagent of it."""
+    """Which file, which conversation of it, and which branch or subagent of that."""
     with st.popover("Session", icon=":material/swap_horiz:", key="header-session"):
         known = state.entries()
         ids = list(known)
-        here = ids.index(shown.entry.id) if shown and shown.entry.id in known else None
-        names = {entry.id: f"{ORIGINS[entry.origin]}: {short(entry.name, 60)}" for entry in known.values()}
-        key = f"picker.session.{shown.entry.id if shown else ''}"
-        chosen = st.selectbox("Session", ids, index=here, format_func=names.__getitem__, key=key)
-        if chosen and not (shown and chosen == shown.entry.id):
+        file = shown.entry.file if shown else ""
+        here = ids.index(file) if file in known else None
+        names = apart({entry.id: f"{entry.tool or ORIGINS[entry.origin]}: {short(entry.name, 60)}" for entry in known.values()})
+        chosen = st.selectbox("Session", ids, index=here, format_func=names.__getitem__, key=f"picker.session.{file}")
+        if chosen and chosen != file:
             state.choose(chosen)
             st.rerun()
+        if shown:
+            _conversation(shown)
         if shown and len(shown.parts) > 1:
-            labels = [short(part.label, 90) for part in shown.parts]
+            labels = apart({part.number: short(part.label, 90) for part in shown.parts})
             key = f"picker.part.{shown.key}"
             part = st.selectbox(
                 "Branch or subagent", range(len(labels)), index=shown.part, format_func=labels.__getitem__, key=key
@@ -117,6 +121,22 @@ def _picker(shown: state.Shown | None) -> None:
                 state.choose(shown.entry.id, part)
                 st.rerun()
         st.page_link(shell.page("library"), label="Open another file", icon=":material/folder_open:")
+
+
+def _conversation(shown: state.Shown) -> None:
+    """Which conversation of a file that holds several."""
+    held = state.conversations(shown.entry)
+    if len(held.listed) < 2:
+        return
+    inside = shown.entry.inside or held.listed[0].id
+    titles = {entry.id: short(entry.title or entry.id, 90) for entry in held.listed}
+    titles = apart({**titles, inside: titles.get(inside) or short(inside, 90)})
+    ids, label = list(titles), f"Conversation, {len(held.listed):,} listed {held.rest}".strip()
+    key = f"picker.inside.{shown.entry.id}"
+    chosen = st.selectbox(label, ids, index=ids.index(inside), format_func=titles.__getitem__, key=key)
+    if chosen != inside:
+        state.choose(shown.entry.of(chosen).id)
+        st.rerun()
 
 
 def _search() -> None:
@@ -166,9 +186,17 @@ def _hit(hit: find_text.Hit, colour: str) -> dict[str, object]:
 def _live(shown: state.Shown) -> None:
     """Follow a file that is being written: look at its metadata, read it again when it grew, show the newest request."""
     if st.toggle("Live", key="header-live", persist_state="session"):
+        _begin(shown)
         _follow(shown)
     else:  # what stood here when following begins: a file may have grown since
         st.session_state["live.version"] = (shown.entry.id, state.version(shown.entry))
+
+
+def _begin(shown: state.Shown) -> None:
+    """Read what stands in the file now, so that from here on only what is added has to be read."""
+    if shown.entry.origin != "chat":
+        with suppress(TurnscopeError):  # said when it is opened
+            state.follow(shown.entry).session()
 
 
 @st.fragment(run_every=POLL_SECONDS)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
-from typing import Literal
+from itertools import chain, count
+from typing import Literal, TypeVar
+
+K = TypeVar("K")
 
 
 def esc(text: object) -> str:
@@ -52,3 +56,14 @@ def short(text: str, most: int, side: Literal["head", "tail"] = "head") -> str:
     if len(line) <= most:
         return line
     return line[: most - 1] + "…" if side == "head" else "…" + line[1 - most :]
+
+
+def apart(labels: Mapping[K, str]) -> dict[K, str]:
+    """Labels of a choice, each made different from those before it: the browser says which one was chosen by its label."""
+    used: set[str] = set()
+    found: dict[K, str] = {}
+    for key, label in labels.items():
+        candidates = chain([label], (f"{label} ({n})" for n in count(2)))
+        found[key] = next(candidate for candidate in candidates if candidate not in used)
+        used.add(found[key])
+    return found

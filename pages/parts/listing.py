@@ -59,13 +59,17 @@ def _open_bytes(name: str, data: bytes) -> None:
         path = Path(folder) / f"upload{Path(name).suffix[:8]}"
         path.write_bytes(data)
         try:
-            opened = state.adopt(name, path, lambda what, share: bar.progress(min(1.0, share), what))
+            opened, left = state.adopt(name, path, lambda what, share: bar.progress(min(1.0, share), what))
         except TurnscopeError as error:
             controls.notice(error.what.replace(path.name, name), error.hint)
             return
         finally:
             bar.empty()
-    _show(opened)
+    if left:
+        what = f"{name} holds {left:,} more conversations than are kept of a file that is dropped here."
+        controls.notice(what, f"Those opened are listed below. For the others start `turnscope PATH-OF-{name}`.")
+    else:
+        _show(opened)
 
 
 def opened_before() -> None:
@@ -99,16 +103,39 @@ def opened_before() -> None:
         "Cost": st.column_config.NumberColumn(format="$%.2f"),
         "Started": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
     }
-    _table("library.recent", table, columns, [by_path.get(row.path, row.key[:16]) for row in rows])
+    files = [known.get(by_path.get(row.path, "")) for row in rows]
+    ids = [entry.of(row.entry).id if entry else row.key[:16] for entry, row in zip(files, rows, strict=True)]
+    _table("library.recent", table, columns, ids)
+
+
+def conversations(shown: state.Shown) -> None:
+    """The conversations of the file that is open, where it holds several; none is read before it is chosen."""
+    held = state.conversations(shown.entry)
+    if len(held.listed) < 2:
+        return
+    rows = _filtered(f"In {shown.entry.name}"[:80], "library.inside", [*held.listed], lambda entry: f"{entry.title} {entry.id}")
+    table: dict[str, Sequence[object]] = {
+        "Title": [entry.title or entry.id for entry in rows],
+        "Requests": [entry.requests or None for entry in rows],
+        "Time": [when(entry.at) for entry in rows],
+    }
+    columns = {
+        "Title": st.column_config.TextColumn(width="large"),
+        "Time": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
+    }
+    _table("library.conversations", table, columns, [shown.entry.of(entry.id).id for entry in rows])
+    if held.rest:
+        st.html(f'<div class="ts-empty">The first {len(held.listed):,} are listed, {held.rest}.</div>')
 
 
 def found() -> None:
-    """Claude Code's own sessions and files given on the command line: by metadata alone, read after a click."""
+    """Sessions that tools keep on this machine, and files given on the command line: by metadata alone, read after a click."""
     rows = [entry for entry in state.entries().values() if entry.origin in ("found", "given")]
     if not rows:
         st.html('<h2 class="ts-section">Found on this machine</h2>')
         st.html(
-            '<div class="ts-empty">No sessions under ~/.claude/projects. Set CLAUDE_CONFIG_DIR if they lie elsewhere.</div>'
+            '<div class="ts-empty">No sessions of Claude Code, Cline or Roo Code where those tools keep them. '
+            "Set CLAUDE_CONFIG_DIR if Claude Code's lie elsewhere.</div>"
         )
         return
     rows.sort(key=lambda entry: -entry.modified)
@@ -116,6 +143,7 @@ def found() -> None:
     table: dict[str, Sequence[object]] = {
         "File": [entry.name for entry in rows],
         "Folder": [entry.folder for entry in rows],
+        "Tool": [entry.tool for entry in rows],
         "Size": [entry.size / 1e6 for entry in rows],
         "Modified": [when(entry.modified) for entry in rows],
     }

@@ -1,4 +1,4 @@
-"""What can be opened: samples, files given on the command line, Claude Code's own sessions, and those opened before.
+"""What can be opened: samples, files given on the command line, what tools keep on this machine, and what was opened before.
 
 Looks at the metadata of files alone; a file is read when somebody chooses it. Keeps nothing.
 """
@@ -6,11 +6,14 @@ Looks at the metadata of files alone; a file is read when somebody chooses it. K
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+import engine
+from engine import library
 from engine.library import Recent
 from engine.live.threads import Threads
 
@@ -18,14 +21,19 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "sample_sessions"
 FIRST = "tool-results-eat-the-window"  # the sample that a new visitor sees
 MOST_FOUND = 500  # files listed; the newest ones
-SUFFIXES = (".jsonl", ".json", ".yaml", ".yml")
+MOST_LISTED = 300  # conversations of one file that are listed
+MOST_COUNTED = 20_000  # and those after them that are counted
+BETWEEN = ":"  # in an id, between that of the file and that of one conversation in it
 
 Origin = Literal["sample", "given", "recent", "found", "chat"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A session file that can be opened. `size` bytes; `modified` seconds since the epoch; `key` = as the store knows it."""
+    """A file or folder that can be opened, or one conversation `inside` it ("" = the main one).
+
+    `size` bytes; `modified` seconds since the epoch; `key` = as the store knows it; `tool`: who keeps it, where that is known.
+    """
 
     id: str
     name: str
@@ -35,16 +43,46 @@ class Entry:
     size: int = 0
     modified: float = 0.0
     key: str = ""
+    tool: str = ""
+    inside: str = ""
+
+    @property
+    def file(self) -> str:
+        """The id of the file that it stands in."""
+        return self.id.partition(BETWEEN)[0]
+
+    def of(self, inside: str) -> Entry:
+        """Another conversation of the same file; "" = the main one."""
+        return replace(self, id=f"{self.file}{BETWEEN}{inside}" if inside else self.file, inside=inside, key="")
 
 
-def files(given: Path | None, projects: Iterable[Path]) -> tuple[Entry, ...]:
-    """Samples, then what was given, then what lies in Claude Code's folders. A subagent's file opens with its parent."""
-    found = sorted(_entries("sample", SAMPLES.glob("*")), key=lambda entry: entry.name)
+@dataclass(frozen=True, slots=True)
+class Conversations:
+    """What a file holds: the first ones, how many more there are, and whether there are more than that."""
+
+    listed: tuple[library.Entry, ...] = ()
+    more: int = 0
+    beyond: bool = False
+
+    @property
+    def rest(self) -> str:
+        """What is not listed, as a sentence; "" where all are."""
+        return f"and {'more than ' if self.beyond else ''}{self.more:,} more" if self.more else ""
+
+
+def files(given: Path | None, places: Iterable[tuple[str, library.Place]]) -> tuple[Entry, ...]:
+    """Samples, then what was given, then what tools keep. What is part of a session opens with that."""
+    listed = sorted(_entries("sample", _inside(SAMPLES)), key=lambda entry: entry.name)
     if given is not None:
-        found += _newest(_entries("given", given.rglob("*") if given.is_dir() else [given]))
-    for folder in projects:
-        found += _newest(_entries("found", folder.rglob("*.jsonl")))
-    return tuple(found)
+        listed += _newest(_entries("given", _inside(given) if given.is_dir() else [given]))
+    return (*listed, *_newest(entry for tool, place in places for entry in _entries("found", place.paths(), tool)))
+
+
+def find(known: Mapping[str, Entry], id: str) -> Entry | None:
+    """What an id names: a file, or one conversation of it; None where the file is not known."""
+    file, _, inside = id.partition(BETWEEN)
+    found = known.get(file)
+    return found.of(inside) if found and inside else found
 
 
 def recents(rows: Iterable[Recent], known: Iterable[Entry]) -> Iterator[Entry]:
@@ -52,8 +90,8 @@ def recents(rows: Iterable[Recent], known: Iterable[Entry]) -> Iterator[Entry]:
     paths = {str(entry.path) for entry in known}
     for row in rows:
         if row.path not in paths:
-            path = Path(row.path)
-            yield Entry(row.key[:16], row.name, path.parent.name, "recent", path, row.size, row.opened, row.key)
+            path, id = Path(row.path), row.key[:16]
+            yield Entry(id, row.name, path.parent.name, "recent", path, row.size, row.opened, row.key, inside=row.entry)
 
 
 def chats(path: Path) -> Iterator[Entry]:
@@ -63,16 +101,38 @@ def chats(path: Path) -> Iterator[Entry]:
             yield Entry(f"thread-{row.id}", row.title or "Untitled chat", "live chat", "chat", path, 0, row.updated, row.id)
 
 
+def conversations(path: Path) -> Conversations:
+    """What a file, folder or archive holds, as far as it is worth listing. TurnscopeErrors."""
+    found = engine.entries(path)
+    listed = tuple(islice(found, MOST_LISTED))
+    more = sum(1 for _ in islice(found, MOST_COUNTED))
+    return Conversations(listed, more, next(found, None) is not None)
+
+
+def state_of(path: Path) -> tuple[int, int]:
+    """When a file, its log, or the newest file of a folder was changed, in nanoseconds, and their bytes. OSErrors."""
+    log = path.with_name(path.name + "-wal")
+    parts = [*path.iterdir()] if path.is_dir() else [path, *([log] if log.exists() else [])]
+    stats = [part.stat() for part in parts]
+    return max((stat.st_mtime_ns for stat in stats), default=0), sum(stat.st_size for stat in stats)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """The paths under which the files of a folder open, each once."""
+    wanted = library.suffixes()
+    paths = (path for path in folder.rglob("*") if path.suffix in wanted)
+    return iter(dict.fromkeys(map(library.part_of, paths)))
+
+
 def _newest(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: -entry.modified)[:MOST_FOUND]
 
 
-def _entries(origin: Origin, paths: Iterable[Path]) -> Iterator[Entry]:
+def _entries(origin: Origin, paths: Iterable[Path], tool: str = "") -> Iterator[Entry]:
     for path in paths:
-        if path.suffix in SUFFIXES and path.parent.name != "subagents":
-            try:
-                stat = path.stat()
-            except OSError:  # gone since it was listed
-                continue
-            name = path.stem if origin == "sample" else hashlib.sha256(str(path).encode()).hexdigest()[:12]
-            yield Entry(name, path.name, path.parent.name, origin, path, stat.st_size, stat.st_mtime)
+        try:
+            modified, size = state_of(path)
+        except OSError:  # gone since it was listed
+            continue
+        name = path.stem if origin == "sample" else hashlib.sha256(str(path).encode()).hexdigest()[:12]
+        yield Entry(name, path.name, path.parent.name, origin, path, size, modified / 1e9, tool=tool)

@@ -1,23 +1,26 @@
 """The state of the app: the URL says what is shown, and the only caches are here.
 
-`?session=<id>&part=<k>&request=<n>`. A session is looked up in the registry; what a URL says is never joined into a path.
+`?session=<id>&part=<k>&request=<n>`; of a file with several conversations, `<id>:<conversation>` is another one than the main
+one. A session is looked up in the registry; what a URL says is never joined into a path.
 Opened sessions are shared between browser tabs and treated as values.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
 import streamlit as st
 
 import engine
-from engine import Session, Trace, figures, settings
-from engine.library import ExactCounts, Opened, Progress, Store, exact_available, places
+from engine import Session, Trace, figures, library, settings
+from engine.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available
 from engine.live import threads
 from engine.views import find_text, one_request
 from engine.views import overview as views
@@ -31,11 +34,11 @@ NEWEST = 10**9  # a request beyond every session's end: the last one
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One session of a file: the main one (0), a branch or a subagent of any depth."""
+    """A session, or one that hangs from it (`number` > 0): a branch or a subagent of any depth, opened when it is looked at."""
 
     number: int
     label: str
-    session: Session
+    open: Callable[[], Opened]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class _Slot:
 
 def entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
-    files = _files(settings.to_open(), tuple(place.folder for _, place in places()))
+    files = _files(settings.to_open(), library.places())
     known = {entry.id: entry for entry in files}
     with suppress(engine.TurnscopeError):  # the library says what is wrong with the database
         for entry in registry.recents(store().recent(), files):
@@ -87,8 +90,8 @@ def chats_file() -> Path:
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
-def _files(given: Path | None, projects: tuple[Path, ...]) -> tuple[Entry, ...]:
-    return registry.files(given, projects)
+def _files(given: Path | None, places: tuple[tuple[str, library.Place], ...]) -> tuple[Entry, ...]:
+    return registry.files(given, places)
 
 
 def entry() -> Entry | None:
@@ -96,9 +99,27 @@ def entry() -> Entry | None:
     known = entries()
     wanted = st.query_params.get("session") or st.session_state.get("state.session")
     if wanted:
-        return known.get(wanted)
+        return registry.find(known, wanted)
     given = next((entry for entry in known.values() if entry.origin == "given"), None)
     return given or known.get(registry.FIRST) or next(iter(known.values()), None)
+
+
+def found_by(id: str) -> Entry | None:
+    """What an id names; None where that is not known."""
+    return registry.find(entries(), id)
+
+
+def conversations(entry: Entry) -> registry.Conversations:
+    """What the file of an entry holds; nothing where it cannot be read."""
+    with suppress(engine.TurnscopeError):
+        if entry.origin != "chat" and entry.path.exists():
+            return _conversations(str(entry.path), version(entry))
+    return registry.Conversations()
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _conversations(path: str, version: str) -> registry.Conversations:  # noqa: ARG001  what the cache goes by
+    return registry.conversations(Path(path))
 
 
 def part() -> int:
@@ -167,15 +188,12 @@ def _slot(entry_id: str, path: str, version: str) -> _Slot:  # noqa: ARG001  wha
 
 
 def version(entry: Entry) -> str:
-    """Changes when the file does; of chats also when their newest writes are not in the file itself yet."""
+    """Changes when the file does, also where its newest writes are in a log beside it."""
     try:
-        stat = entry.path.stat()
-        newest = entry.path.with_name(entry.path.name + "-wal")
-        if entry.origin == "chat" and newest.exists():
-            stat = max(stat, newest.stat(), key=lambda each: each.st_mtime_ns)
+        modified, size = registry.state_of(entry.path)
     except OSError:
         return entry.key
-    return f"{stat.st_mtime_ns}:{stat.st_size}"
+    return f"{modified}:{size}"
 
 
 def _room(entry: Entry) -> _Slot:
@@ -187,21 +205,33 @@ def is_open(entry: Entry) -> bool:
     return _room(entry).opened is not None
 
 
-def opened(entry: Entry, part: int = 0, progress: Progress | None = None) -> Shown:
-    """Open a session, or give the one that is open. Raises `TurnscopeError`s."""
+def opened(entry: Entry, part: int = 0, progress: Progress | None = None, *, live: bool = False) -> Shown:
+    """Open a session, or give the one that is open. `live`: read on where it grew. Raises `TurnscopeError`s."""
     slot = _room(entry)
     with slot.lock:
         if slot.opened is None and entry.origin == "chat":
             slot.opened = threads.opened(threads.Threads(entry.path), entry.key, version(entry))
+        if slot.opened is None and live:
+            slot.opened = follow(entry).opened()
         if slot.opened is None:
             kept = store().reopen(entry.key) if entry.key and not entry.path.exists() else None
-            slot.opened = kept or store().open(entry.path, name=entry.name, progress=progress)
+            slot.opened = kept or store().open(entry.path, entry=entry.inside, name=entry.name, progress=progress)
         if entry.origin != "chat":
             _sharpen(slot, slot.opened)
         if part not in slot.shown:
             slot.shown[part] = _shown(entry, slot.opened, part)
             _settle()
         return slot.shown[part]
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _following(path: str, inside: str) -> Following:
+    return Following(Path(path), inside)
+
+
+def follow(entry: Entry) -> Following:
+    """What is known of a session that grows, so that only what is new has to be read. Raises `TurnscopeError`s."""
+    return _following(str(entry.path), entry.inside)
 
 
 def _sharpen(slot: _Slot, opened: Opened) -> None:
@@ -235,37 +265,59 @@ def _settle() -> None:
     gc.freeze()
 
 
-def adopt(name: str, path: Path, progress: Progress | None = None) -> str:
-    """Open a file that will not stay where it is; gives the id under which it can be shown."""
-    found = store().open(path, name=name, progress=progress)
-    row = next(row for row in store().recent() if row.key == found.key)
-    _slot(found.key[:16], row.path, found.key).opened = found
-    return found.key[:16]
+def adopt(name: str, path: Path, progress: Progress | None = None) -> tuple[str, int]:
+    """Open a file that will not stay where it is; gives the id under which it can be shown, and how much of it is not kept.
+
+    Of a file with several conversations the first ones are opened, as many as are kept whole.
+    """
+    held = registry.conversations(path)
+    main, ids = "", [entry.id for entry in held.listed[: library.KEPT]] or [""]
+    for id in reversed(ids):
+        found = store().open(path, entry=id if len(ids) > 1 else "", name=name, progress=progress)
+        row = next(row for row in store().recent() if row.key == found.key)
+        main = found.key[:16]
+        _slot(main, row.path, found.key).opened = found
+    return main, len(held.listed) - len(ids) + held.more
 
 
 def _shown(entry: Entry, main: Opened, number: int) -> Shown:
-    parts = tuple(_parts(main.session))
+    parts = tuple(_parts(main))
     number = number if 0 <= number < len(parts) else 0
-    this = main
-    if number:
-        session = parts[number].session
-        trace = engine.replay(session)
-        this = Opened(main.key, views.overview(trace), lambda: session, dict, session, trace)
+    this = parts[number].open()
     view, findings = this.annotated
     return Shown(entry, f"{main.key}:{number}", number, view, findings, this, parts)
 
 
-def _parts(main: Session) -> Iterator[Part]:
+def _parts(main: Opened) -> Iterator[Part]:
     """The main session and all that hang from it, nearest first."""
-    yield Part(0, "Main session", main)
-    pending, number = [("", main)], 0
+    yield Part(0, "Main session", lambda: main)
+    pending, number = deque([("", main.session, main)]), 0
     while pending:
-        indent, session = pending.pop(0)
-        for word, group in (("Branch", session.branches), ("Subagent", session.subagents)):
-            for child in group:
-                number += 1
-                yield Part(number, f"{indent}{word}: {child.title or child.id} ({len(child.requests)} requests)", child)
-                pending.append((indent + "– ", child))
+        indent, session, whole = pending.popleft()
+        for at, fork in enumerate(session.forks):
+            number += 1
+            label = f"{indent}Branch: {_label(fork.own, session.requests_of(at))}"
+            yield Part(number, label, partial(_branch, whole, session, at))
+            pending.append((indent + "– ", session.branches[at] if fork.own.forks else fork.own, whole))
+        for agent in session.subagents:
+            number += 1
+            yield Part(number, f"{indent}Subagent: {_label(agent, len(agent.requests))}", partial(_alone, whole.key, agent))
+            pending.append((indent + "– ", agent, whole))
+
+
+def _label(session: Session, requests: int) -> str:
+    return f"{session.title or session.id} ({requests} requests)"
+
+
+def _branch(main: Opened, session: Session, number: int) -> Opened:
+    """A branch of `session`: counted from where it parted, if that is the main session."""
+    ledger = library.ledger_of_branch(session, number, main.ledger()) if session is main.session else None
+    return _alone(main.key, session.branches[number], ledger)
+
+
+def _alone(key: str, session: Session, ledger: Ledger | None = None) -> Opened:
+    trace = engine.replay(session, ledger=ledger)
+    return Opened(key, views.overview(trace), lambda: session, dict, session, trace)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)

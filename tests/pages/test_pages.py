@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import hostile
 import pytest
+from claude_log import Log
 from conftest import ROOT
 
 if TYPE_CHECKING:
@@ -223,3 +224,81 @@ def test_forgetting_deletes_what_was_remembered(cold: None, app: AppTest, data_f
     assert not app.exception
     kept: list[Any] = [frame.value for frame in app.dataframe if "Peak fill" in frame.value]
     assert not kept or list(kept[0]["File"]) == [f"{FIRST}.jsonl"]
+
+
+def talks(path: Path, count: int) -> Path:
+    """A log of `count` conversations of one request each."""
+    with path.open("w") as file:
+        for n in range(count):
+            messages = [{"role": "user", "content": f"The task of conversation {n} is to count up to {n} and no further."}]
+            answer = {"type": "message", "content": [{"type": "text", "text": f"{n}"}], "usage": {"input_tokens": 9}}
+            body = {"model": "claude-sonnet-4-5", "max_tokens": 9, "system": "s", "messages": messages}
+            file.write(json.dumps({"request": body, "response": answer}) + "\n")
+    return path
+
+
+def test_every_conversation_of_a_log_is_listed_and_opens(
+    cold: None, app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = talks(data_folder / "three.jsonl", 3)
+    monkeypatch.setenv("TURNSCOPE_OPEN", str(path))
+    opened(app, "library", session=entry_id(path))
+    assert not app.exception
+    listed = next(frame.value for frame in app.dataframe if "Requests" in frame.value and "Time" in frame.value)
+    assert [title.split()[4] for title in listed["Title"]] == ["0", "1", "2"]
+    assert next(box for box in app.selectbox if box.label == "Conversation, 3 listed").value == "1"
+    for number in (1, 2, 3):
+        opened(app, session=f"{entry_id(path)}:{number}")
+        assert f"conversation {number - 1} is to count" in bodies(app)
+    picker = next(box for box in app.selectbox if box.label == "Conversation, 3 listed")
+    picker.set_value("2").run()
+    assert app.query_params["session"] == f"{entry_id(path)}:2"
+    assert "conversation 1 is to count" in bodies(app)
+    opened(app, session=f"{entry_id(path)}:9")
+    assert "holds no conversation" in bodies(app)
+
+
+def test_of_many_conversations_the_first_are_listed_and_the_others_counted(
+    cold: None, app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = talks(data_folder / "many.jsonl", 1000)
+    monkeypatch.setenv("TURNSCOPE_OPEN", str(path))
+    opened(app, "library", session=entry_id(path))
+    assert "The first 300 are listed, and 700 more." in bodies(app)
+    opened(app, session=f"{entry_id(path)}:999")
+    assert "conversation 998 is to count" in bodies(app)
+
+
+def test_a_dropped_log_of_several_conversations_keeps_them_all(cold: None, app: AppTest, data_folder: Path) -> None:
+    opened(app, "library")
+    app.file_uploader[0].upload("talks.jsonl", talks(data_folder / "x.jsonl", 3).read_bytes(), "application/json").run()
+    key = app.session_state["state.session"]
+    opened(app, session=key)
+    assert "conversation 0 is to count" in bodies(app)
+    opened(app, "library")
+    listed = next(frame.value for frame in app.dataframe if "Peak fill" in frame.value)
+    assert list(listed["File"]).count("talks.jsonl") == 3
+
+
+def test_a_session_that_grows_is_read_on(cold: None, app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine.importers.claude_code import following
+
+    path = claude_folder(data_folder, monkeypatch) / "s1.jsonl"
+    log = Log()
+    for n in range(20):
+        log.user(f"prompt {n}")
+        log.answer(f"m{n}", f"answer {n}", usage=(1, 2, 3, 4))
+    log.save(path)
+    opened(app, session=entry_id(path))
+    app.toggle(key="header-live").set_value(True).run()
+    laid: list[int] = []
+    really = following.lay_out
+    monkeypatch.setattr(following, "lay_out", lambda *given: laid.append(1) or really(*given))
+    log.user("one more")
+    log.answer("m20", "the newest answer", usage=(1, 2, 3, 4))
+    log.save(path)
+    app.query_params["request"] = "1000000000"
+    app.run()
+    assert not app.exception
+    assert app.query_params["request"] == "20"
+    assert laid == []
