@@ -275,7 +275,7 @@ def test_texts_catch_up_with_the_stepper(film: Film, trace: Trace) -> None:
 
 
 def test_a_click_on_a_tile_asks_why_it_is_here_or_not(page: Page) -> None:
-    visit(page, session=FIRST, policy="cline-classic", request="113", step="2")
+    visit(page, session=FIRST, policy="cline-classic", request="113", step="1")
     page.locator('.tile[data-at="20"]').click()
     page.locator(".why-line", has_text="#20 ·").wait_for()
     assert page.locator(".why-line b").inner_text() == "Not here"
@@ -292,7 +292,7 @@ def test_a_click_on_a_tile_asks_why_it_is_here_or_not(page: Page) -> None:
 
 
 def test_a_block_chosen_by_number_is_marked_in_the_film(page: Page) -> None:
-    visit(page, session=FIRST, policy="cline-classic", request="113", step="2")
+    visit(page, session=FIRST, policy="cline-classic", request="113", step="1")
     field = page.get_by_label("Block", exact=True)
     field.fill("33")
     field.press("Enter")

@@ -114,7 +114,7 @@ def test_a_text_that_a_cut_left_with_half_a_character_is_stored_as_it_is() -> No
     """LibreChat counts UTF-16 units, so that its cuts can part a character outside the basic plane."""
     session = make([[("tool", 10)] * 3] * 2)
     blocks = [
-        structs.replace(b, raw={**b.raw, "content": "\U0001f600" * 900 + "\n"}) if b.kind == "tool_result" else b
+        structs.replace(b, content={**b.raw, "content": "\U0001f600" * 900 + "\n"}) if b.kind == "tool_result" else b
         for b in session.blocks
     ]
     session = structs.replace(session, blocks=tuple(blocks))
