@@ -2,35 +2,24 @@
 
 Bodies arrive in Anthropic's shape. A message that was seen before stays at its address; one that is missing was dropped, one
 that changed is a stand-in, one that is new is appended. Rendering the replay of the record gives each body again exactly.
-Holds the matching and the edits that follow from it; `body` takes bodies apart, importers read files.
+Holds the edits that follow from a match; `matching` finds it, `body` takes bodies apart, importers read files.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from engine.reading.body import Msg, RecordedBody, common
-from engine.reading.standins import Bodies, altered, change, marks_of, whole
+from engine.reading.body import Msg, RecordedBody
+from engine.reading.matching import Cell, Past, match
+from engine.reading.standins import Bodies, altered, change, whole
 from engine.session.builder import Builder, Draft
 from engine.session.model import JSON, SHAPE, Action, Edit, Observed, Session, Span
 
 SLOT = "recorded"  # slot of messages that a body holds between messages that were there before
-
-
-@dataclass(slots=True, eq=False)
-class Cell:
-    """What stands for the drafts `lo:hi` in the body looked at last. `lo == hi`: messages that stand between drafts."""
-
-    lo: int
-    hi: int
-    shown: list[Msg]
-    state: Literal["own", "blocks", "body", "gone", "static"] = "own"
-    blocks: list[Bodies] = field(default_factory=list)
 
 
 class Place(NamedTuple):
@@ -106,29 +95,18 @@ class Alignment:
 
     def _messages(self, messages: Sequence[Msg]) -> None:
         """Match a body's messages with what stands, and change what stands to be this body."""
-        standing = [(at, k) for at, cell in enumerate(self.cells) for k in range(len(cell.shown))]
-        pairs = common([self.cells[at].shown[k].key for at, k in standing], [m.key for m in messages])
-        wanted: dict[Cell, list[int]] = {}
-        gaps: list[tuple[int, int, int, int]] = []
-        before, b_next = -1, 0
-        for i, j in [*pairs, (len(standing), len(messages))]:
-            at = standing[i][0] if i < len(standing) else len(self.cells)
-            gaps.append((before, at, b_next, j))
-            before, b_next = at, j + 1
-        cells = list(self.cells)
-        for i, j in pairs:
-            wanted.setdefault(cells[standing[i][0]], []).append(j)
-        fresh: list[int] = []
-        for left, right, start, stop in gaps:
-            if stop > start:
-                left_cell = cells[left] if left >= 0 else None
-                right_cell = cells[right] if right < len(cells) else None
-                fresh = _Gap(self, messages, wanted, left_cell, right_cell).fill(list(range(start, stop)))
-        for cell in list(self.cells):
+        found = match(self.cells, Past(self.originals, self.where), messages)
+        for cell in found.cleared:
+            if cell.lo == cell.hi:
+                self.become(cell, [])
+            else:
+                self.edit(Place(cell.lo, 0, cell.hi, 0), "drop", "its stand-in left the request that was recorded")
+        self.cells = found.cells
+        for cell in found.cells:
             if cell.state != "static":
-                self.become(cell, [messages[j] for j in sorted(wanted.get(cell, ()))])
+                self.become(cell, [messages[j] for j in sorted(found.wanted.get(cell, ()))])
         self._tidy()
-        for j in fresh:
+        for j in found.fresh:
             self.append(messages[j])
 
     def become(self, cell: Cell, messages: list[Msg]) -> None:
@@ -183,130 +161,6 @@ class Alignment:
             else:
                 kept.append(cell)
         self.cells = kept
-
-
-@dataclass(slots=True)
-class _Gap:
-    """Messages of a body that match nothing standing, between two that do: who makes room for them."""
-
-    of: Alignment
-    messages: Sequence[Msg]
-    wanted: dict[Cell, list[int]]
-    left: Cell | None
-    right: Cell | None
-
-    def fill(self, numbers: list[int]) -> list[int]:
-        """Find a place for each message; gives those that are new at the end of the conversation."""
-        if self.left is not None and self.left is self.right:
-            self.wanted[self.left].extend(numbers)
-            return []
-        rest = self._returned(numbers)
-        rest = [piece for stretch in rest for piece in self._similar(*stretch)]
-        fresh: list[int] = []
-        for left, right, group in rest:
-            if group and right is None:
-                fresh = group
-            elif group:
-                self._between(left, right, group)
-        return fresh
-
-    def _cells(self, left: Cell | None, right: Cell | None) -> list[Cell]:
-        cells = self.of.cells
-        start = cells.index(left) + 1 if left else 0
-        return cells[start : cells.index(right, start) if right else len(cells)]
-
-    def _returned(self, numbers: list[int]) -> list[tuple[Cell | None, Cell | None, list[int]]]:
-        """Messages that stood here once and come back as they were."""
-        low = self.left.hi if self.left else 0
-        high = self.right.lo if self.right else len(self.of.originals)
-        stretches: list[tuple[Cell | None, Cell | None, list[int]]] = []
-        left, group = self.left, list[int]()
-        for number in numbers:
-            drafts = self.of.where.get(self.messages[number].key, [])
-            at = bisect_left(drafts, low)
-            if at < len(drafts) and drafts[at] < high:
-                cell = self._alone(drafts[at])
-                self.wanted[cell] = [number]
-                stretches.append((left, cell, group))
-                left, group, low = cell, [], cell.hi
-            else:
-                group.append(number)
-        return [*stretches, (left, self.right, group)]
-
-    def _alone(self, draft: int) -> Cell:
-        """The cell of one draft, cut out of what stands for it and its neighbours."""
-        cells = self.of.cells
-        at = next(i for i, cell in enumerate(cells) if cell.lo <= draft < cell.hi)
-        cell = cells[at]
-        if cell.hi - cell.lo == 1:
-            return cell
-        if cell.shown:  # a stand-in cannot be cut: it goes first
-            self.of.edit(Place(cell.lo, 0, cell.hi, 0), "drop", "its stand-in left the request that was recorded")
-        bounds = ((cell.lo, draft), (draft, draft + 1), (draft + 1, cell.hi))
-        cells[at : at + 1] = [Cell(lo, hi, [], "gone") for lo, hi in bounds if lo < hi]
-        return next(c for c in cells[at : at + 2] if c.lo == draft)
-
-    def _similar(
-        self, left: Cell | None, right: Cell | None, group: list[int]
-    ) -> Iterator[tuple[Cell | None, Cell | None, list[int]]]:
-        """Messages that stand here in another form: known by their blocks, the ids of their calls, or how they begin."""
-        free = [c for c in self._cells(left, right) if c.shown and c not in self.wanted and c.hi - c.lo == 1] if group else []
-        marks: dict[Hashable, list[int]] = {}
-        for i, cell in enumerate(free):
-            for message in (*cell.shown, self.of.originals[cell.lo]):
-                for mark in marks_of(message) if message else ():
-                    marks.setdefault(mark, []).append(i)
-        positional = right is not None and _same_roles(free, [self.messages[n] for n in group])
-        low, waiting = 0, list[int]()
-        for k, number in enumerate(group):
-            found = [
-                positions[at]
-                for m in marks_of(self.messages[number])
-                if (at := bisect_left(positions := marks.get(m, []), low)) < len(positions)
-            ]
-            at = k if positional else min(found, default=-1)
-            if at < 0:
-                waiting.append(number)
-                continue
-            self.wanted[free[at]] = [number]
-            yield left, free[at], waiting
-            left, waiting, low = free[at], [], at + 1
-        yield left, right, waiting
-
-    def _between(self, left: Cell | None, right: Cell | None, group: list[int]) -> None:
-        """Messages that stand between others: they stand in for what left there, else they are an insert."""
-        assert right is not None
-        cells = self._cells(left, right)
-        shown = [i for i, cell in enumerate(cells) if cell.shown]
-        if shown:
-            start = stop = shown[-1]
-            while start and cells[start - 1].state != "static" and start > shown[0]:
-                start -= 1
-            owner = self._joined(cells[start : stop + 1])
-        else:
-            owner = next((c for c in (left, right) if c and c.state == "body"), None) or self._inserted(right)
-        self.wanted.setdefault(owner, []).extend(group)
-
-    def _joined(self, run: list[Cell]) -> Cell:
-        """One cell for a run of neighbours."""
-        solid = [cell for cell in run if cell.lo < cell.hi]
-        if len(run) == 1 or not solid:
-            return run[0]
-        for cell in run:
-            if cell.lo == cell.hi:  # inserts leave before their surroundings change
-                self.of.become(cell, [])
-        if len(solid) == 1:
-            return solid[0]
-        cells = self.of.cells
-        at = cells.index(run[0])
-        owner = Cell(solid[0].lo, solid[-1].hi, [], "body")
-        cells[at : at + len(run)] = [owner]
-        return owner
-
-    def _inserted(self, right: Cell) -> Cell:
-        cell = Cell(right.lo, right.lo, [], "body")
-        self.of.cells.insert(self.of.cells.index(right), cell)
-        return cell
 
 
 @dataclass(slots=True)
@@ -370,11 +224,6 @@ def _runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
         held = (draft, at, at + 1)
     if held:
         yield held
-
-
-def _same_roles(cells: Sequence[Cell], messages: Sequence[Msg]) -> bool:
-    """Whether as many messages of the same roles stand here as are wanted here."""
-    return [c.shown[0].role for c in cells] == [m.role for m in messages] and all(len(c.shown) == 1 for c in cells)
 
 
 def _shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
