@@ -110,6 +110,24 @@ def test_the_first_requests_alone_leave_the_same_states(name: str, session: Sess
     assert [(plan.after, plan.states) for plan in part] == [(plan.after, plan.states) for plan in whole]
 
 
+@pytest.mark.parametrize("name", STATEFUL)
+@settings(max_examples=12)
+@given(session=sessions, limit=limits, data=st.data())
+def test_a_chat_that_is_resumed_goes_on_from_the_states_that_its_replay_ends_with(
+    name: str, session: Session, limit: int, data: st.DataObject
+) -> None:
+    """As live chat resumes: what was sent so far is replayed, then `step` goes on, over a session that grows block by block."""
+    bare = structs.replace(session, requests=tuple(structs.replace(r, usage=None) for r in session.requests))
+    policy, whole = tight(name, limit), list(replay(bare, tight(name, limit), ledger_of(bare)))
+    n = data.draw(st.integers(1, len(whole)))
+    *_, last = replay(first(bare, n), policy, ledger_of(first(bare, n)))
+    previous = settle(last)
+    for request in bare.requests[n:]:
+        there = first(bare, request.n + 1)
+        previous = settle(step(previous, there, request, policy, Basis.of(there, ledger_of(there))))
+        assert (previous.after, previous.states) == (whole[request.n].after, whole[request.n].states)
+
+
 def test_a_text_that_a_cut_left_with_half_a_character_is_stored_as_it_is() -> None:
     """LibreChat counts UTF-16 units, so that its cuts can part a character outside the basic plane."""
     session = make([[("tool", 10)] * 3] * 2)

@@ -161,7 +161,7 @@ def since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> list[
 
 def summary(stored: Summary) -> Entry:
     """A summary as an entry."""
-    content = [{"type": "text", "text": text} for text in stored.texts]
+    content = [{"type": "text", "text": text} for text in stored.texts] or ""
     told = {"role": "user", "content": content, "ts": stored.ts, "isSummary": True, "condenseId": stored.number}
     return {"at": (stored.at, 0), **told}
 

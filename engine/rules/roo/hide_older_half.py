@@ -40,7 +40,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     store: Store = ctx.state or Store()
     if parts := started_afresh(envelope, ctx):
         made = stored(envelope, ctx, parts, store.summary, params.factor)
-        return structs.replace(store, summaries=(*store.summaries, made))
+        return structs.replace(store, summaries=(*store.summaries, structs.replace(made, texts=())))  # counted, never read
     size = measured(ctx, store.summary, params.factor, params.count_after_condense)
     window, output = ctx.budget.window, ctx.budget.max_output
     over = size is not None and management.will_manage(size.total, size.last, window, output, auto=False)
