@@ -179,7 +179,8 @@ def _resend(held: chatting.Room) -> None:
             "shared with the branch and still cached; this chat stays as it is.</div>")  # fmt: skip
     newest = list(reversed(prompts))
     names = {at: short(text, 80) or "(empty)" for at, text in prompts.items()}
-    at = st.selectbox("Prompt", newest, format_func=names.__getitem__, key=f"chat.at.{held.thread}")
+    key = f"chat.at.{held.thread}.{newest[0]}"  # a newer prompt is the one to edit, not the one chosen before it came
+    at = st.selectbox("Prompt", newest, format_func=names.__getitem__, key=key)
     text = st.text_area("Say instead", prompts[at], key=f"chat.instead.{held.thread}.{at}", height=90)
     if st.button("Send as a branch", key="chat.resend", disabled=held.busy or not text.strip()):
         attempt(lambda: _branched(held, at, text))
