@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import apart
 import pytest
 from conftest import let_go
 
@@ -328,40 +325,18 @@ def test_the_key_is_in_no_file_and_no_error(server: Offline, threads: Threads, t
             assert b"secret-key-123" not in file.read_bytes()
 
 
-KILLED = textwrap.dedent("""
-    import sys
-    from pathlib import Path
-    sys.path.insert(0, {root!r})
-    from engine.live.growing import Growing
-    from engine.live.offline.model import COUNTER
-    from engine.storage.threads import Threads
-    threads = Threads(Path(sys.argv[1]))
-    thread = sys.argv[2]
-    growing = Growing(threads.load(thread), COUNTER)
-    sink = threads.sink(thread)
-    n = len(growing.session.messages)
-    while True:
-        text = f"message {{n}} " + "x" * 2000
-        message = growing.message("user", text, origin="prompt")
-        sink.message(message, [text], "complete")
-        print(n, flush=True)
-        n += 1
-""").format(root=str(ROOT))
-
-
 def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(threads: Threads) -> None:
     """Rounds of appending with a SIGKILL at a random moment; 200 rounds run in tests/bench/durability.py."""
     thread = threads.create()
     for wait in (0.02, 0.05, 0.01, 0.08):
-        process = subprocess.Popen([sys.executable, "-c", KILLED, str(threads.path), thread], stdout=subprocess.PIPE, text=True)
-        assert process.stdout
-        first = process.stdout.readline()
-        assert first
+        process, heard = apart.begun(apart.append, threads.path, thread)
+        acknowledged = heard.recv()
         time.sleep(wait)
-        os.kill(process.pid, signal.SIGKILL)
-        told = [first, *process.stdout.read().splitlines()]
-        process.wait()
-        acknowledged = max(int(line) for line in told if line.strip())
+        process.kill()
+        with suppress(EOFError):  # what it had said by then
+            while True:
+                acknowledged = heard.recv()
+        process.join()
         stored = threads.load(thread)
         texts = [block.text.split()[1] for block in stored.blocks]
         assert texts == [str(i) for i in range(len(texts))]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sqlite3
-import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import apart
 import pytest
 from claude_log import Log, call
-from conftest import ROOT
 
 from engine import TurnscopeError, importers, load
 from engine.counting.tokens import CHARS
@@ -108,44 +106,23 @@ def test_old_chats_are_taken_over_where_they_lie_and_say_so_to_older_versions(tm
 def test_many_who_open_old_chats_at_once_take_them_over_once(tmp_path: Path) -> None:
     expected = everything(old_chats(tmp_path / "one" / "chats.db"))
     path = old_chats(tmp_path / "many" / "chats.db")
-    processes = [subprocess.Popen([sys.executable, "-c", OPENER, str(path)]) for _ in range(2)]
+    others = [apart.begun(apart.take_over, path, False) for _ in range(2)]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: everything(path), range(4)))
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [apart.ended(process) for process, _ in others] == [0, 0]
     assert found == [expected] * 4
     assert count(path, "_sqlite_migrations") == 3
-
-
-OPENER = textwrap.dedent(f"""
-    import sys, time
-    sys.path.insert(0, {str(ROOT)!r})
-    from pathlib import Path
-    from engine.storage import schema
-    from engine.storage.threads import Threads
-    import sqlite_utils
-    if len(sys.argv) > 2:  # dwell in the last step, that a kill may come at any moment of it
-        def slowly(db, step=schema.STEPS[-1]):
-            real, db.executescript = db.executescript, lambda sql: [
-                (time.sleep(0.01), real(one + ";")) for one in sql.split(";") if one.strip()]
-            step(db)
-        slowly.__name__ = schema.STEPS[-1].__name__
-        from engine.storage import database
-        database.STEPS = (*schema.STEPS[:-1], slowly)
-        print("begun", flush=True)
-    Threads(Path(sys.argv[1])).list()
-""")
 
 
 def test_whoever_is_killed_while_taking_chats_over_loses_nothing(tmp_path: Path) -> None:
     expected, random, half = everything(old_chats(tmp_path / "whole" / "chats.db")), Random(3), 0
     for turn in range(6):
         path = old_chats(tmp_path / str(turn) / "chats.db")
-        process = subprocess.Popen([sys.executable, "-c", OPENER, str(path), "slowly"], stdout=subprocess.PIPE, text=True)
-        assert process.stdout
-        assert process.stdout.readline() == "begun\n"
+        process, heard = apart.begun(apart.take_over, path, True)
+        assert heard.recv() == "begun"
         time.sleep(random.uniform(0.005, 0.15))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
         with sqlite3.connect(path) as db:
             half += db.execute("pragma user_version").fetchone()[0] == 1
         assert everything(path) == expected
@@ -205,8 +182,11 @@ def test_the_list_and_the_exact_counts_of_older_versions_are_taken_over(memory: 
     assert [row.requests for row in memory.recent()] == [40, 3]
 
 
-def test_a_broken_or_busy_file_of_older_versions_is_left_alone(memory: Store, remembered: Path) -> None:
-    with sqlite3.connect(remembered, isolation_level=None) as db:
+def test_a_broken_or_busy_file_of_older_versions_is_left_alone(
+    memory: Store, remembered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sqlite3.connect(remembered, isolation_level=None) as db, monkeypatch.context() as impatient:
+        impatient.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.2))  # else five seconds are waited for it
         db.execute("begin exclusive")
         assert memory.recent() == ()
         db.execute("rollback")
@@ -426,16 +406,6 @@ def test_the_second_opening_reads_texts_and_plans_requests_as_they_are_looked_at
 
 # A full disk
 
-FULL = textwrap.dedent(f"""
-    import resource, sys
-    sys.path.insert(0, {str(ROOT)!r})
-    from pathlib import Path
-    from engine.library import Store
-    store, limit = Store(Path(sys.argv[1])), int(sys.argv[3])
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # no file may grow beyond this
-    print(len(store.open(Path(sys.argv[2])).overview), len(store.recent()))
-""")
-
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
 @pytest.mark.parametrize("room", [0, 100_000, 400_000])
@@ -444,9 +414,7 @@ def test_on_a_full_disk_sessions_open_unremembered_and_chats_stay(room: int, mem
     thread = begun(threads, [f"said {n}" for n in range(20)])
     before, size = threads.load(thread), memory.path.stat().st_size
     file = session_file(tmp_path / "big.jsonl", 1_000)
-    command = [sys.executable, "-c", FULL, str(memory.path), str(file), str(size + room)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.split()[:1] == ["1000"], done.stderr
+    assert apart.told(apart.open_on_full_disk, memory.path, file, size + room)[0] == 1_000
     assert threads.load(thread) == before
     with sqlite3.connect(memory.path) as db:
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)

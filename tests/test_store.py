@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from decimal import Decimal
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import apart
 import numpy as np
 import pytest
 from claude_log import MODEL, Log, call
-from conftest import ROOT
 
 import engine
 from engine import importers
@@ -366,23 +364,13 @@ def test_a_file_that_is_written_anew_while_it_is_read_is_not_remembered_as_what_
     assert memory.open(file).session.blocks[0].text == "hello"
 
 
-PRICED = """
-import sys
-from pathlib import Path
-from engine.library import Store
-opened = Store(Path(sys.argv[1])).open(Path(sys.argv[2]))
-print(opened.trace.plans[0].limit, opened.overview.windows[0], opened.overview.total)
-"""
-
-
 def test_a_users_own_prices_hold_the_second_time_and_new_ones_change_what_is_thought(data_folder: Path, file: Path) -> None:
-    def told(window: int, price: str) -> list[str]:
+    def told(window: int, price: str) -> Any:
         row = {"window": window, "prices": {"input": price, "output": price}}
         (data_folder / "prices.json").write_text(json.dumps({"models": {MODEL: row}}))
-        command = [sys.executable, "-c", PRICED, str(data_folder / "chats.db"), str(file)]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+        return apart.told(apart.open_priced, data_folder / "chats.db", file)
 
     first = told(77_000, "1")
-    assert first[:2] == ["77000", "77000"]
+    assert first[:2] == (77_000, 77_000)
     assert told(77_000, "1") == first
-    assert told(88_000, "2") == ["88000", "88000", str(2 * Decimal(first[2]))]
+    assert told(88_000, "2") == (88_000, 88_000, 2 * first[2])

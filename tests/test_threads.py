@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import apart
 import pytest
 from conftest import SHARED, shared
 from hypothesis import HealthCheck, given, settings
@@ -170,17 +168,6 @@ def test_a_chat_goes_on_from_every_session_that_can_be_opened(name: str, tmp_pat
     same(threads.load(thread), growing.session)
 
 
-WRITER = textwrap.dedent("""
-    import sys
-    from pathlib import Path
-    sys.path[:0] = [{root!r}, {tests!r}]
-    from test_threads import write_own, write_shared
-    path, own, common, name = sys.argv[1:]
-    from engine.storage.threads import Threads
-    threads = Threads(Path(path))
-    write_own(threads, own, name)
-    print(write_shared(threads, common, name))
-""").format(root=str(ROOT), tests=str(ROOT / "tests"))
 OWN, COMMON = 20, 6
 
 
@@ -210,12 +197,7 @@ def test_four_threads_and_two_processes_write_at_once_and_nothing_is_lost_or_dou
     names = [f"writer{n}" for n in range(6)]
     own = {name: threads.create(title=name) for name in names}
     common = threads.create(title="common")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(threads.path), own[name], common, name], stdout=subprocess.PIPE, text=True
-        )
-        for name in names[4:]
-    ]
+    others = [apart.begun(apart.write, threads.path, own[name], common, name) for name in names[4:]]
     failed: list[BaseException] = []
 
     def work(name: str) -> None:
@@ -230,7 +212,7 @@ def test_four_threads_and_two_processes_write_at_once_and_nothing_is_lost_or_dou
         worker.start()
     for worker in workers:
         worker.join(60)
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [apart.ended(process) for process, _ in others] == [0, 0]
     assert failed == []
     for name in names:
         stored = threads.load(own[name])

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import hostile
 import pytest
@@ -97,8 +98,11 @@ def test_a_click_works_in_turns_and_on_the_saw_tooth(page: Page) -> None:
 
 def test_a_deep_link_works_as_the_first_visit_after_a_start(browser: Browser, tmp_path: Path) -> None:
     """Streamlit's old router would run the page without the app around it."""
-    for address, title in (("/heatmap?session=cache-goes-cold&request=36", "High water"), ("/library", "Open a session")):
-        with started(tmp_path / title.split()[0]) as url:
+    visits = (("/heatmap?session=cache-goes-cold&request=36", "High water"), ("/library", "Open a session"))
+    with ExitStack() as closing:  # both start at once: most of it is waiting for files
+        apps = [closing.enter_context(started(tmp_path / title.split()[0])) for _, title in visits]
+        for app, (address, title) in zip(apps, visits, strict=True):
+            url = app.up()
             context = browser.new_context(base_url=url)
             tab = context.new_page()
             tab.goto(address)
@@ -116,13 +120,13 @@ def test_a_deep_link_works_as_the_first_visit_after_a_start(browser: Browser, tm
 
 
 class started:  # noqa: N801  a context manager that reads as a word
-    """The app as `turnscope` starts it, in a process of its own; gives its address."""
+    """The app as `turnscope` starts it, in a process of its own, which is `up` some seconds later."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.port, self.folder, self.arguments = free_port(), folder, arguments
 
-    def __enter__(self) -> str:
+    def __enter__(self) -> Self:
         command = [sys.executable, "-m", "engine", *self.arguments, "--no-browser", "--port", str(self.port)]
         import os
 
@@ -133,6 +137,10 @@ class started:  # noqa: N801  a context manager that reads as a word
             command, cwd=ROOT, env=env | isolated(self.folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
+        return self
+
+    def up(self) -> str:
+        """Its address, once it answers."""
         url = f"http://127.0.0.1:{self.port}"
         until = time.monotonic() + STARTUP_SECONDS
         while not healthy(url):
@@ -236,8 +244,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
     folder = tmp_path_factory.mktemp("given")
     hostile.write(folder)
     shutil.copy(ROOT / "sample_sessions" / "cache-goes-cold.jsonl", folder / "growing.jsonl")
-    with started(tmp_path_factory.mktemp("app"), str(folder)) as url:
-        yield url, folder
+    with started(tmp_path_factory.mktemp("app"), str(folder)) as app:
+        yield app.up(), folder
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,7 @@ def digest(plan: Plan) -> str:
     return hashlib.blake2b(json.dumps(said, default=str).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+@cache
 def everything() -> str:
     """One digest over all policies on one busy session: read by another process below."""
     busy = [
