@@ -115,7 +115,7 @@ def _sent(replay: replays.Replay, at: replays.Place) -> None:
     text = exact_body.exact_text(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.expected(request))} tokens expected"
+        told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.tokens(request))} tokens"
         st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
             "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",
