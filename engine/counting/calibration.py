@@ -55,7 +55,8 @@ class Calibration(Struct, frozen=True, gc=False):
 
     def predict(self, counted: int) -> int:
         """Prompt tokens to expect for an envelope of `counted` tokens."""
-        return max(0, self.prefix + round(self.scale * counted))
+        cut = self.hidden.cut * min(1.0, counted / max(1, self.counted))  # of a shorter conversation no more went than of this
+        return self.prefix + self.hidden.cut + max(0, round(self.scale * counted - cut))
 
     def compaction(self) -> Calibration:
         """For the first request after a compaction that the log records: the tool puts back what it put back the last time.

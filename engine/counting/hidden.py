@@ -67,6 +67,8 @@ class Hidden(Struct, frozen=True, gc=False):
 
     def switched(self, level: int, prompt: float) -> Hidden:
         """With another model, which counts otherwise and has a prefix of its own."""
+        if self.cut:
+            return self.moved(level, prompt, 0)
         more = level - self.level
         if self.prefix + more < self.prefix / 2 and -more > fall(prompt):  # no other prefix, another conversation
             return self.moved(level, prompt, -1)
@@ -85,5 +87,5 @@ class Hidden(Struct, frozen=True, gc=False):
         if self.earlier:
             return replace(self, earlier=max(0, level - self.prefix), cut=0)
         back = min(self.put_back, max(0, level - base))
-        grown = level - self.level if step > 0 and not self.cut else 0
+        grown = max(0, level - self.level) if step > 0 and not self.cut else 0
         return replace(self, prefix=max(0, level - back), put_back=back, cut=0, base=self.base + grown)

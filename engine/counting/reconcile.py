@@ -26,6 +26,7 @@ STEP = 3.0  # growth outside counted / STEP .. counted x STEP is hidden content 
 PRIOR = 6_000  # tokens for which the counter's own factor is trusted
 SCALES = (0.5, 2.0)  # no counter is further off than that; a ratio beyond it says that the two do not belong together
 ERROR = 0.9  # share of the recorded requests that a stated error holds for
+LEAST = 0.001  # of the prompt; no estimate is better
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,7 @@ def _stated(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[s
                 missed.setdefault(models[n], []).append(abs(told - recorded[n]) / recorded[n])
     for fit in fits:
         seen = missed.get(models[fit.start])
-        yield replace(fit, error=float(np.quantile(seen, ERROR))) if seen else fit
+        yield replace(fit, error=max(LEAST, float(np.quantile(seen, ERROR)))) if seen else fit
 
 
 def _scale(x: Floats, y: Floats) -> float:

@@ -113,8 +113,10 @@ def notes(trace: Trace, n: int) -> tuple[str, ...]:
             f"about {terms.cut:,} tokens of what the log holds were cut by the tool; its log does not say which,"
             " so every part of the conversation is drawn smaller"
         )
-    over = terms.over / max(1, terms.expected(counted))
-    if over >= OVER:
+    over, usage = terms.over / max(1, terms.expected(counted)), trace.plans[n].request.usage
+    if usage and usage.iterations:
+        told.append("the provider worked in several passes; the recorded prompt is that of the last one")
+    elif over >= OVER:
         told.append(f"counted {over:.1%} more than was billed; the parts are drawn that much smaller")
     if terms.error:
         told.append(f"estimated ±{terms.error:.1%}")

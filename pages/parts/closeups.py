@@ -65,7 +65,7 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
-        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span></div>"
+        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span> <span>{esc(close.note)}</span></div>"
     )
     away = there is not None and there != Cursor(at.request, at.step)
     middle.button(
