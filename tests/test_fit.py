@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from fit_table import files, rows
@@ -9,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.counting.calibration import Calibration
-from engine.counting.reconcile import Ints, Reconciled, fitted, reconcile
+from engine.counting.reconcile import CELLS, Fit, Ints, Reconciled, fitted, reconcile
 
 
-def split(counts: Ints, recorded: Ints, known_static: bool) -> Reconciled:
+def split(counts: Ints, recorded: Ints, known_static: bool) -> tuple[Reconciled, tuple[Fit, ...]]:
     """One model's requests, fitted and split."""
-    models = ["m"] * len(recorded)
-    return reconcile(counts, recorded, fitted(counts.sum(axis=1), recorded, models, known_static))
+    fits = fitted(counts.sum(axis=1), recorded, ["m"] * len(recorded), known_static)
+    return reconcile(counts, recorded, fits), fits
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +58,17 @@ def test_a_straight_session_is_found_again(line: tuple[int, float, list[int]]) -
 def test_cells_prefix_and_remainder_sum_to_what_was_recorded(rows_in: list, known: bool) -> None:
     counts = np.array([row[0] for row in rows_in], dtype=np.int64).reshape(-1, 5)
     recorded = np.array([row[1] for row in rows_in], dtype=np.int64)
-    done = split(counts, recorded, known)
+    done, fits = split(counts, recorded, known)
     has = recorded >= 0
     assert (done.cells[has].sum(axis=1) == recorded[has]).all()
-    assert (done.cells[:, :6] >= 0).all()
-    assert [fit.start for fit in done.fits][:1] == ([0] if len(recorded) else [])
-    assert all(a.stop == b.start for a, b in zip(done.fits, done.fits[1:], strict=False))
+    assert (done.cells >= 0).all()
+    assert [fit.start for fit in fits][:1] == ([0] if len(recorded) else [])
+    assert all(a.stop == b.start for a, b in pairwise(fits))
     if len(recorded):
-        assert done.fits[-1].stop == len(recorded)
+        assert fits[-1].stop == len(recorded)
+    for n, terms in enumerate(done.terms):
+        assert terms.expected(int(counts[n].sum())) == done.cells[n].sum()
+        assert terms.hidden == done.cells[n, 5:8].sum()
 
 
 def test_a_prefix_that_changes_is_fitted_in_pieces() -> None:
@@ -71,9 +76,9 @@ def test_a_prefix_that_changes_is_fitted_in_pieces() -> None:
     prefix = np.where(np.arange(40) < 20, 20_000, 31_000)
     counts = np.zeros((40, 5), dtype=np.int64)
     counts[:, 3] = counted
-    done = split(counts, (prefix + counted).astype(np.int64), known_static=False)
-    assert [(fit.start, fit.prefix) for fit in done.fits] == [(0, 20_000), (20, 31_000)]
-    assert not done.cells[:, 6].any()
+    done, fits = split(counts, (prefix + counted).astype(np.int64), known_static=False)
+    assert [(fit.start, fit.prefix) for fit in fits] == [(0, 20_000), (20, 31_000)]
+    assert not done.cells[:, CELLS.index("unattributed")].any()
 
 
 def test_a_model_without_recorded_requests_keeps_what_was_found_before_it() -> None:
@@ -86,6 +91,6 @@ def test_a_model_without_recorded_requests_keeps_what_was_found_before_it() -> N
 
 
 def test_no_usage_means_no_prefix_and_no_scale_but_an_estimate() -> None:
-    done = split(np.full((3, 5), 10, dtype=np.int64), np.full(3, -1, dtype=np.int64), known_static=False)
+    done, _ = split(np.full((3, 5), 10, dtype=np.int64), np.full(3, -1, dtype=np.int64), known_static=False)
     assert done.cells[:, :5].sum() == 150
     assert not done.cells[:, 5:].any()

@@ -1,79 +1,178 @@
-"""A whole session reconciled with what was billed: `recorded = prefix + scale x counted + unattributed`, to the token.
+"""A whole session reconciled with what was billed: `recorded = hidden + scale x counted - cut + unattributed`, to the token.
 
-For display only: the fit looks at all requests. Planning uses `calibration.Calibration`, which never sees the future.
+For display only: the fit looks at all requests. Planning uses `calibration.Calibration`, which never sees the future. What is
+hidden, and what was cut though the log holds no word of it, is told apart in `hidden`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.counting.hidden import CUT, Hidden, fall, jump
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-PIECE = 8  # requests a prefix must hold for before it counts as one
-JUMP = 0.01  # share of the prompt by which two neighbouring prefixes must differ
-JUMP_FLOOR = 300  # tokens; smaller jumps are noise whatever the prompt
+CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "earlier", "put_back", "unattributed")
+HIDDEN = ("prefix", "earlier", "put_back")  # what the log does not hold, as it stands in the prompt
+PIECE = 8  # requests a level must hold for before it counts as one, where nothing else marks where it begins
 STEP = 3.0  # growth outside counted / STEP .. counted x STEP is hidden content coming or going, not scale
 PRIOR = 6_000  # tokens for which the counter's own factor is trusted
+SCALES = (0.5, 2.0)  # no counter is further off than that; a ratio beyond it says that the two do not belong together
+ERROR = 0.9  # share of the recorded requests that a stated error holds for
+LEAST = 0.001  # of the prompt; no estimate is better
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What turns counted tokens of one request into the provider's: hidden parts, a scale, and what no part explains.
+
+    `cut`: tokens that left though the log holds no word of it; which blocks is not known, so the scale is that much smaller.
+    `over`: tokens that were counted beyond what was billed. `error`: see `Fit`; 0 where the request was recorded.
+    """
+
+    prefix: int
+    earlier: int
+    put_back: int
+    scale: float
+    unattributed: int = 0
+    cut: int = 0
+    over: int = 0
+    error: float | None = None
+
+    @property
+    def hidden(self) -> int:
+        return self.prefix + self.earlier + self.put_back
+
+    def expected(self, counted: int) -> int:
+        """Provider tokens of `counted` ones, with what the log does not hold."""
+        return self.hidden + round(self.scale * counted) + self.unattributed
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One stretch of requests `[start, stop)` with one prefix (tokens that the log does not hold) and one scale."""
+    """One stretch of requests `[start, stop)` with one level of what is hidden (see `hidden.Hidden`) and one scale.
+
+    `gone`: what of `cut` went at `start`, where that is known: the prompt fell there by itself. `error`: share of the prompt
+    that 90 % of the model's recorded requests keep within; None where none was recorded.
+    """
 
     start: int
     stop: int
     prefix: int
     scale: float
+    earlier: int = 0
+    put_back: int = 0
+    cut: int = 0
+    gone: int = 0
+    error: float | None = None
 
-    def expected(self, counted: int) -> int:
-        """Provider tokens of `counted` ones, and what the log does not hold."""
-        return max(0, self.prefix + round(self.scale * counted))
+    @property
+    def elsewhere(self) -> Terms:
+        """Of a request under any policy but the record, which neither cut nor put back anything that the log does not hold."""
+        return Terms(self.prefix, self.earlier, 0, self.scale, error=self.error)
+
+    def recorded(self, counted: int, recorded: int) -> Terms:
+        """Of a request of the record. `recorded`: its prompt tokens, -1 where there are none.
+
+        Where the parts come to more than was billed, the scale gives way, then what was put back, and the prefix last.
+        """
+        wanted = max(0, round(self.scale * counted) - self.cut)
+        room = [0, 0, 0, 0]
+        left = recorded if recorded >= 0 else self.prefix + self.earlier + self.put_back + wanted
+        for i, part in enumerate((self.prefix, self.earlier, self.put_back, wanted)):
+            room[i] = min(part, left)
+            left -= room[i]
+        prefix, earlier, put_back, told = room
+        over = self.prefix + self.earlier + self.put_back + wanted - sum(room)
+        scale = told / counted if told < round(self.scale * counted) else self.scale
+        return Terms(prefix, earlier, put_back, scale, left, self.cut, over, 0.0 if recorded >= 0 else self.error)
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """Provider tokens of every request, rows = requests.
+    """Provider tokens of every request, rows = requests, columns = `CELLS`; no cell is negative.
 
-    `cells`: five buckets, prefix, unattributed. Where usage was recorded, a row sums to it; elsewhere the row is an estimate
-    throughout.
+    Where usage was recorded, a row sums to it; elsewhere the row is an estimate throughout. `terms`: how each row came about.
     """
 
     cells: Ints
-    fits: tuple[Fit, ...]
+    terms: tuple[Terms, ...]
 
 
-def fitted(sizes: Ints, recorded: Ints, models: Sequence[str], known_static: bool) -> tuple[Fit, ...]:
-    """The prefix and scale of every stretch. `sizes`: ledger units; `recorded`: prompt tokens, -1 where none; by request.
+class _Piece(NamedTuple):
+    """Requests from `start` on that share a level. `prompt`: the largest of what was billed; `after`: how it begins; `told`:
+    counted tokens went as well, so the log records something there."""
 
-    `known_static`: the log holds system prompt and tools, so no prefix is looked for. Where a model has no recorded request,
-    what was found before stands on, as it does in planning.
+    start: int
+    stop: int
+    level: int
+    scale: float
+    prompt: float
+    after: str  # compaction | model | fall | rise | ""
+    told: bool = False
+
+
+def fitted(
+    sizes: Ints,
+    recorded: Ints,
+    models: Sequence[str],
+    known_static: bool,
+    compactions: Collection[int] = (),
+    begun: bool = False,
+) -> tuple[Fit, ...]:
+    """The fit of every stretch. `sizes`: ledger units; `recorded`: prompt tokens, -1 where none; by request.
+
+    `known_static`: the log holds system prompt and tools, so nothing hidden is looked for. `compactions`: requests at which the
+    log records one; `begun`: the log begins mid-conversation. Where a model has no recorded request, what was found before
+    stands on, as it does in planning.
     """
-    found: list[Fit] = []
+    pieces: list[_Piece] = []
     for start, stop in _stretches(models):
         use = np.flatnonzero(recorded[start:stop] >= 0) + start
         if len(use):
-            found += _fit(sizes, recorded, use, start, stop, known_static)
-        else:
-            found.append(replace(found[-1], start=start, stop=stop) if found else Fit(start, stop, 0, 1.0))
-    return tuple(found)
+            pieces += _pieces(sizes, recorded, use, start, stop, known_static, compactions)
+    first = next((piece.level for piece in pieces if piece.after == "compaction"), 0)
+    found: list[Fit] = []
+    hidden: Hidden | None = None
+    for piece in pieces:
+        before = hidden.cut if hidden else 0
+        hidden = Hidden() if known_static else _next(hidden, piece, begun, max(0, first))
+        gone = 0 if piece.told or piece.after != "fall" else max(0, hidden.cut - before)
+        parts = (hidden.prefix, piece.scale, hidden.earlier, hidden.put_back, hidden.cut, gone)
+        found.append(Fit(piece.start, piece.stop, *parts))
+    return tuple(_stated(_whole(found, len(models)), sizes, recorded, models))
 
 
 def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciled:
     """What was recorded, split as `fits` say. `counts`: [requests, 5] in ledger units; `recorded`: prompt tokens, -1: none."""
-    has = recorded >= 0
-    cells = np.zeros((len(recorded), 7), dtype=np.int64)
+    cells = np.zeros((len(recorded), len(CELLS)), dtype=np.int64)
+    terms: list[Terms] = []
+    sizes = counts.sum(axis=1).tolist()
     for fit in fits:
-        rows = slice(fit.start, fit.stop)
-        cells[rows, :5] = np.rint(counts[rows] * fit.scale)
-        cells[rows, 5] = fit.prefix
-    cells[:, 6] = np.where(has, recorded - cells[:, :6].sum(axis=1), 0)
-    return Reconciled(cells, fits)
+        for n in range(fit.start, fit.stop):
+            one = fit.recorded(sizes[n], int(recorded[n]))
+            cells[n, :5] = shared(counts[n], round(one.scale * sizes[n]))
+            cells[n, 5:] = one.prefix, one.earlier, one.put_back, one.unattributed
+            terms.append(one)
+    return Reconciled(cells, tuple(terms))
+
+
+def shared(counts: Ints, whole: int) -> Ints:
+    """`whole` tokens over cells in proportion to `counts`, to the token: what rounding leaves goes where most was cut off."""
+    size = int(counts.sum())
+    if not size:
+        return np.zeros_like(counts)
+    exact = counts * (whole / size)
+    parts: Ints = np.floor(exact).astype(np.int64)
+    parts[np.argsort(parts - exact, kind="stable")[: whole - int(parts.sum())]] += 1
+    return parts
 
 
 def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:
@@ -82,36 +181,107 @@ def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:
     return [(a, b) for a, b in pairwise(edges) if a < b]
 
 
-def _fit(sizes: Ints, recorded: Ints, use: npt.NDArray[np.intp], start: int, stop: int, known: bool) -> list[Fit]:
+def _pieces(
+    sizes: Ints,
+    recorded: Ints,
+    use: npt.NDArray[np.intp],
+    start: int,
+    stop: int,
+    known: bool,
+    compactions: Collection[int],
+) -> Iterator[_Piece]:
+    """One model's requests as pieces, cut where the log or the level says that something changed."""
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
     if known:
-        return [Fit(start, stop, 0, float(np.median(y / np.maximum(x, 1))))]
+        held = float(x.sum())
+        scale = (float(np.median(y / np.maximum(x, 1))) * held + PRIOR) / (held + PRIOR)
+        yield _Piece(start, stop, 0, float(np.clip(scale, *SCALES)), float(y.max()), "model")
+        return
     scale = _scale(x, y)
-    rest = y - scale * x
-    edges = [0, *_breaks(rest, float(np.mean(y)), 0), len(rest)]
-    bounds = [start, *(int(use[edge]) for edge in edges[1:-1]), stop]
-    prefixes = [max(0, round(float(np.median(rest[a:b])))) for a, b in pairwise(edges)]
-    return [Fit(a, b, prefix, scale) for a, b, prefix in zip(bounds, bounds[1:], prefixes, strict=False)]
+    level = y - scale * x
+    after = {0: "model"} | _changes(x, y, level)
+    for n in compactions:
+        at = int(np.searchsorted(use, n))
+        if start <= n < stop and at < len(use):
+            after[at] = "compaction"
+    hard = [*sorted(after), len(use)]
+    edges = [e for a, b in pairwise(hard) for e in (a, *_breaks(level[a:b], float(np.mean(y)), a))]
+    bounds = [start, *(int(use[edge]) for edge in edges[1:]), stop]
+    for i, (a, b) in enumerate(pairwise((*edges, len(use)))):
+        how = after.get(a, "")
+        told = a > 0 and bool(x[a] < (1 - CUT) * x[a - 1])
+        yield _Piece(bounds[i], bounds[i + 1], round(float(np.median(level[a:b]))), scale, float(y[a:b].max()), how, told)
+
+
+def _changes(x: Floats, y: Floats, level: Floats) -> dict[int, str]:
+    """Where the level moves at once by more than counting can be off, and does not come back at the next request."""
+    found = {}
+    for i in range(1, len(x)):
+        move, least = level[i] - level[i - 1], fall(y[i - 1])
+        stays = i + 1 == len(x) or (level[i + 1] - level[i - 1]) * np.sign(move) > least / 2
+        if abs(move) > least and stays:
+            found[i] = "rise" if move > 0 else "fall" if y[i] < y[i - 1] else ""
+        elif x[i] < (1 - CUT) * x[i - 1]:  # an edit that the log records
+            found[i] = ""
+    return found
+
+
+def _next(hidden: Hidden | None, piece: _Piece, begun: bool, first: int) -> Hidden:
+    """What is hidden in a piece, from what was hidden before it."""
+    if hidden is None:
+        return Hidden.first(piece.level, begun, first)
+    if piece.after == "compaction":
+        return hidden.compacted(piece.level, piece.prompt)
+    if piece.after == "model":
+        return hidden.switched(piece.level, piece.prompt)
+    return hidden.moved(piece.level, piece.prompt, {"fall": -1, "rise": 1}.get(piece.after, 0))
+
+
+def _whole(found: Sequence[Fit], count: int) -> list[Fit]:
+    """Every request in a stretch: those of models without a recorded request go on with what was found before them."""
+    whole: list[Fit] = []
+    at = 0
+    for fit in (*found, None):
+        start = fit.start if fit else count
+        if at < start:
+            whole.append(replace(whole[-1], start=at, stop=start, gone=0) if whole else Fit(at, start, 0, 1.0))
+        if fit:
+            whole.append(fit)
+            at = fit.stop
+    return whole
+
+
+def _stated(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str]) -> Iterator[Fit]:
+    """The fits with their error, which is that of all the requests of their model."""
+    missed: dict[str, list[float]] = {}
+    for fit in fits:
+        for n in range(fit.start, fit.stop):
+            if recorded[n] > 0:
+                told = fit.prefix + fit.earlier + fit.put_back + max(0.0, fit.scale * sizes[n] - fit.cut)
+                missed.setdefault(models[n], []).append(abs(told - recorded[n]) / recorded[n])
+    for fit in fits:
+        seen = missed.get(models[fit.start])
+        yield replace(fit, error=max(LEAST, float(np.quantile(seen, ERROR)))) if seen else fit
 
 
 def _scale(x: Floats, y: Floats) -> float:
     """Billed growth over counted growth, from request to request; the counter's own factor where there is little."""
     dx, dy = np.diff(x), np.diff(y)
     plain = (dx > 0) & (dy > dx / STEP) & (dy < dx * STEP)
-    return float((dy[plain].sum() + PRIOR) / (dx[plain].sum() + PRIOR))
+    return float(np.clip((dy[plain].sum() + PRIOR) / (dx[plain].sum() + PRIOR), *SCALES))
 
 
-def _breaks(rest: Floats, prompt: float, offset: int) -> list[int]:
-    """Where the prefix changes: binary segmentation by least squares, each side at least `PIECE` requests."""
-    n = len(rest)
+def _breaks(level: Floats, prompt: float, offset: int) -> list[int]:
+    """Where the level changes: binary segmentation by least squares, each side at least `PIECE` requests."""
+    n = len(level)
     if n < 2 * PIECE:
         return []
-    sums = np.cumsum(rest)
+    sums = np.cumsum(level)
     k = np.arange(PIECE, n - PIECE + 1)
     left, right = sums[k - 1] / k, (sums[-1] - sums[k - 1]) / (n - k)
     gain = k * left**2 + (n - k) * right**2
     best = int(np.argmax(gain))
-    if abs(float(np.median(rest[: k[best]]) - np.median(rest[k[best] :]))) < max(JUMP_FLOOR, JUMP * prompt):
+    if abs(float(np.median(level[: k[best]]) - np.median(level[k[best] :]))) < jump(prompt):
         return []
     cut = int(k[best])
-    return [*_breaks(rest[:cut], prompt, offset), offset + cut, *_breaks(rest[cut:], prompt, offset + cut)]
+    return [*_breaks(level[:cut], prompt, offset), offset + cut, *_breaks(level[cut:], prompt, offset + cut)]

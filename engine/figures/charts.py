@@ -15,7 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from engine.counting.reconcile import Floats
+from engine.counting.reconcile import HIDDEN, Floats
 from engine.library import opening
 from engine.palette import PALETTES, ink, mix
 from engine.planning.trace import Trace
@@ -32,13 +32,14 @@ Theme = Literal["dark", "light"]
 Scale = Literal["log", "linear"]
 
 ROWS = ("system", "tools", "messages", "tool_results", "thinking")
-STACK = ("prefix", *ROWS, "unattributed")  # from the bottom of the saw-tooth: what the log does not hold comes first
+STACK = (*HIDDEN, *ROWS, "unattributed")  # from the bottom of the saw-tooth: what the log does not hold comes first
 MAX_COLUMNS = 480  # more would be narrower than a pixel or two, and slow
 GAMMA = 1.7  # keeps the everyday cells dark, so that the few dear ones stand out
 STEPS = 127  # shades of one ramp; two ramps (billed in full, read from cache) fill one byte
 SYMBOLS: Mapping[str, tuple[str, str, str]] = {  # kind of marker: Plotly symbol, palette colour, word
     "cut": ("triangle-down", "warn", "window cut"),
     "clear": ("triangle-down-open", "warn", "results cleared"),
+    "unlogged": ("triangle-left-open", "warn", "cut, not in the log"),
     "break": ("diamond", "bad", "cache broke"),
     "overflow": ("x", "bad", "over the window"),
     "retry": ("x-thin-open", "bad", "errors first"),
@@ -46,9 +47,11 @@ SYMBOLS: Mapping[str, tuple[str, str, str]] = {  # kind of marker: Plotly symbol
 }
 
 
+HATCHES = {"prefix": "/", "earlier": "\\", "put_back": "-", "unattributed": "x"}  # of what no block stands for
 FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own where it is there
 CROWD = 60  # markers of one kind; more are drawn smaller
-UPPER = ("cut", "clear", "overflow")  # what happened to the window stands above what happened to the request
+SHORT = {"earlier": "Earlier", "put_back": "Put back", "prefix": "Not in the log"}  # beside the rows, where there is no room
+UPPER = ("cut", "clear", "unlogged", "overflow")  # what happened to the window stands above what happened to the request
 
 
 def sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = "dark", height: int = 246) -> go.Figure:
@@ -79,7 +82,7 @@ def heatmap(
     grid = columns.grid(view, by, measure, MAX_COLUMNS)
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.045, row_heights=[0.42, 0.58])
     _area(figure, view, by, palette)
-    _heat(figure, grid, scale, palette, _kinds(trace, view, grid))
+    _heat(figure, grid, scale, palette, _kinds(trace, grid))
     _dress(figure, view, by, palette, height, row=2)
     return figure
 
@@ -101,11 +104,11 @@ def _read(of: Overview | Session, trace: Trace | None = None) -> tuple[Overview,
 def _area(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
     """The stacked areas, an invisible line that answers the mouse, the window's lines and the markers."""
     rows = columns.outline(view, by, MAX_COLUMNS)
-    stack = columns.stacked(view, rows.request)
+    stack = view.cells[rows.request]
     x = rows.x.astype(np.int16 if len(view) <= 32_767 else np.int32)
     present = [name for name in STACK if view.cells[:, CELLS.index(name)].any()]
     for name in present:
-        hatch = {"prefix": "/", "unattributed": "x"}.get(name)
+        hatch = HATCHES.get(name)
         area = go.Scatter(
             x=x,
             y=stack[:, CELLS.index(name)].astype(np.int32),
@@ -197,23 +200,19 @@ def _marks(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
         )
 
 
-def _kinds(trace: Trace | None, view: Overview, grid: Grid) -> list[list[str]]:
+def _kinds(trace: Trace | None, grid: Grid) -> list[list[str]]:
     """Per bucket and column, what the request that a click leads to is made of."""
     if trace is None:
         return [[""] * len(grid.values) for _ in ROWS]
     wanted = grid.facts[:, :5, 0].astype(np.int64)
     shown = np.unique(wanted).tolist()
-    texts = dict(zip(shown, one_request.kinds(trace, view, shown), strict=True))
+    texts = dict(zip(shown, one_request.kinds(trace, shown), strict=True))
     return [[_label(texts[int(n)][i]) + "<br>" if texts[int(n)][i] else "" for n in wanted[:, i]] for i in range(len(ROWS))]
 
 
 def _heat(figure: go.Figure, grid: Grid, scale: Scale, palette: Mapping[str, str], kinds: list[list[str]]) -> None:
-    """One heatmap trace per bucket, each on its own ramps. Where the log holds neither system prompt nor tools, their two
-    rows show the prefix that stands for both."""
-    hidden = not grid.tokens[:, :2].any() and bool(grid.tokens[:, 5].any())
-    rows = [(name, CELLS.index(name), 4.0 - i, 1) for i, name in enumerate(ROWS) if not (hidden and i < 2)]
-    if hidden:
-        rows.append(("prefix", 5, 3.5, 2))
+    """One heatmap trace per bucket, each on its own ramps, and one per kind of what the log does not hold."""
+    names, rows = _rows(grid)
     low, high = _range(grid.values[:, [cell for _, cell, _, _ in rows]])
     template = (
         "<b>request %{customdata[0]}</b> · turn %{customdata[1]}<br>%{fullData.name}: %{customdata[2]:,} tokens"
@@ -242,8 +241,25 @@ def _heat(figure: go.Figure, grid: Grid, scale: Scale, palette: Mapping[str, str
             row=2,
             col=1,
         )
-    names = [LABELS[name] for name in ROWS]
-    figure.update_yaxes(range=[-0.5, 4.5], tickvals=[4, 3, 2, 1, 0], ticktext=names, row=2, col=1)
+    top = len(names) - 1
+    figure.update_yaxes(range=[-0.5, top + 0.5], tickvals=list(range(top, -1, -1)), ticktext=names, row=2, col=1)
+
+
+def _rows(grid: Grid) -> tuple[list[str], list[tuple[str, int, float, int]]]:
+    """Names of the rows from the top, and per trace its cell, its middle and how many rows tall it is.
+
+    Where the log holds neither system prompt nor tools, their two rows show the prefix, which stands for both; a row of its own
+    for what else it does not hold.
+    """
+    present = [name for name in HIDDEN if grid.tokens[:, CELLS.index(name)].any()]
+    hidden = bool(present) and not grid.tokens[:, :2].any()
+    own = [name for name in present if name != "prefix" or not hidden]
+    shown = [*own, *ROWS] if "prefix" in present or not hidden else [*own, *ROWS[2:]]
+    top = len(shown) - 1
+    rows = [(name, CELLS.index(name), float(top - i), 1) for i, name in enumerate(shown) if not (hidden and name in ROWS[:2])]
+    if hidden and "prefix" in present:
+        rows.append(("prefix", CELLS.index("prefix"), top - len(own) - 0.5, 2))
+    return [SHORT.get(name, LABELS[name]) for name in shown], rows
 
 
 def _range(values: Floats) -> tuple[float, float]:

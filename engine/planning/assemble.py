@@ -26,7 +26,7 @@ from engine.planning.provider_edits import compaction_replaces_what_precedes, pr
 from engine.pricing.prices import PRICES, Prices
 from engine.session.facts import count_of
 from engine.session.index import Index
-from engine.session.model import Answer, Ask, Edit, Request, Session
+from engine.session.model import BEGUN, Answer, Ask, Edit, Request, Session
 
 AS_RECORDED = "as-recorded"
 COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
@@ -55,7 +55,9 @@ def step(
     `answers` is asked what rules ask; by default recorded answers, else an offline summary. Where an exact count of the
     planned prompt is recorded, the request is planned again with what it teaches. RuleError: a rule's mistake.
     """
-    calibration = previous.calibration if previous else Calibration.start()
+    calibration = previous.calibration if previous else Calibration.start(session.about.get(BEGUN) is True)
+    if policy.name != AS_RECORDED:
+        calibration = calibration.elsewhere()
     plan = _planned(previous, session, request, policy, basis, calibration, answers)
     for _ in range(COUNTS):
         told = count_of(session.recorded, request.n, plan.seen.tokens)
@@ -106,6 +108,8 @@ def _planned(
             room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, request, basis, calibration, room, done)
     changed = not lasting or any(d.splice for d in run.decisions)
+    if policy.name == AS_RECORDED and any(d.splice and d.action == "condense" for d in run.decisions):
+        calibration = calibration.compaction()
     seen, server = _seen(previous, run.after, ctx, changed)
     verdict = _verdict(policy, run.decisions, room, calibration.predict(seen.tokens))
     return Plan(
@@ -118,7 +122,7 @@ def _planned(
 def settle(plan: Plan) -> Plan:
     """The plan once its request was sent and answered: the calibration learns from the usage that was billed."""
     usage = plan.request.usage
-    if usage is None or not usage.prompt_tokens:
+    if usage is None or not usage.prompt_tokens or usage.iterations:  # what the last of several passes was sent says nothing
         return plan
     return structs.replace(plan, calibration=plan.calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model))
 

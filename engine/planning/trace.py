@@ -14,17 +14,17 @@ import numpy as np
 
 from engine import notebook
 from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.reconcile import Fit, fitted
+from engine.counting.reconcile import Fit, Terms, fitted
 from engine.counting.tokens import CHARS, estimator
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Splice
 from engine.envelope.plan import Plan
 from engine.planning import policy as policies
-from engine.planning.assemble import beside_the_record
+from engine.planning.assemble import AS_RECORDED, beside_the_record
 from engine.planning.policy import Policy
 from engine.pricing.prices import PRICES, Prices
 from engine.session.fork import forked
-from engine.session.model import Answer, Ask, Bucket, Request, Session, Span
+from engine.session.model import BEGUN, Answer, Ask, Bucket, Request, Session, Span
 
 State = Literal["here", "replaced", "absent", "unseen", "later"]
 
@@ -107,25 +107,39 @@ class Trace:
         peak = max((plan.after.tokens for plan in self.plans), default=0)
         return f"<Trace of {len(self.plans)} requests under {self.policy.name!r}: {cuts} changed, peak {peak:,} counted tokens>"
 
-    def fit(self, request: int) -> Fit:
-        """What turns counted tokens of a request into the provider's wherever they are shown: one prefix, one scale.
+    def fit(self, request: int) -> Terms:
+        """What turns counted tokens of a request, as it is sent here, into the provider's wherever they are shown.
 
-        Planning knows earlier requests alone and has `Plan.calibration`. IndexError where there is no such request.
+        Under the record its parts sum to what was recorded. Any other policy has the stretch's own terms, without what the tool
+        cut or put back and the log does not hold. Planning knows earlier requests alone and has `Plan.calibration`. IndexError
+        where there is no such request.
         """
-        return self.fits[bisect_right(self.fits, range(len(self.plans))[request], key=lambda fit: fit.start) - 1]
+        fit = self._stretch(request)
+        if self.policy.name != AS_RECORDED:
+            return fit.elsewhere
+        plan = self.plans[request]
+        return fit.recorded(plan.seen.tokens, prompt_of(plan.request))
 
-    def expected(self, request: int) -> int:
-        """Provider tokens of a request as it is sent here, what the log does not hold included. For display."""
+    def tokens(self, request: int) -> int:
+        """Provider tokens of a request as it is sent here: the recorded number where the policy is the record and the log has
+        one, else the fit's estimate. The one number for every page; `fit(request).error` says what an estimate may be off by.
+        """
         return self.fit(request).expected(self.plans[request].seen.tokens)
 
     @property
     def whole(self) -> int:
         """Provider tokens of all requests, had everything been kept. For display."""
-        return sum(self.fit(n).expected(self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
+        kept = ((n, plan, self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
+        return sum(
+            self.tokens(n) if plan.seen.tokens == size else self._stretch(n).elsewhere.expected(size) for n, plan, size in kept
+        )
+
+    def _stretch(self, request: int) -> Fit:
+        return self.fits[bisect_right(self.fits, range(len(self.plans))[request], key=lambda fit: fit.start) - 1]
 
     def _repr_html_(self) -> str:
         """What the policy did to the whole session, by rule."""
-        sizes = [self.expected(n) for n in range(len(self.plans))]
+        sizes = [self.tokens(n) for n in range(len(self.plans))]
         sent, whole = sum(sizes), self.whole
         top = max(self.plans, key=lambda plan: sizes[plan.request.n], default=None)
         over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
@@ -268,11 +282,19 @@ def trace(session: Session, policy: Policy | str, ledger: Ledger, prices: Prices
 
 
 def fits_of(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
-    """Prefix and scale of the requests of a session, which carried `sizes` counted tokens. The one fit for display."""
+    """What is hidden in the requests of a session, which carried `sizes` counted tokens, and their scale. The one fit shown."""
     known = any(block.bucket in (Bucket.SYSTEM, Bucket.TOOLS) for block in session.blocks)
-    recorded = [request.usage.prompt_tokens or -1 if request.usage else -1 for request in requests]
+    compactions = {seen.request for seen in session.observed if seen.edit.action == "condense"}
+    billed = ((request, prompt_of(request)) for request in requests)  # a pass of its own had another prompt before
+    recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
     models = [request.model for request in requests]
-    return fitted(np.array(sizes, dtype=np.int64), np.array(recorded, dtype=np.int64), models, known)
+    begun = session.about.get(BEGUN) is True
+    return fitted(np.array(sizes, dtype=np.int64), recorded, models, known, compactions, begun)
+
+
+def prompt_of(request: Request) -> int:
+    """Recorded prompt tokens of a request; -1 where the log has none: zeros say that nothing was recorded."""
+    return request.usage.prompt_tokens or -1 if request.usage else -1
 
 
 def own_counts(session: Session, policy: Policy) -> Ledger | None:

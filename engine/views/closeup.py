@@ -13,6 +13,8 @@ from engine.session.content import block_text
 from engine.session.model import Answer, Ask, Body, Part, Session
 from engine.views.labels import label
 
+SMALLER = "The tool cut about {:,} tokens of this conversation. Its log does not say which, so every block is scaled down."
+
 
 @dataclass(frozen=True, slots=True)
 class Closeup:
@@ -20,7 +22,7 @@ class Closeup:
 
     Tokens are the provider's, by the scale of the request; of a stand-in for several blocks, those of the whole stand-in.
     `at` is -1 for an insert. `decision` is the one at the place, where it touched the block; `many`: blocks that it touched;
-    `stands_for`: blocks that the text after stands for.
+    `stands_for`: blocks that the text after stands for; `note`: why tokens are fewer than they would be, "" = they are not.
     """
 
     at: int
@@ -35,6 +37,7 @@ class Closeup:
     decision: Decision | None
     many: int
     stands_for: int
+    note: str = ""
 
 
 def place(trace: Trace, decision: Decision) -> Cursor:
@@ -65,7 +68,8 @@ def closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1
     if not 0 <= chosen < len(trace.session.blocks):
         return None
     block = trace.session.blocks[chosen]
-    scale = trace.fit(cursor.request).scale
+    terms = trace.fit(cursor.request)
+    scale = terms.scale
     old = trace.frame(Cursor(cursor.request, cursor.step - 1)) if decision else frame
     before, after = (found.envelope.at(chosen) if chosen < cut else None for found in (old, frame))
     touched = span is not None and span.start <= chosen < span.stop
@@ -82,6 +86,7 @@ def closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1
         decision if touched else None,
         span.stop - span.start if span and touched else 0,
         after.stop - after.start if after and after.body else 0,
+        SMALLER.format(terms.cut) if terms.cut else "",
     )
 
 

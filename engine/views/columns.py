@@ -33,8 +33,9 @@ class Outline:
 class Grid:
     """Columns by cells. `width` units stand in one column.
 
-    `values[c, 7]` in the chosen measure; `tokens[c, 7]`; `cold[c, 7]` where most was read from cache; `facts[c, 7, 8]`: request
-    to go to, turn, tokens, share of the prompt, USD, and tokens read from cache, written, uncached.
+    Cells as `CELLS`: `values[c, cell]` in the chosen measure; `tokens[c, cell]`; `cold[c, cell]` where most was read from
+    cache; `facts[c, cell, 8]`: request to go to, turn, tokens, share of the prompt, USD, and tokens read from cache, written,
+    uncached.
     """
 
     width: int
@@ -66,20 +67,11 @@ def outline(view: Overview, by: Unit, most: int) -> Outline:
     return Outline(at, shown[at])
 
 
-def stacked(view: Overview, rows: slice | Ints) -> Ints:
-    """Cells of some requests as areas that end at the prompt: estimates that exceed what was recorded are drawn smaller."""
-    known, prompts = view.cells[rows].copy(), view.prompts[rows]
-    known[:, 6] = np.maximum(0, known[:, 6])
-    total = known.sum(axis=1)
-    ratio = np.where(total > prompts, prompts / np.maximum(total, 1), 1.0)
-    return np.asarray(np.rint(known * ratio[:, None]), dtype=np.int64)
-
-
 def grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
     """Columns for the heatmap. A turn's tokens are its last request's; its USD are the sum over its requests."""
     last = _last(view) if by == "turns" else np.arange(len(view))
     starts = _starts(view) if by == "turns" else np.arange(len(view))
-    tokens, billed = np.maximum(view.cells[last], 0), view.billed[last]
+    tokens, billed = view.cells[last], view.billed[last]
     usd = np.add.reduceat(view.usd, starts, axis=0) if len(view) else view.usd
     share = tokens / np.maximum(view.prompts[last], 1)[:, None]
     window = np.where(view.windows[last] > 0, view.windows[last], max(1, int(view.prompts.max(initial=1))))

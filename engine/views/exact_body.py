@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
+from engine.counting.reconcile import Terms
 from engine.planning.assemble import AS_RECORDED
 from engine.planning.render import body
 from engine.planning.trace import Trace
@@ -22,11 +23,20 @@ _ROLES = {"system": "system prompt", "tools": "tools"}
 def exact_body(trace: Trace, request: int) -> dict[str, JSON]:
     """The body of a request. IndexError where the trace has no such request."""
     made = body(trace.plans[request], trace.session, shaped=trace.policy.name == AS_RECORDED)
-    prefix = trace.fit(request).prefix
-    if prefix > 0:
-        unknown = f"<<not in the log; system prompt and tools are about {prefix:,} tokens together>>"
-        made |= {key: unknown for key in ("system", "tools") if key not in made}
+    unknown = hidden(trace.fit(request))
+    if unknown:
+        made |= {key: f"<<not in the log; {unknown}>>" for key in ("system", "tools") if key not in made}
     return made
+
+
+def hidden(terms: Terms) -> str:
+    """What the log does not hold of a request, in words; "" where it holds all."""
+    told = {
+        "system prompt and tools are about {:,} tokens together": terms.prefix,
+        "what was said before this file begins is about {:,} tokens": terms.earlier,
+        "what the tool put back after its last compaction is about {:,} tokens": terms.put_back,
+    }
+    return "; ".join(words.format(tokens) for words, tokens in told.items() if tokens)
 
 
 def exact_text(trace: Trace, request: int) -> str:

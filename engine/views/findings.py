@@ -34,6 +34,12 @@ CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
 TRIES = 3  # one repetition is everyday business
 DOUBTFUL = 0.05  # share of answers, or of input tokens, beyond which the log itself is worth doubting
 DOUBTFUL_TOKENS = 1_000  # at one request; less is framing that no log holds
+BILLS = {
+    "Tool results are": ("tool_results",),
+    "System prompt and tools are": ("system", "tools", "prefix"),
+    "The conversation before this file begins is": ("earlier",),
+    "What the tool put back after its compactions is": ("put_back",),
+}
 CUTS: dict[Action, tuple[str, str]] = {
     "condense": ("compaction", "compactions"),
     "drop": ("cut", "cuts"),
@@ -59,7 +65,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What several kinds look at, computed once. `input_usd[n, 7]`: USD per cell without the answer; `broken`: cache breaks."""
+    """What several kinds look at, computed once. `input_usd[n, cell]`: USD without the answer; `broken`: cache breaks."""
 
     trace: Trace
     view: Overview
@@ -124,15 +130,11 @@ def _input_usd(view: Overview, prices: Prices) -> Floats:
 def _bill(known: _Facts) -> list[Finding]:
     """One kind of content that is most of the input bill."""
     table = known.input_usd if known.priced else known.view.cells.astype(np.float64)
-    whole, cells, static = float(table.sum()), known.view.cells, [0, 1, 5]
-    positive = table.clip(0)  # where the estimates overshoot, what is unattributed is negative: all cells share that
-    sums = positive.sum(axis=0) * (whole / max(float(positive.sum()), 1e-12))
-    groups = (
-        ("Tool results are", float(sums[3]), cells[:, 3]),
-        ("System prompt and tools are", float(sums[static].sum()), cells[:, static].sum(axis=1)),
-    )
+    whole, cells, sums = float(table.sum()), known.view.cells, table.sum(axis=0)
     found = []
-    for what, part, tokens in groups:
+    for what, names in BILLS.items():
+        columns = [CELLS.index(name) for name in names]
+        part, tokens = float(sums[columns].sum()), cells[:, columns].sum(axis=1)
         share = part / whole if whole else 0.0
         if share >= BILL_SHARE:
             of = f"the input bill: ${part:,.2f} of ${whole:,.2f}" if known.priced else "all input tokens"
@@ -200,12 +202,9 @@ def _idle(known: _Facts, worst: CacheBreak) -> str:
 def _repeated(known: _Facts) -> list[Finding]:
     """The file whose repeated reading was dearest to carry."""
     cells = known.view.cells[:, 3]
-    table = known.input_usd[:, 3] if known.priced else cells.clip(0).astype(np.float64)
+    table = known.input_usd[:, 3] if known.priced else cells.astype(np.float64)
     per_token = np.divide(table, cells, out=np.zeros(len(cells)), where=cells > 0)
-    scales = np.ones(len(cells))
-    for fit in known.view.fits:
-        scales[fit.start : fit.stop] = fit.scale
-    found = repeats(known.trace, scales, np.concatenate([[0.0], np.cumsum(per_token)]))
+    found = repeats(known.trace, known.view.scales, np.concatenate([[0.0], np.cumsum(per_token)]))
     worst = max((r for r in found if r.tokens >= REPEATED), key=lambda r: r.weight, default=None)
     if worst is None:
         return []
@@ -240,6 +239,17 @@ def _cut(known: _Facts) -> list[Finding]:
     text = f"{first}; the first request after {after} (request {last}) starts with {short(int(known.prompts[last]))}."
     worst = max(made_, key=lambda item: item[1])[0]
     return [Finding(text, worst, "cut", None, removed, {"requests": [n for n, _ in made_], "removed": removed})]
+
+
+def _unlogged(known: _Facts) -> list[Finding]:
+    """The tool cut something that its log does not hold: the prompt fell though all that was counted is still there."""
+    fallen = [fit for fit in known.view.fits if fit.gone]
+    if not fallen:
+        return []
+    worst, gone = max(fallen, key=lambda fit: fit.gone), sum(fit.gone for fit in fallen)
+    often = f" {times(len(fallen))}, most at request {worst.start}" if len(fallen) > 1 else f" at request {worst.start}"
+    text = f"The tool cut something{often} that its log does not hold: about {short(gone)} tokens."
+    return [Finding(text, worst.start, "unlogged", None, gone, {"requests": [fit.start for fit in fallen], "tokens": gone})]
 
 
 def _forgotten(known: _Facts) -> list[Finding]:
@@ -310,7 +320,7 @@ def _stubs(known: _Facts) -> list[Finding]:
 def _unattributed(known: _Facts) -> list[Finding]:
     """The log does not account for what was billed."""
     view = known.view
-    rest, whole = np.abs(view.cells[:, CELLS.index("unattributed")]), int(known.prompts.sum())
+    rest, whole = view.cells[:, CELLS.index("unattributed")] + view.over, int(known.prompts.sum())
     share = rest.sum() / max(1, whole)
     n = int(np.argmax(rest))
     if share <= DOUBTFUL or rest[n] < DOUBTFUL_TOKENS:
@@ -320,5 +330,5 @@ def _unattributed(known: _Facts) -> list[Finding]:
 
 
 KINDS: tuple[Callable[[_Facts], list[Finding]], ...] = (
-    _bill, _cold, _repeated, _cut, _forgotten, _thinking, _full, _retried, _stubs, _unattributed,
+    _bill, _cold, _repeated, _cut, _unlogged, _forgotten, _thinking, _full, _retried, _stubs, _unattributed,
 )  # fmt: skip

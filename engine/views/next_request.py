@@ -1,17 +1,17 @@
 """A request of a chat that is not sent yet, in the provider's tokens.
 
-Its total is the plan's own projection, by which it is sent or refused; prefix and scale are those of everything else shown.
+Its total is the plan's own projection, by which it is sent or refused; what is hidden and the scale are those of everything
+else shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.counting.reconcile import Fit
+from engine.counting.reconcile import CELLS, Fit, Terms
 from engine.envelope.plan import Plan
 from engine.planning.trace import fits_of
 from engine.session.model import Session
-from engine.views.overview import CELLS
 
 Fits = Sequence[Fit]
 
@@ -24,14 +24,15 @@ def fits(session: Session, sizes: Sequence[int], plan: Plan | None = None) -> Fi
     return fits_of(session, requests, sizes[: len(requests)])
 
 
-def fit(fits: Fits, request: int) -> Fit:
-    """That of one request; where nothing was sent yet, no prefix and the counter's own scale."""
-    return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0))
+def fit(fits: Fits, request: int) -> Terms:
+    """That of one request; where nothing was sent yet, nothing hidden and the counter's own scale."""
+    return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0)).elsewhere
 
 
-def parts(plan: Plan, fit: Fit) -> dict[str, int]:
-    """Provider tokens by part, as `CELLS` names them; they sum to `plan.projected`. The prefix only where there is one."""
+def parts(plan: Plan, fit: Terms) -> dict[str, int]:
+    """Provider tokens by part, as `CELLS` names them; they sum to `plan.projected`. What is hidden only where it is."""
     prefix = min(fit.prefix, plan.projected)
-    scale = (plan.projected - prefix) / max(1, plan.seen.tokens)
+    earlier = min(fit.earlier, plan.projected - prefix)
+    scale = (plan.projected - prefix - earlier) / max(1, plan.seen.tokens)
     named = {name: round(count * scale) for name, count in zip(CELLS[:5], plan.seen.counts, strict=True)}
-    return ({"prefix": prefix} if prefix else {}) | named
+    return {name: tokens for name, tokens in (("prefix", prefix), ("earlier", earlier)) if tokens} | named

@@ -11,21 +11,22 @@ from decimal import Decimal
 
 import numpy as np
 
-from engine.counting.reconcile import Ints
+from engine.counting.reconcile import HIDDEN, Ints
 from engine.planning.trace import Trace
 from engine.session.model import BUCKETS
 from engine.views.cache_breaks import breaks
-from engine.views.columns import WARN_AT, stacked
+from engine.views.columns import WARN_AT
 from engine.views.detail import Item
 from engine.views.findings import Finding, findings, headline, markers
-from engine.views.overview import CELLS, Overview
+from engine.views.overview import CELLS, CUTS, Overview
 
-ORDER = ("prefix", "system", "tools", "messages", "tool_results", "thinking", "unattributed")  # left to right in the bar
+ORDER = (*HIDDEN, "system", "tools", "messages", "tool_results", "thinking", "unattributed")  # left to right in the bar
+OVER = 0.005  # of the prompt, counted beyond what was billed; less is not worth a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One part of a request. `tokens` as reconciled; `drawn` never negative, and all of a request's sum to its prompt.
+    """One part of a request. `tokens` as reconciled: never negative, and all of a request's sum to its prompt.
 
     `usd` includes the part of the answer that belongs to the bucket; `change` is against the request before; `mark` says how
     the number was come by: measured, estimated or inferred.
@@ -33,7 +34,6 @@ class Segment:
 
     name: str
     tokens: int
-    drawn: int
     share: float
     usd: float
     change: int
@@ -43,7 +43,7 @@ class Segment:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """One request in numbers. Tokens; USD. `window` and `reserve` are 0 where unknown; `ghost` is the request before, drawn,
-    where something was cut in between, else empty."""
+    where something was cut in between, else empty; `notes`: what is not as it seems about these numbers, in sentences."""
 
     n: int
     turn: int
@@ -60,6 +60,7 @@ class Summary:
     written: int
     uncached: int
     events: tuple[str, ...]
+    notes: tuple[str, ...]
     sentence: str
 
     @property
@@ -79,7 +80,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
     """Request `n` in numbers."""
     request = trace.plans[n].request
     events = [marker for marker in view.markers if marker.request == n]
-    cut = any(marker.kind in ("cut", "clear") for marker in events)
+    cut = any(marker.kind in CUTS for marker in events)
     reserve = request.settings.get("max_tokens") or request.settings.get("max_completion_tokens")
     billed = view.billed[n].sum(axis=0)
     return Summary(
@@ -98,20 +99,41 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         int(billed[1]),
         int(billed[2]),
         tuple(marker.what for marker in events),
+        notes(trace, n),
         headline(view, n),
     )
 
 
+def notes(trace: Trace, n: int) -> tuple[str, ...]:
+    """What is not as it seems about the numbers of request `n` as it is sent here: what they may be off by, and why."""
+    terms, counted = trace.fit(n), trace.plans[n].seen.tokens
+    told = []
+    if terms.cut:
+        told.append(
+            f"about {terms.cut:,} tokens of what the log holds were cut by the tool; its log does not say which,"
+            " so every part of the conversation is drawn smaller"
+        )
+    over, usage = terms.over / max(1, terms.expected(counted)), trace.plans[n].request.usage
+    if usage and usage.iterations:
+        told.append("the provider worked in several passes; the recorded prompt is that of the last one")
+    elif over >= OVER:
+        told.append(f"counted {over:.1%} more than was billed; the parts are drawn that much smaller")
+    if terms.error:
+        told.append(f"estimated ±{terms.error:.1%}")
+    elif terms.error is None:
+        told.append("estimated; the log records no tokens to compare it with")
+    return tuple(told)
+
+
 def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
-    drawn = stacked(view, slice(n, n + 1))[0]
     prompt = max(1, int(view.prompts[n]))
     found: list[Segment] = []
     for name in ORDER:
         i = CELLS.index(name)
         tokens = int(view.cells[n, i])
         change = tokens - int(view.cells[n - 1, i]) if n else tokens
-        mark = {"prefix": "inferred", "unattributed": "measured"}.get(name, "estimated")
-        found.append(Segment(name, tokens, int(drawn[i]), tokens / prompt, float(view.usd[n, i]), change, mark))
+        mark = "inferred" if name in HIDDEN else "measured" if name == "unattributed" else "estimated"
+        found.append(Segment(name, tokens, tokens / prompt, float(view.usd[n, i]), change, mark))
     return tuple(found)
 
 
@@ -129,7 +151,7 @@ def annotated(trace: Trace, view: Overview) -> tuple[Overview, tuple[Finding, ..
     return replace(view, markers=tuple(marks)), findings(trace, view, broken)
 
 
-def kinds(trace: Trace, view: Overview, requests: Sequence[int], most: int = 3) -> list[tuple[str, str, str, str, str]]:
+def kinds(trace: Trace, requests: Sequence[int], most: int = 3) -> list[tuple[str, str, str, str, str]]:
     """What each bucket of some requests is made of, largest first, as one short text per bucket ("Read 41,200 · Bash 9,800").
 
     Looks at every piece of these requests, so ask for those on the screen only.
@@ -143,9 +165,6 @@ def kinds(trace: Trace, view: Overview, requests: Sequence[int], most: int = 3) 
             block.at, block.at + 1
         )
     sums = sums.cumsum(axis=0)
-    scales = (
-        np.concatenate([np.full(fit.stop - fit.start, fit.scale) for fit in view.fits]) if view.fits else np.ones(len(view))
-    )
     found = []
     for n in requests:
         counted, stood = np.zeros(len(names), dtype=np.int64), np.zeros(5, dtype=np.int64)
@@ -154,7 +173,7 @@ def kinds(trace: Trace, view: Overview, requests: Sequence[int], most: int = 3) 
                 counted += sums[piece.stop] - sums[piece.start]
             else:
                 stood += piece.counts
-        found.append(_named(names, counted, stood, float(scales[n]), most))
+        found.append(_named(names, counted, stood, trace.fit(n).scale, most))
     return found
 
 
@@ -215,7 +234,7 @@ def cuts(view: Overview) -> tuple[Cut, ...]:
     """Every cut and clearing of a session, in order; several at one request count once."""
     found: dict[int, Cut] = {}
     for marker in view.markers:
-        if marker.kind in ("cut", "clear") and marker.request not in found:
+        if marker.kind in CUTS and marker.request not in found:
             before = int(view.prompts[max(0, marker.request - 1)])
             found[marker.request] = Cut(marker.request, marker.kind, marker.what, before, int(view.prompts[marker.request]))
     return tuple(found.values())

@@ -13,13 +13,13 @@ from itertools import pairwise
 import numpy as np
 
 from engine import notebook
+from engine.counting.reconcile import CELLS as CELLS  # noqa: PLC0414 - pages find it beside the labels
 from engine.counting.reconcile import Fit, Floats, Ints, reconcile
 from engine.envelope.plan import Plan
-from engine.planning.trace import Trace
-from engine.session.model import Request, Session
+from engine.planning.trace import Trace, prompt_of
+from engine.session.model import Session
 from engine.views.bill import Bill, bill
 
-CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "unattributed")
 LABELS = {
     "system": "System",
     "tools": "Tools",
@@ -27,15 +27,18 @@ LABELS = {
     "tool_results": "Tool results",
     "thinking": "Thinking",
     "prefix": "System + tools, not in the log",
+    "earlier": "Earlier conversation, not in this file",
+    "put_back": "Put back after the compaction, not in the log",
     "unattributed": "Unattributed",
 }
 
+CUTS = ("cut", "clear", "unlogged")  # markers of what made a prompt shorter
 SHOWN = 12  # requests listed in a notebook, besides the largest and those that were cut
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happened at a request: cut | clear | retry | subagent | overflow; `findings.markers` adds break."""
+    """Something that happened at a request: cut, clear, unlogged, retry, subagent, overflow; `findings.markers` adds break."""
 
     request: int
     kind: str
@@ -46,9 +49,10 @@ class Marker:
 class Overview:
     """A session as arrays over its requests (rows). Tokens are the provider's; money is USD.
 
-    `cells[n, 7]` as `CELLS`; `recorded[n]` prompt tokens, -1 where the log has none; `billed[n, 7, 4]` tokens by how they
-    were billed (read, written, uncached, answer); `usd[n, 7]`; `totals[n]` exact price of a request or None; `windows[n]`
-    tokens, 0 = unknown.
+    `cells[n, 9]` as `CELLS`; `recorded[n]` prompt tokens, -1 where the log has none; `billed[n, 9, 4]` tokens by how they
+    were billed (read, written, uncached, answer); `usd[n, 9]`; `totals[n]` exact price of a request or None; `windows[n]`
+    tokens, 0 = unknown; `over[n]` tokens that were counted beyond what was billed: by so much the cells were made smaller;
+    `scales[n]` provider tokens per counted one.
     """
 
     session_id: str
@@ -67,6 +71,8 @@ class Overview:
     markers: tuple[Marker, ...]
     fits: tuple[Fit, ...]
     counter: str  # label of the counter behind the estimates
+    over: Ints
+    scales: Floats
 
     def __len__(self) -> int:
         return len(self.recorded)
@@ -102,7 +108,7 @@ class Overview:
         if not len(self):
             return notebook.card(self.title or self.session_id, notebook.line("No request."), note=self.source)
         prompts, peak = self.prompts, int(self.prompts.argmax())
-        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in ("cut", "clear")}
+        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in CUTS}
         evenly = {round(i * (len(self) - 1) / (SHOWN - 1)) for i in range(SHOWN)}
         rows = (
             (n, int(self.turns[n]), int(prompts[n]), notebook.bar(self._cells(n), int(prompts[peak]), slim=True),
@@ -122,7 +128,7 @@ def overview(trace: Trace) -> Overview:
     """Everything that is shown of a session as a whole."""
     session, plans = trace.session, trace.plans
     counts = np.array([plan.seen.counts for plan in plans], dtype=np.int64).reshape(-1, 5)
-    recorded = np.array([_prompt(plan.request) for plan in plans], dtype=np.int64)
+    recorded = np.array([prompt_of(plan.request) for plan in plans], dtype=np.int64)
     models = tuple(plan.request.model for plan in plans)
     fitted = reconcile(counts, recorded, trace.fits)
     money: Bill = bill(trace, fitted)
@@ -140,18 +146,20 @@ def overview(trace: Trace) -> Overview:
         money.usd,
         money.totals,
         money.answers,
-        tuple(_markers(session, plans)),
-        fitted.fits,
+        tuple(_markers(session, plans, trace.fits)),
+        trace.fits,
         trace.ledger.label,
+        np.array([terms.over for terms in fitted.terms], dtype=np.int64),
+        np.array([terms.scale for terms in fitted.terms], dtype=np.float64),
     )
 
 
-def _prompt(request: Request) -> int:
-    return request.usage.prompt_tokens if request.usage and request.usage.prompt_tokens else -1
-
-
-def _markers(session: Session, plans: Sequence[Plan]) -> list[Marker]:
-    found: list[Marker] = []
+def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> list[Marker]:
+    found = [
+        Marker(fit.start, "unlogged", f"the tool cut something here that its log does not hold: about {fit.gone:,} tokens")
+        for fit in fits
+        if fit.gone
+    ]
     for plan in plans:
         n = plan.request.n
         acted = {
@@ -165,7 +173,7 @@ def _markers(session: Session, plans: Sequence[Plan]) -> list[Marker]:
                 found.append(Marker(n, "cut" if action in ("condense", "drop") else "clear", decision.edit.because))
         if plan.request.attempts > 1:
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
-        if plan.limit and _prompt(plan.request) > plan.limit:
+        if plan.limit and prompt_of(plan.request) > plan.limit:
             found.append(Marker(n, "overflow", f"larger than the window of {plan.limit:,} tokens"))
     starts = [request.cut for request in session.requests]
     for agent in session.subagents:

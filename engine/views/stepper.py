@@ -3,7 +3,8 @@
 Holds the arrangement of data only; what was kept and why is the trace's. Arrays stand in columns, texts in one table. The
 state of a block at (request, step) is: `carried` painted request by request, then the first `step` decisions of that request.
 A change is a decision after which the request differs from the request before it; a rule that makes the same cut again only
-stands still. Tokens are in the ledger's units; prefix and scale of each request (`Trace.fit`) turn them into the provider's.
+stands still. Tokens are in the ledger's units; what the log does not hold of a request, its scale and its rest (`Trace.fit`)
+turn them into the provider's.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def steps(trace: Trace) -> Steps:
         columns.carry(previous, plan)
         columns.plan(previous, plan)
         previous = plan
-    sent = [trace.expected(n) for n in range(len(trace.plans))]
+    sent = [trace.tokens(n) for n in range(len(trace.plans))]
     top = max(range(len(sent)), key=sent.__getitem__, default=0)
     return Steps(
         data=json.dumps(columns.payload(), separators=(",", ":")).encode(),
@@ -208,7 +209,8 @@ class _Columns:
         add["first"].append(len(self.actions))  # number of the first decision after this request
         add["model"].append(self.text(plan.model))
         add["verdict"].append(VERDICTS.index(plan.verdict))
-        add["prefix"].append(fit.prefix)
+        for name in ("prefix", "earlier", "put_back", "unattributed"):
+            add[name].append(getattr(fit, name))
         add["scale"].append(fit.scale)
         add["window"].append(plan.budget.window)
         add["known"].append(int(plan.budget.known))

@@ -8,7 +8,7 @@ from engine import figures
 from engine.views import one_request
 from engine.views import overview as views
 from engine.views.detail import Detail
-from pages.parts.formats import esc, k, percent, short, signed, usd
+from pages.parts.formats import esc, k, percent, short, usd
 
 HINTS = {
     "system": "The system prompt, and system messages in between.",
@@ -23,7 +23,8 @@ WORDS = {
     "estimated": "Counted here, then scaled to what was recorded.",
     "inferred": "Not in the log: what the recorded prompt holds beyond all that the log shows.",
 }
-SIGNS = {"cut": "▼", "clear": "▽", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●"}
+SIGNS = {"cut": "▼", "clear": "▽", "unlogged": "◁", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●"}
+HATCHED = {"prefix": "135deg,* 0 3px", "earlier": "45deg,* 0 3px", "put_back": "0deg,* 0 3px", "unattributed": "90deg,* 0 3px"}
 TEXT = 800  # characters of a block shown in a list
 
 
@@ -71,19 +72,18 @@ def headline(now: one_request.Summary) -> str:
     return f'<h2 class="ts-headline" data-request="{now.n}"><span>{esc(now.sentence)}</span>{events}</h2>'
 
 
-def _style(name: str) -> str:
+def filled(name: str) -> str:
+    """The colour of a part as CSS; hatched where no block stands for it."""
     css = name.replace("_", "-")
-    if name == "prefix":
-        return f"background:repeating-linear-gradient(135deg,var(--ts-{css}) 0 3px,var(--ts-panel) 3px 8px)"
-    if name == "unattributed":
-        return f"background:repeating-linear-gradient(45deg,var(--ts-{css}) 0 2px,var(--ts-panel) 2px 5px)"
+    if name in HATCHED:
+        return f"background:repeating-linear-gradient({HATCHED[name]},var(--ts-panel) 3px 8px)".replace("*", f"var(--ts-{css})")
     return f"background:var(--ts-{css});color:var(--ts-ink-{css})"
 
 
 def bar(now: one_request.Summary, slim: bool = False) -> str:
     """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
     whole = max(now.window, now.prompt, 1)
-    parts = "".join(_segment(segment, whole) for segment in now.segments if segment.drawn)
+    parts = "".join(_segment(segment, whole) for segment in now.segments if segment.tokens)
     free = f'<div class="ts-seg free">{k(now.free)} free</div>' if now.free > whole * 0.03 else ""
     reserve = ticks = scale = ""
     if now.window:
@@ -106,23 +106,24 @@ def bar(now: one_request.Summary, slim: bool = False) -> str:
 
 
 def _segment(segment: one_request.Segment, whole: int) -> str:
-    width = 100 * segment.drawn / whole
+    width = 100 * segment.tokens / whole
     name = views.LABELS[segment.name]
     text = f"{name} {k(segment.tokens)}"
     room = width * 12.4  # pixels at 1240, less on narrow pages, where the text is cut off by the ellipsis of the title
     shown = text if room > 8.2 * len(text) + 18 else k(segment.tokens) if room > 58 else ""
-    thin = " hatched" if shown and segment.name in ("prefix", "unattributed") else "" if shown else " thin"
+    thin = " hatched" if shown and segment.name in HATCHED else "" if shown else " thin"
     hint = f"{name}: {segment.tokens:,} tokens, {segment.mark}"
-    style = f"width:{width:.3f}%;{_style(segment.name)}"
+    style = f"width:{width:.3f}%;{filled(segment.name)}"
     return f'<div class="ts-seg{thin}" title="{esc(hint)}" style="{style}"><span>{esc(shown)}</span></div>'
 
 
 def _ghost(now: one_request.Summary, whole: int) -> str:
-    total = sum(segment.drawn for segment in now.ghost)
+    total = sum(segment.tokens for segment in now.ghost)
     parts = "".join(
-        f'<i title="{esc(views.LABELS[s.name])}: {s.tokens:,}" style="width:{100 * s.drawn / whole:.3f}%;{_style(s.name)}"></i>'
+        f'<i title="{esc(views.LABELS[s.name])}: {s.tokens:,}" '
+        f'style="width:{100 * s.tokens / whole:.3f}%;{filled(s.name)}"></i>'
         for s in now.ghost
-        if s.drawn
+        if s.tokens
     )
     went = f"; {total - now.prompt:,} went" if total > now.prompt else ""
     words = f"The request before carried {total:,} tokens{went}."
@@ -132,10 +133,11 @@ def _ghost(now: one_request.Summary, whole: int) -> str:
 def buckets(now: one_request.Summary, counter: str) -> str:
     """A card per bucket and a chip for what belongs to none."""
     named = {segment.name: segment for segment in now.segments}
-    hidden = named["prefix"].tokens > 0
+    hidden = any(named[name].tokens for name in HATCHED if name != "unattributed")
     order = ("system", "tools", "messages", "tool_results", "thinking")
     cards = "".join(_card(named[name], hidden and name in ("system", "tools")) for name in order)
-    chips = "".join(_rest(named[name]) for name in ("prefix", "unattributed") if named[name].tokens)
+    chips = "".join(_rest(named[name]) for name in HATCHED if named[name].tokens)
+    chips += "".join(_chip(short(note, 60), "warn", note) for note in now.notes)
     money = f"this request {usd(now.total)}" if now.total is not None else "no known price for this model"
     read = f"{percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
     chips += f'<span class="ts-chip seg">{money}<em>{read} · answer {now.answer:,} tokens</em></span>'
@@ -144,7 +146,7 @@ def buckets(now: one_request.Summary, counter: str) -> str:
 
 
 def _card(segment: one_request.Segment, hidden: bool) -> str:
-    swatch = f'<i class="ts-swatch" style="{_style(segment.name)}"></i>'
+    swatch = f'<i class="ts-swatch" style="{filled(segment.name)}"></i>'
     hint = HINTS[segment.name]
     mark = f'<em class="ts-term" title="{WORDS[segment.mark]}">{segment.mark}</em>'
     name = f'<span title="{hint}">{views.LABELS[segment.name]}</span>'
@@ -167,9 +169,9 @@ def _change(change: int) -> str:
 def _rest(segment: one_request.Segment) -> str:
     hint = WORDS["inferred"]
     if segment.name == "unattributed":
-        hint = "Recorded tokens that the other parts do not explain. Negative: the estimates are too high by that much."
-    value = f"{signed(segment.tokens)} · {percent(segment.share)}"
-    swatch = f'<i class="ts-swatch" style="{_style(segment.name)}"></i>'
+        hint = "Recorded tokens that the other parts do not explain."
+    value = f"{k(segment.tokens)} · {percent(segment.share)}"
+    swatch = f'<i class="ts-swatch" style="{filled(segment.name)}"></i>'
     return (
         f'<span class="ts-chip seg" title="{hint}">{swatch}{views.LABELS[segment.name]} {value}<em>{segment.mark}</em></span>'
     )
@@ -191,7 +193,7 @@ def largest(groups: Iterable[one_request.Group]) -> str:
 def _group(group: one_request.Group, most: int) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
     state = f' <span class="ts-faint">· {esc(group.state)}</span>' if group.state != "verbatim" else ""
-    meter = f'<span class="meter" style="width:{100 * group.tokens / max(1, most):.1f}%;{_style(group.bucket)}"></span>'
+    meter = f'<span class="meter" style="width:{100 * group.tokens / max(1, most):.1f}%;{filled(group.bucket)}"></span>'
     head = f'<span class="name">{esc(group.label)}{count}{state}</span><span class="size">{group.tokens:,}</span>{meter}'
     return (
         f'<details class="ts-row"><summary title="{esc(group.label)}">{head}</summary><pre>{clip(group.text)}</pre></details>'
@@ -214,7 +216,7 @@ def changes(now: one_request.Summary, detail: Detail) -> str:
 
 def _delta(group: one_request.Group, sign: str, tone: str) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
-    swatch = f'<i class="ts-swatch" style="{_style(group.bucket)}"></i>'
+    swatch = f'<i class="ts-swatch" style="{filled(group.bucket)}"></i>'
     size = f'<span class="size {tone}">{sign}{group.tokens:,}</span>'
     return (
         f'<div class="ts-row"><div class="line"><span class="name">{swatch} {esc(group.label)}{count}</span>{size}</div></div>'
@@ -225,7 +227,7 @@ def answer(detail: Detail) -> str:
     """What the model answered, block by block."""
     body = "".join(
         f'<details class="ts-row" {"open" if item.kind == "text" else ""}><summary><span class="name">'
-        f'<i class="ts-swatch" style="{_style(item.bucket)}"></i> {esc(item.label)}</span>'
+        f'<i class="ts-swatch" style="{filled(item.bucket)}"></i> {esc(item.label)}</span>'
         f'<span class="size">{item.tokens:,}</span></summary><pre>{clip(item.text)}</pre></details>'
         for item in detail.answer
     )
@@ -235,7 +237,7 @@ def answer(detail: Detail) -> str:
 def legend(view: views.Overview, heat: bool = False) -> str:
     """Colours of the stack and signs of the markers that this session has."""
     names = [name for name in figures.STACK if view.cells[:, views.CELLS.index(name)].any()]
-    swatches = "".join(f'<span><i class="ts-swatch" style="{_style(name)}"></i>{views.LABELS[name]}</span>' for name in names)
+    swatches = "".join(f'<span><i class="ts-swatch" style="{filled(name)}"></i>{views.LABELS[name]}</span>' for name in names)
     signs = "".join(
         f'<span><b style="color:var(--ts-{colour})">{SIGNS[kind]}</b>{word}</span>'
         for kind, colour, word in figures.legend(view)

@@ -139,9 +139,7 @@ def envelope(plan: Plan | None, fits: next_request.Fits, typed: bool, busy: bool
 
 
 def _colour(name: str) -> str:
-    if name == "prefix":
-        return "background:repeating-linear-gradient(135deg,var(--ts-prefix) 0 3px,var(--ts-panel) 3px 8px)"
-    return f"background:var(--ts-{name.replace('_', '-')})"
+    return cards.filled(name) if name in cards.HATCHED else f"background:var(--ts-{name.replace('_', '-')})"
 
 
 def _bar(plan: Plan, drawn: dict[str, int]) -> str:

@@ -65,7 +65,7 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
-        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span></div>"
+        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span> <span>{esc(close.note)}</span></div>"
     )
     away = there is not None and there != Cursor(at.request, at.step)
     middle.button(
@@ -115,7 +115,7 @@ def _sent(replay: replays.Replay, at: replays.Place) -> None:
     text = exact_body.exact_text(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.expected(request))} tokens expected"
+        told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.tokens(request))} tokens"
         st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
             "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",

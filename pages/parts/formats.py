@@ -40,11 +40,6 @@ def percent(share: float) -> str:
     return "<1%" if 0 < abs(share) < 0.005 else f"{share:.0%}".replace("-", "−")
 
 
-def signed(tokens: int) -> str:
-    """Tokens with a true minus sign."""
-    return f"{tokens:,}".replace("-", "−")
-
-
 def when(seconds: float | None) -> datetime | None:
     """A time for a table."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -60,7 +60,7 @@ def row(name: str, session: Session) -> Row:
         if plan.calibration.seen >= WARM and plan.request.usage and plan.request.usage.prompt_tokens
     ]
     has = view.recorded > 0
-    left = np.abs(view.cells[has, 6]) / view.recorded[has]
+    left = np.abs(view.cells[has, -1]) / view.recorded[has]
     return Row(name, int(has.sum()), np.array(errors), left, view.fits[-1].scale, view.fits[-1].prefix)
 
 

@@ -54,9 +54,10 @@ def related(source: Source) -> Iterator[Source]:
 
 def part_of(path: Path) -> Path:
     """A subagent's file opens with its session, where that is there."""
+    if path.parent.name != "subagents" or not path.stem.startswith("agent-"):
+        return path
     whole = path.parent.parent.with_suffix(".jsonl")
-    inside = path.parent.name == "subagents" and path.stem.startswith("agent-") and whole.is_file()
-    return whole if inside else path
+    return whole if whole.is_file() else path
 
 
 def read(source: Source, _entry: Entry) -> Thread:
@@ -73,5 +74,5 @@ IMPORTER = Importer(
     part_of=part_of,
     suffixes=(".jsonl",),
     follow=Following,
-    version=2,
+    version=3,
 )

@@ -16,7 +16,7 @@ from engine.importers.claude_code.lines import TITLES, Entry, File, string
 from engine.importers.claude_code.tree import END, Limb, Tree
 from engine.session.builder import Builder, Draft, Look, usage
 from engine.session.content import text_of
-from engine.session.model import Fork, Note, Session, joined
+from engine.session.model import BEGUN, Fork, Note, Session, joined
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
@@ -202,6 +202,8 @@ def _path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Co
         path.states.append(state)
     given = [file.titles[kind] for kind in TITLES if kind in file.titles]
     builder.title = given[-1] if given else state.named or state.opening
+    if base is None and _mid_conversation(limb.chain[0], file):
+        builder.about[BEGUN] = True
     return path
 
 
@@ -278,6 +280,12 @@ def _reminder(builder: Builder, entry: Entry) -> Draft | None:
         if text:
             return builder.message("user", text, origin="meta", kind="reminder", sent_at=entry.at)
     return None
+
+
+def _mid_conversation(root: Entry, file: File) -> bool:
+    """Whether a path begins with a line that follows another one, which is in another file. A compaction begins anew."""
+    alone = root.side or root.agent or root.summary or root.data.get("subtype") == "compact_boundary"
+    return bool(root.given) and root.given not in file.entries and not alone
 
 
 def _opening(entry: Entry) -> str:

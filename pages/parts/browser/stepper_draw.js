@@ -62,24 +62,27 @@ function drawBars(self) {
   const { request } = frame;
   const r = model.requests;
   const scale = r.scale[request];
-  const prefix = Math.max(0, r.prefix[request]);
+  const beside = [...HIDDEN, ["unattributed", "unattributed"]]; // drawn before the buckets, and behind them
   const sum = (counts) => expected(model, request, counts.reduce((a, b) => a + b, 0));
   const sizes = [sum(frame.before), sum(frame.counts)];
   const whole = Math.max(r.window[request], sizes[0], sizes[1], 1);
   [frame.before, frame.counts].forEach((counts, i) => {
     const bar = part.bars[i];
     if (!bar.firstChild) {
-      bar.append(make("i", "prefix"), ...BUCKETS.map((name) => make("i", name)), make("u", "limit"), make("u", "window"));
-      bar.querySelectorAll("i:not(.prefix)").forEach((piece) => (piece.style.cssText = "background:var(--c);color:var(--ink)"));
+      const hatched = beside.map(([name]) => make("i", `hatched ${name}`));
+      bar.append(...hatched.slice(0, 3), ...BUCKETS.map((name) => make("i", name)), hatched[3], make("u", "limit"), make("u", "window"));
+      bar.querySelectorAll("i:not(.hatched)").forEach((piece) => (piece.style.cssText = "background:var(--c);color:var(--ink)"));
     }
-    [prefix, ...counts.map((count) => count * scale)].forEach((tokens, n) => {
+    const hidden = beside.map(([name]) => r[name][request]);
+    [...hidden.slice(0, 3), ...counts.map((count) => count * scale), hidden[3]].forEach((tokens, n) => {
       const piece = bar.children[n];
       const share = (100 * tokens) / whole;
       piece.style.width = `${share}%`;
       piece.style.display = share < 0.02 ? "none" : "";
-      const name = n ? BUCKETS[n - 1].replace("_", " ") : "system + tools, not in the log";
+      const own = n > 2 && n < 8;
+      const name = own ? BUCKETS[n - 3].replace("_", " ") : beside[Math.min(n, 3)][1];
       piece.title = `${name}: ${Math.round(tokens).toLocaleString("en")} tokens`;
-      piece.textContent = share > 7 && n ? `${name} ${short(tokens)}` : share > 4 && n ? short(tokens) : "";
+      piece.textContent = share > 7 && own ? `${name} ${short(tokens)}` : share > 4 && own ? short(tokens) : "";
     });
     bar.querySelector(".limit").style.left = `${(100 * Math.max(0, r.limit[request])) / whole}%`;
     bar.querySelector(".window").style.left = `calc(${(100 * r.window[request]) / whole}% - 2px)`;

@@ -4,6 +4,11 @@
 const STATE = { kept: 0, restored: 1, rewritten: 2, cleared: 3, condensed: 4, dropped: 5 };
 const KIND = { look: 0, change: 1, still: 2, event: 3 };
 const BUCKETS = ["system", "tools", "messages", "tool_results", "thinking"];
+const HIDDEN = [
+  ["prefix", "system + tools, not in the log"],
+  ["earlier", "earlier conversation, not in this file"],
+  ["put_back", "put back after the compaction, not in the log"],
+];
 const HOLE = /\u0001/g;
 
 // Columns as typed arrays, with sums that any place is read from.
@@ -63,9 +68,11 @@ function sums(model) {
 const steps = (model, request) => model.first[request + 1] - model.first[request];
 const placeOf = (model, request, step) => model.first[request] + request + step;
 
-// The provider's tokens for counted ones: what the log does not hold, and the scale of the request.
+// The provider's tokens for counted ones: what the log does not hold, the scale of the request, and what no part explains.
 function expected(model, request, counted) {
-  return Math.max(0, model.requests.prefix[request] + Math.round(model.requests.scale[request] * counted));
+  const r = model.requests;
+  const beside = HIDDEN.reduce((sum, [name]) => sum + r[name][request], r.unattributed[request]);
+  return beside + Math.round(r.scale[request] * counted);
 }
 
 function cursorOf(model, place) {

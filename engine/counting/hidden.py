@@ -1,0 +1,91 @@
+"""What a prompt holds that its log does not, and what it lacks of what the log holds: one walk, for display and for planning.
+
+The level of a request is `recorded - scale x counted`. Why it moves from one request to the next is told apart here; how levels
+are found stands in `reconcile` (whole sessions) and `calibration` (requests so far). Tokens are the provider's.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+JUMP = 0.01  # share of the prompt by which two neighbouring levels must differ
+JUMP_FLOOR = 300  # tokens; smaller jumps are noise whatever the prompt
+CUT = 0.05  # share of the prompt that must go at once, though all that was counted is there, to be called a cut
+CUT_FLOOR = 2_000  # tokens; a smaller fall is a matter of counting
+
+
+def jump(prompt: float) -> float:
+    """The least change of level that says something, of a prompt of so many tokens."""
+    return max(JUMP_FLOOR, JUMP * prompt)
+
+
+def fall(prompt: float) -> float:
+    """The least fall of level that is a cut."""
+    return max(CUT_FLOOR, CUT * prompt)
+
+
+class Hidden(Struct, frozen=True, gc=False):
+    """The level of a request in its parts: `prefix + earlier + put_back - cut`, tokens.
+
+    `prefix`: system prompt and tools; `earlier`: what was said before the log begins, with system prompt and tools where
+    nothing tells them apart; `put_back`: what the tool added after the last compaction; `cut`: what left though the log holds
+    no word of it. `base`: the prefix without what crept in since the conversation, or what a compaction left of it, began: a
+    compaction takes that along. `start`: the prefix of the first request.
+    """
+
+    prefix: int = 0
+    earlier: int = 0
+    put_back: int = 0
+    cut: int = 0
+    base: int = 0
+    start: int = 0
+
+    @property
+    def level(self) -> int:
+        return self.prefix + self.earlier + self.put_back - self.cut
+
+    @property
+    def lasting(self) -> Hidden:
+        """What every policy's prompt would hold: neither what the tool put back after its compactions, nor what it cut."""
+        return replace(self, put_back=0, cut=0)
+
+    @staticmethod
+    def first(level: int, begun: bool, known: int = 0) -> Hidden:
+        """Of the first level. `begun`: the log begins mid-conversation; `known`: the prefix, where something later shows it."""
+        level = max(0, level)
+        prefix = min(known, level) if begun else level
+        return Hidden(prefix, level - prefix, 0, 0, prefix, prefix)
+
+    def compacted(self, level: int, prompt: float) -> Hidden:
+        """After a compaction that the log records: nothing earlier stands, nothing is cut, and what exceeds the base is new."""
+        back = 0 if self.earlier else level - self.base
+        if back <= jump(prompt):
+            prefix = max(0, level)
+            return Hidden(prefix, 0, 0, 0, prefix, prefix if self.earlier else self.start)
+        return Hidden(self.base, 0, back, 0, self.base, self.start)
+
+    def switched(self, level: int, prompt: float) -> Hidden:
+        """With another model, which counts otherwise and has a prefix of its own."""
+        if self.cut:
+            return self.moved(level, prompt, 0)
+        more = level - self.level
+        if self.prefix + more < self.prefix / 2 and -more > fall(prompt):  # no other prefix, another conversation
+            return self.moved(level, prompt, -1)
+        return replace(self, prefix=max(0, self.prefix + more))
+
+    def moved(self, level: int, prompt: float, step: int) -> Hidden:
+        """Without a compaction. `step`: -1 where the prompt fell at once though all that was counted before is still there, 1
+        where what is hidden grew at once, 0 where it crept."""
+        base, least, own = min(self.prefix, self.base), fall(prompt), level - self.earlier
+        missing = base + self.earlier + self.put_back - level
+        sunk = missing > max(least, base / 2)  # bit by bit: no prefix loses half of itself
+        if missing > least and (step < 0 or self.cut or sunk):
+            if any(abs(own - known) <= least for known in (base, self.start)):  # what came unrecorded has left so
+                return replace(self, prefix=max(0, own), put_back=0, cut=0, base=max(0, own))
+            return replace(self, prefix=base, cut=missing)
+        if self.earlier:
+            return replace(self, earlier=max(0, level - self.prefix), cut=0)
+        back = min(self.put_back, max(0, level - base))
+        grown = max(0, level - self.level) if step > 0 and not self.cut else 0
+        return replace(self, prefix=max(0, level - back), put_back=back, cut=0, base=self.base + grown)

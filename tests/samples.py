@@ -1,0 +1,191 @@
+"""`python -m tests.samples FOLDER_OR_FILE...`: real sessions against what must be true of any, a row each.
+
+Exit code 1 where a number that must be zero is not. Files that no importer opens are listed below the table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+import engine
+from engine import importers
+from engine.errors import TurnscopeError
+from engine.library.opening import own_prices
+from engine.planning.trace import Trace
+from engine.session.model import BEGUN, Session
+from engine.views.overview import CELLS, Overview, overview
+
+HEAD = (
+    "session",
+    "requests",
+    "bill",
+    "recorded",
+    "ratio",
+    "unattr",
+    "over",
+    "neg",
+    ">whole",
+    ">peak",
+    "prefix0",
+    "after compaction",
+)
+ROUNDING = 1e-9  # USD below zero that are no money
+ENDS = (".json", ".jsonl", ".yaml", ".yml", ".zip", ".db", ".vscdb", ".traj", ".eval")  # what sessions end in
+
+
+@dataclass(slots=True)
+class Row:
+    """One file: its session, subagents and branches together. Shares are of a prompt; `unknown`: why a prefix is not known."""
+
+    name: str
+    requests: int = 0
+    bill: Decimal = Decimal(0)
+    recorded: Decimal = Decimal(0)
+    unattributed: float = 0.0
+    over: float = 0.0
+    negative: int = 0
+    above: int = 0
+    peak: int = 0
+    bare: int = 0
+    unknown: set[str] = field(default_factory=set)
+    after: list[float] = field(default_factory=list)
+    usage: bool = False
+
+    @property
+    def wrong(self) -> bool:
+        """Whether a number is not zero that must be."""
+        return bool(self.negative or self.above or self.peak or self.bare)
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as texts, as `HEAD`."""
+        ratio = f"{self.bill / self.recorded:.3f}" if self.recorded else "-"
+        after = f"{np.median(self.after):.1%}, worst {max(self.after):.1%}" if self.after else ""
+        said = "; ".join(sorted(self.unknown)) if self.usage else "no usage"
+        money = (f"${self.bill:,.2f}", f"${self.recorded:,.2f}", ratio)
+        zeros = map(str, (self.negative, self.above, self.peak, self.bare))
+        return (
+            self.name,
+            str(self.requests),
+            *money,
+            f"{self.unattributed:.1%}",
+            f"{self.over:.1%}",
+            *zeros,
+            f"{after} {said}",
+        )
+
+
+def files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Every file that may hold a session, or the path that opens in its place, each once."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and file.suffix.lower() in ENDS:
+                found[importers.part_of(file)] = None
+    return iter(found)
+
+
+def row(path: Path) -> Row:
+    """Everything that is asked of a file. TurnscopeError where it cannot be opened."""
+    main = engine.load(path)
+    if not main.requests:
+        raise TurnscopeError("it holds no request")
+    found = Row("/".join(path.parts[-2:]))
+    billed: set[tuple[str, int] | str] = set()
+    for session in _sessions(main):
+        trace = engine.replay(session)
+        view = overview(trace)
+        whole_bill(found, session, view, billed)
+        _looked_at(found, trace, view)
+    return found
+
+
+def _sessions(session: Session) -> Iterator[Session]:
+    """A session, its branches as whole paths, and the subagents of all of these."""
+    yield session
+    yield from session.branches
+    for one in (session, *(fork.own for fork in session.forks)):
+        for agent in one.subagents:
+            yield from _sessions(agent)
+
+
+def whole_bill(found: Row, session: Session, view: Overview, billed: set[tuple[str, int] | str]) -> None:
+    """Add what a path cost, each request once: to be swapped once the engine gives the bill of all paths together."""
+    for request, total in zip(session.requests, view.totals, strict=True):
+        key = request.id or (session.id.partition("~")[0], request.cut)
+        if key in billed:
+            continue
+        billed.add(key)
+        found.requests += 1
+        found.bill += total or 0
+        priced = own_prices().cost(request.usage, request.model, request.sent_at) if request.usage else None
+        found.recorded += priced.total if priced else 0
+
+
+def _looked_at(found: Row, trace: Trace, view: Overview) -> None:
+    """Add what a path's numbers are."""
+    has = view.recorded > 0
+    found.usage |= bool(has.any())
+    whole = np.maximum(view.prompts, 1)
+    found.unattributed = max(found.unattributed, float((view.cells[has, -1] / whole[has]).max(initial=0)))
+    once = has & np.array([not (request.usage and request.usage.iterations) for request in trace.session.requests], dtype=bool)
+    found.over = max(found.over, float((view.over[once] / whole[once]).max(initial=0)))
+    found.negative += int((view.cells < 0).sum() + (view.billed < 0).sum() + (view.usd < -ROUNDING).sum())
+    found.above += int((view.cells > view.prompts[:, None]).any(axis=1).sum())
+    found.above += int((view.cells[has].sum(axis=1) != view.recorded[has]).sum())
+    if has.all():
+        found.peak += sum(trace.tokens(n) > view.recorded.max() for n in range(len(view)))
+    _prefixes(found, trace, view)
+    compactions = {seen.request for seen in trace.session.observed if seen.edit.action == "condense"}
+    found.after += [
+        abs(trace.plans[n].projected / int(view.recorded[n]) - 1) for n in compactions if view.recorded[n] > 0 and n
+    ]
+
+
+def _prefixes(found: Row, trace: Trace, view: Overview) -> None:
+    """Requests without a prefix though the log holds neither system prompt nor tools; or why none can be known."""
+    if any(block.bucket in ("system", "tools") for block in trace.session.blocks):
+        return
+    for n in np.flatnonzero(view.cells[:, CELLS.index("prefix")] == 0):
+        fit = trace.fit(int(n))
+        if fit.earlier and trace.session.about.get(BEGUN):
+            found.unknown.add("begins mid-conversation, no compaction tells system prompt and tools apart")
+        elif not (view.recorded[: n + 1] > 0).any():
+            found.unknown.add("no usage up to there")
+        else:
+            found.bare += 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table; 1 where something is wrong, 2 where there is nothing to look at."""
+    found: list[Row] = []
+    closed: list[str] = []
+    for file in files([Path(argument) for argument in arguments]):
+        try:
+            found.append(row(file))
+        except TurnscopeError as error:
+            closed.append(f"{'/'.join(file.parts[-2:])}: {error}")
+    lines = [HEAD, *(each.cells() for each in found)]
+    wide = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
+    for line in lines:
+        first, *rest = (text.rjust(size) for text, size in zip(line, wide, strict=True))
+        print("  ".join((first.strip().ljust(wide[0]), *rest[:-1], line[-1])).rstrip())
+    after = [error for each in found for error in each.after]
+    if after:
+        missed = f"{np.median(after):.1%} at the median, {max(after):.1%} at worst"
+        print(f"right after {len(after)} compactions predictions miss by {missed}")
+    print(f"{len(found)} sessions, {sum(not each.usage for each in found)} without usage; {len(closed)} files are not openable")
+    for each in closed:
+        print(f"  {each}")
+    if not found:
+        return 2
+    return 1 if any(each.wrong for each in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,300 @@
+"""What a prompt holds that its log does not: earlier conversation, what a tool puts back, and what it cuts without a word."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from claude_log import Log
+from hand_made import Row, compacted, traced
+from hypothesis import given
+from hypothesis import strategies as st
+
+import engine
+from engine import figures
+from engine.counting.calibration import Calibration
+from engine.counting.hidden import Hidden
+from engine.counting.reconcile import CELLS, fitted, reconcile, shared
+from engine.planning.trace import Cursor, Trace
+from engine.session.model import BEGUN
+from engine.views import closeup, one_request, tables
+from engine.views.exact_body import exact_text
+from engine.views.findings import findings
+from engine.views.overview import LABELS, Overview, overview
+
+WORDS = "the quick brown fox jumps over the lazy dog " * 100  # about 900 tokens
+
+
+def sizes(text: str, count: int) -> str:
+    """A prompt of its own, so that no two are alike."""
+    return f"{count} {text}"
+
+
+def counted(rows: list[Row], edits: object = ()) -> list[int]:
+    """Counted tokens of each request, whatever was billed."""
+    return [plan.seen.tokens for plan in traced(rows, edits).plans]  # type: ignore[arg-type]
+
+
+def billed(rows: list[Row], hidden: list[int], edits: object = ()) -> Trace:
+    """The trace of rows that were billed for what is counted and `hidden` tokens more (fewer where negative)."""
+    for row, size, more in zip(rows, counted(rows, edits), hidden, strict=True):
+        row.plain, row.read, row.written = size + more, 0, 0
+    return traced(rows, edits)  # type: ignore[arg-type]
+
+
+def talk(count: int) -> list[Row]:
+    return [Row(9.0 * n, prompt=sizes(WORDS, n)) for n in range(count)]
+
+
+def whole(trace: Trace) -> Overview:
+    """The overview, after it was seen that its rows sum to what was recorded and no cell is negative."""
+    view = overview(trace)
+    has = view.recorded > 0
+    assert (view.cells >= 0).all()
+    assert (view.billed >= 0).all()
+    assert (view.usd >= -1e-9).all()
+    assert (view.cells[has].sum(axis=1) == view.recorded[has]).all()
+    assert (view.billed[has][:, :, :3].sum(axis=(1, 2)) == view.recorded[has]).all()
+    return view
+
+
+def log(parent: str = "", requests: int = 12, hidden: int = 90_000, compact: int = -1, after: int = 20_000) -> Log:
+    """A Claude Code log of some requests; `compact`: the request before which it is compacted."""
+    made = Log()
+    text = 2_000
+    for n in range(requests):
+        if n == compact:
+            made.compact()
+            hidden, text = after, 1_000
+        made.user(sizes(WORDS, n), parent=parent if not n else None)
+        text += 940
+        made.answer(f"m{n}", f"said {n}", usage=(text + hidden, 0, 0, 5))
+    return made
+
+
+def opened(made: Log, folder: Path) -> Trace:
+    path = folder / f"{made.session}.jsonl"
+    path.write_text(made.text(), encoding="utf-8")
+    return engine.replay(engine.load(path))
+
+
+def test_a_log_whose_first_parent_is_elsewhere_begins_mid_conversation(tmp_path: Path) -> None:
+    trace = opened(log(parent="elsewhere"), tmp_path)
+    view = whole(trace)
+    assert trace.session.about[BEGUN] is True
+    assert view.cells[:, CELLS.index("earlier")].min() > 85_000
+    assert not view.cells[:, CELLS.index("prefix")].any(), "nothing tells system prompt and tools apart from it"
+    told = [finding.text for finding in findings(trace, view)]
+    assert any(text.startswith("The conversation before this file begins is 9") for text in told)
+    assert not any("System prompt and tools" in text for text in told)
+    assert "what was said before this file begins is about" in exact_text(trace, 3)
+    assert LABELS["earlier"] in {area.name for area in figures.sawtooth(view).data}
+    assert LABELS["earlier"] in {row.name for row in figures.heatmap(view).data if row.type == "heatmap"}
+
+
+def test_a_log_that_begins_anywhere_else_says_nothing_of_earlier_conversation(tmp_path: Path) -> None:
+    whole_log, summary = log(), Log("s2")
+    summary.compact()
+    summary.lines[0]["logicalParentUuid"] = "elsewhere"
+    summary.user("go on")
+    summary.answer("m1", "yes", usage=(20_000, 0, 0, 5))
+    for made in (whole_log, summary):
+        trace = opened(made, tmp_path)
+        assert BEGUN not in trace.session.about
+        assert not whole(trace).cells[:, CELLS.index("earlier")].any()
+        names = {area.name for area in figures.heatmap(overview(trace)).data}
+        assert names.isdisjoint({LABELS["earlier"], LABELS["put_back"]}), "what never occurs is not drawn"
+
+
+def test_a_compaction_tells_system_prompt_and_tools_from_earlier_conversation(tmp_path: Path) -> None:
+    trace = opened(log(parent="elsewhere", compact=6), tmp_path)
+    before, after = trace.fit(2), trace.fit(8)
+    assert before.prefix == pytest.approx(20_000, abs=1_500)
+    assert before.earlier == pytest.approx(72_000, abs=3_000)
+    assert (after.earlier, after.put_back) == (0, 0)
+    assert after.prefix == before.prefix
+    whole(trace)
+
+
+def two_compactions() -> Trace:
+    """18,000 hidden from the start; 12,000 more after the first compaction, 9,000 after the second."""
+    rows = talk(18)
+    return billed(rows, [18_000] * 6 + [30_000] * 6 + [27_000] * 6, [(6, compacted(0, 12)), (12, compacted(12, 24))])
+
+
+def test_what_is_put_back_after_a_compaction_has_a_kind_of_its_own() -> None:
+    trace = two_compactions()
+    view = whole(trace)
+    assert [(fit.start, fit.stop) for fit in trace.fits] == [(0, 6), (6, 12), (12, 18)], "fewer than eight requests each"
+    parts = view.cells[:, [CELLS.index("prefix"), CELLS.index("put_back")]]
+    assert parts[0].tolist() == pytest.approx([18_000, 0], abs=200)
+    assert parts[8].tolist() == pytest.approx([18_000, 12_000], abs=200)
+    assert parts[15].tolist() == pytest.approx([18_000, 9_000], abs=200)
+    assert not view.cells[:, CELLS.index("earlier")].any()
+    assert "put back after its last compaction is about 12," in exact_text(trace, 8)
+    assert LABELS["put_back"] in {row.name for row in figures.heatmap(view).data if row.type == "heatmap"}
+
+
+def test_another_policy_carries_nothing_that_the_tool_put_back() -> None:
+    trace = two_compactions()
+    other = engine.replay(trace.session, "keep-everything", trace.ledger)
+    for n in (8, 15):
+        assert (other.fit(n).put_back, other.fit(n).prefix) == (0, trace.fit(n).prefix)
+        assert other.tokens(n) == trace.fit(n).prefix + round(other.fit(n).scale * other.plans[n].seen.tokens)
+        assert other.plans[n].calibration.prefix == pytest.approx(18_000, abs=300)
+    assert "put back" not in exact_text(other, 8)
+
+
+def test_planning_learns_what_a_tool_puts_back() -> None:
+    plans = two_compactions().plans
+    missed = {n: abs(plans[n].projected / plans[n].request.usage.prompt_tokens - 1) for n in (6, 12)}
+    assert missed[12] < missed[6]
+    assert missed[12] < 0.15
+    assert plans[6].calibration.error >= missed[6], "nothing of the kind was known"
+    assert plans[12].calibration.error >= missed[12]
+    assert plans[10].calibration.error < 0.02
+
+
+def unrecorded(back: int = 0) -> Trace:
+    """20,000 hidden; at request 10 the prompt falls by 6,000, and at 14 it comes back by `back`."""
+    rows = talk(20)
+    return billed(rows, [20_000] * 10 + [14_000] * 4 + [14_000 + back] * 6)
+
+
+def test_a_shrink_that_the_log_does_not_record_is_told_and_spoils_nothing() -> None:
+    trace = unrecorded()
+    view = whole(trace)
+    assert {fit.prefix for fit in trace.fits} == {trace.fits[0].prefix}
+    assert trace.fits[0].prefix == pytest.approx(20_000, abs=100)
+    [mark] = [marker for marker in view.markers if marker.kind == "unlogged"]
+    assert mark.request == 10
+    amount = int(re.search(r"about ([\d,]+) tokens", mark.what)[1].replace(",", ""))  # type: ignore[index]
+    assert amount == pytest.approx(6_000, abs=100)
+    [told] = [finding for finding in findings(trace, view, most=20) if finding.kind == "unlogged"]
+    assert told.text.startswith("The tool cut something at request 10 that its log does not hold: about 6,0")
+    assert [trace.tokens(n) for n in range(20)] == view.recorded.tolist()
+    assert max(trace.tokens(n) for n in range(20)) <= view.recorded.max()
+
+
+def test_which_blocks_went_is_not_known_so_all_are_smaller_and_that_is_said() -> None:
+    trace = unrecorded()
+    now = one_request.summary(overview(trace), trace, 12)
+    assert any("were cut by the tool" in note for note in now.notes)
+    assert now.notes != one_request.summary(overview(trace), trace, 5).notes == ()
+    close = closeup.closeup(trace, Cursor(12, len(trace.plans[12].decisions)), 2)
+    before = closeup.closeup(trace, Cursor(8, len(trace.plans[8].decisions)), 2)
+    assert close is not None
+    assert before is not None
+    assert close.tokens < before.tokens
+    assert "does not say which" in close.note
+    assert before.note == ""
+
+
+def test_another_policy_cuts_nothing_that_only_the_tool_cut() -> None:
+    trace = unrecorded()
+    other = engine.replay(trace.session, "keep-everything", trace.ledger)
+    assert other.tokens(12) == pytest.approx(trace.tokens(12) + 6_000, abs=100)
+    assert one_request.notes(other, 12)[0].startswith("estimated ±")
+    assert other.fit(12).error is not None
+
+
+def test_a_cut_ends_where_the_size_comes_back() -> None:
+    trace = unrecorded(back=6_000)
+    assert trace.fit(12).cut == pytest.approx(6_000, abs=100)
+    assert trace.fit(16).cut == 0
+    assert trace.fit(16).prefix == pytest.approx(20_000, abs=100)
+
+
+def test_a_cut_ends_with_a_compaction_that_the_log_records() -> None:
+    rows = talk(20)
+    trace = billed(rows, [20_000] * 10 + [14_000] * 4 + [20_000] * 6, [(14, compacted(0, 28))])
+    assert trace.fit(12).cut
+    assert (trace.fit(15).cut, trace.fit(15).put_back) == (0, 0)
+    assert trace.plans[14].projected > 15_000, "planning knew of the prefix behind the cut"
+
+
+def test_where_more_was_counted_than_billed_the_scale_gives_way() -> None:
+    rows = talk(12)
+    trace = billed(rows, [10_000] * 7 + [9_000] + [10_000] * 4)
+    view = whole(trace)
+    assert view.over[7] == pytest.approx(1_000, abs=150)
+    assert view.cells[7, CELLS.index("prefix")] == trace.fits[0].prefix
+    assert trace.fit(7).scale < trace.fits[0].scale
+    [note] = one_request.summary(view, trace, 7).notes
+    assert re.match(r"counted \d\.\d% more than was billed", note)
+    table = tables.overview_csv(view).splitlines()
+    assert "-" not in table[8].replace("claude-opus-4-5-20251101", "")
+
+
+def test_the_prefix_gives_way_last() -> None:
+    rows = talk(12)
+    sizes_ = counted(rows)
+    trace = billed(rows, [10_000] * 7 + [4_000 - sizes_[7]] + [10_000] * 4)
+    view = whole(trace)
+    assert view.cells[7].tolist() == [0, 0, 0, 0, 0, 4_000, 0, 0, 0]
+
+
+def test_a_request_of_another_model_aside_spoils_no_prefix() -> None:
+    rows = talk(12)
+    rows[6].model = "claude-haiku-4-5-20251001"
+    trace = billed(rows, [10_000] * 6 + [300 - counted(rows)[6]] + [10_000] * 5)
+    whole(trace)
+    assert [trace.fit(n).prefix for n in (3, 9)] == pytest.approx([10_000, 10_000], abs=100)
+    assert trace.tokens(6) == 300
+
+
+steps = st.lists(st.tuples(st.integers(-60_000, 60_000), st.integers(0, 80_000), st.sampled_from("cfr ")), max_size=30)
+
+
+@given(st.integers(0, 90_000), st.booleans(), steps)
+def test_the_parts_of_what_is_hidden_are_never_negative(first: int, begun: bool, moves: list[tuple[int, int, str]]) -> None:
+    hidden = Hidden.first(first, begun, first // 2)
+    for level, prompt, what in moves:
+        if what == "c":
+            hidden = hidden.compacted(level, prompt)
+        else:
+            hidden = hidden.moved(level, prompt, {"f": -1, "r": 1, " ": 0}[what])
+        assert min(hidden.prefix, hidden.earlier, hidden.put_back, hidden.cut) >= 0
+        assert hidden.level == max(level, hidden.level), "what is lower than zero is the scale's, not a part's"
+
+
+@given(st.lists(st.integers(0, 90_000), min_size=5, max_size=5), st.integers(0, 200_000))
+def test_shares_sum_to_the_token(counts: list[int], total: int) -> None:
+    parts = shared(np.array(counts, dtype=np.int64), total)
+    assert parts.sum() == (total if sum(counts) else 0)
+    assert (parts >= 0).all()
+
+
+rows_ = st.lists(
+    st.tuples(st.integers(0, 90_000), st.integers(-1, 200_000), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=50
+)
+
+
+@given(rows_, st.booleans())
+def test_whatever_was_billed_rows_sum_to_it_and_stretches_follow_each_other(
+    made: list[tuple[int, int, str, bool]], begun: bool
+) -> None:
+    counts = np.array([[0, 0, size, size // 2, 0] for size, *_ in made], dtype=np.int64)
+    recorded = np.array([prompt for _, prompt, *_ in made], dtype=np.int64)
+    compactions = {n for n, (*_, compaction) in enumerate(made) if compaction}
+    fits = fitted(counts.sum(axis=1), recorded, [model for _, _, model, _ in made], False, compactions, begun)
+    assert (fits[0].start, fits[-1].stop) == (0, len(made))
+    assert all(one.stop == other.start for one, other in pairwise(fits))
+    done = reconcile(counts, recorded, fits)
+    assert (done.cells >= 0).all()
+    has = recorded >= 0
+    assert (done.cells[has].sum(axis=1) == recorded[has]).all()
+
+
+@given(rows_)
+def test_planning_never_expects_nothing_after_something_was_recorded(made: list[tuple[int, int, str, bool]]) -> None:
+    calibration = Calibration.start()
+    for size, prompt, model, compaction in made:
+        calibration = calibration.compaction() if compaction else calibration
+        if calibration.seen and size > 100:
+            assert calibration.predict(size) > 0
+        if prompt > 100 and size > 100:
+            calibration = calibration.learn(size, prompt, model)
