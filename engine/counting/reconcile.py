@@ -85,7 +85,7 @@ def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:
 def _fit(sizes: Ints, recorded: Ints, use: npt.NDArray[np.intp], start: int, stop: int, known: bool) -> list[Fit]:
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
     if known:
-        return [Fit(start, stop, 0, float(np.median(y / np.maximum(x, 1))))]
+        return [Fit(start, stop, 0, float(np.clip(np.median(y / np.maximum(x, 1)), 1 / STEP, STEP)))]
     scale = _scale(x, y)
     rest = y - scale * x
     edges = [0, *_breaks(rest, float(np.mean(y)), 0), len(rest)]

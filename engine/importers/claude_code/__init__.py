@@ -73,5 +73,5 @@ IMPORTER = Importer(
     part_of=part_of,
     suffixes=(".jsonl",),
     follow=Following,
-    version=2,
+    version=3,
 )
