@@ -317,3 +317,16 @@ def test_over_200_000_sonnet_4_bills_the_whole_request_at_its_tier_as_4_5_did() 
         mine, other = (PRICES.cost(Usage(size, output_tokens=9), name, 1.76e9) for name in (SONNET_4, "claude-sonnet-4-5"))
         assert mine is not None
         assert mine == other
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["us.anthropic.claude-sonnet-4-20250514-v1:0", "vertex_ai/claude-sonnet-4@20250514", "openrouter/anthropic/claude-sonnet-4",
+     "eu.anthropic.claude-sonnet-4-5-20250929-v1:0"],
+)  # fmt: skip
+def test_who_else_sells_such_a_model_asks_twice_as_much_beyond_200_000_too(name: str) -> None:
+    below, above = PRICES.rates(name, 200_000, 1.76e9), PRICES.rates(name, 200_001, 1.76e9)
+    assert below is not None
+    assert above is not None
+    assert (above.input, above.cache_read) == (below.input * 2, below.cache_read * 2)
+    assert above.output == below.output * Decimal("1.5")

@@ -4,11 +4,10 @@ Prices come from the installed package genai-prices (data only, it is never aske
 missing models from the overlays. Holds no usage and no cache rules, and does not price what is billed per call rather
 than per token (web searches, hosted tools).
 
-A request whose prompt is longer than a tier's start is billed at that tier as a whole: input, cache reads, cache writes and
-output, of which only the prompt decides (Anthropic's long-context pricing, LiteLLM's cost per token, genai-prices). Tools that
-bill only what lies above the start at the higher rate, each kind of token on its own (ccusage), show too little. Sonnet 4 and
-4.5 had that tier at 200,000 for their 1M window, a beta from 2025-08-12 to 2026-04-30; Opus 4.6 and Sonnet 4.6 until
-2026-03-13, flat since; later 1M models are flat, but for Haiku 5.5 (100,000).
+A request whose prompt is longer than a tier's start is billed at that tier as a whole, output and cache too; the prompt alone
+decides (Anthropic's long-context pricing, LiteLLM, genai-prices). Tools that bill only what lies above it at the higher rate,
+each kind of token by itself (ccusage), show too little. Sonnet 4 and 4.5 had theirs at 200,000 for a 1M window that was a beta
+from 2025-08-12 to 2026-04-30; Opus 4.6 and Sonnet 4.6 until 2026-03-13, flat since, as later models are but Haiku 5.5.
 
 A model name says who bills it: a plain name its maker, `vendor/name` that vendor, a Bedrock name AWS (regional endpoints
 cost more there). Where nobody has a price for exactly this model the answer is None: never zero, never a sibling's price.
@@ -26,7 +25,7 @@ from typing import Any
 
 import genai_prices
 from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
-from genai_prices.types import ModelInfo, ModelPrice, StartDateConstraint, TieredPrices, TimeOfDateConstraint
+from genai_prices.types import ModelInfo, ModelPrice, StartDateConstraint, Tier, TieredPrices, TimeOfDateConstraint
 
 from engine.pricing.overlay import BUILT_IN, RATE_KEYS, TABLES, Overlay
 from engine.pricing.windows import Proof, proofs
@@ -191,6 +190,9 @@ def _schedule(found: _Found, moment: float | None, speed: str) -> tuple[tuple[in
     if price is None or price.input_mtok is None or price.output_mtok is None:
         return ()
     values = {rate: next(v for k in keys if (v := getattr(price, k)) is not None) for rate, keys in RATE_KEYS.items()}
+    if found.row.get("long") and not any(isinstance(v, TieredPrices) for v in values.values()):
+        over, prompt, answer = found.row["long"]
+        values = {k: TieredPrices(v, [Tier(over, v * (answer if k == "output" else prompt))]) for k, v in values.items()}
     starts = {-1} | {tier.start for v in values.values() if isinstance(v, TieredPrices) for tier in v.tiers}
     return tuple(
         (
