@@ -262,7 +262,7 @@ def test_the_answer_has_its_own_price_and_no_part_of_the_prompt_bears_it(tmp_pat
     assert (thinking.tokens, thinking.usd) == (0, 0)
     assert (now.answer, now.answer_usd) == (300, pytest.approx(300 * 15 / 1e6))
     assert sum(segment.usd for segment in now.segments) == pytest.approx(float(price(10, 500, 0, 0)))
-    assert "Answer 300 · $0.0045" in cards.buckets(now, "x")
+    assert "Answer 300 tokens · $0.0045" in cards.buckets(now, "x")
     row = next(csv.DictReader(io.StringIO(tables.overview_csv(view))))
     assert (row["answer"], row["usd_answer"], row["usd_thinking"]) == ("300", "0.004500", "0.000000")
     assert columns.grid(view, "requests", "cost", 10).facts[0, 4, 8:].tolist() == [300, pytest.approx(0.0045)]
@@ -273,7 +273,7 @@ def test_what_the_log_says_is_kept_beside_our_price(tmp_path: Path) -> None:
     log.user("old")
     log.answer("m1", "One.", usage=(10, 500, 0, 20), costUSD=0.0025)
     log.user("older")
-    log.answer("m2", "Two.", usage=(10, 0, 500, 20), costUSD=True)
+    log.answer("m2", "Two.", usage=(10, 0, 500, 20), costUSD=10**400)
     session = opened(log, tmp_path)
     view = engine.overview(session)
     assert [request.logged_usd for request in session.requests] == [0.0025, None]

@@ -6,7 +6,6 @@ get their addresses, turns and pairs is `timeline`. Holds no knowledge of any fi
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -214,7 +213,7 @@ def usage(raw: Any) -> Usage | None:
 
 def dollars(value: Any, otherwise: float | None = None) -> float | None:
     """What a log says that a request cost, in USD; `otherwise` where that is no amount."""
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 53
     return float(value) if known else otherwise
 
 

@@ -153,8 +153,8 @@ class Request(Struct, frozen=True, gc=False):
     id: str = ""  # the provider's id of the answer
     output_stub: bool = False  # recorded output_tokens cannot be true (a start-of-stream value): count instead
     attempts: int = 1
-    logged_usd: float | None = None  # what the log itself says it cost; our own price is never kept here
     settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see `planning.render`)
+    logged_usd: float | None = None  # what the log itself says it cost; our own price is never kept here
 
     def __repr__(self) -> str:
         used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"

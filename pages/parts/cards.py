@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 from engine import figures
 from engine.views import one_request
@@ -24,6 +25,7 @@ WORDS = {
     "inferred": "Not in the log: what the recorded prompt holds beyond all that the log shows.",
 }
 SIGNS = {"cut": "▼", "clear": "▽", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●"}
+CENT = Decimal("0.01")  # less that was counted is told on hovering alone
 TEXT = 800  # characters of a block shown in a list
 
 
@@ -56,10 +58,11 @@ def _money(view: views.Overview) -> list[str]:
     if whole.usd is None:
         return [_chip(usd(None), "warn", "No model of this session has a known price")]
     cost, hint = usd(whole.usd), "Every request priced on its own, each once"
-    if usd(whole.usd) != usd(whole.recorded):
-        cost += f", of it {usd(whole.counted_usd)} counted for {_many(whole.counted, 'answer')}"
-        cost += f" · {usd(whole.recorded)} as recorded"
-        hint += "; where the recorded output cannot be true, the answer's own text was counted"
+    if whole.counted:
+        counted = f"of it {usd(whole.counted_usd)} counted for {_many(whole.counted, 'answer')}"
+        counted += f" · {usd(whole.recorded)} as recorded"
+        cost += f", {counted}" if whole.counted_usd >= CENT else ""
+        hint += f"; where the recorded output cannot be true, the answer's own text was counted: {counted}"
     if whole.unpriced:
         cost += f" · {whole.unpriced} without a price"
     chips = [_chip(cost, "", hint)]
@@ -170,7 +173,7 @@ def _answered(now: one_request.Summary) -> str:
     """The answer has a price of its own: no part of the prompt bears it."""
     price = f" · {usd(now.answer_usd)}" if now.total is not None else ""
     mark, hint = ("estimated", COUNTED) if now.counted else ("measured", WORDS["measured"])
-    return f'<span class="ts-chip seg" title="{hint}">Answer {now.answer:,}{price}<em>{mark}</em></span>'
+    return f'<span class="ts-chip seg" title="{hint}">Answer {now.answer:,} tokens{price}<em>{mark}</em></span>'
 
 
 def _card(segment: one_request.Segment, hidden: bool) -> str:
