@@ -45,7 +45,7 @@ def looked_at(data: bytes, name: str = "s1.jsonl") -> Session | None:
             has = view.recorded >= 0
             assert (view.cells.sum(axis=1)[has] == view.recorded[has]).all()
             assert (view.billed[:, :, :3].sum(axis=(1, 2)) == np.where(has, view.recorded, 0)).all()
-            for request, total, cells in zip(one.requests, view.totals, view.usd.sum(axis=1), strict=True):
+            for request, total, cells in zip(one.requests, view.totals, view.usd.sum(axis=1) + view.answer_usd, strict=True):
                 if not (request.usage and request.usage.iterations):  # further passes have a price, but no cells
                     assert float(total or 0) == pytest.approx(cells)
             for note in one.notes:

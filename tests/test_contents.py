@@ -31,7 +31,8 @@ def test_the_parts_of_every_request_sum_to_its_prompt(path: Path) -> None:
         now = one_request.summary(view, trace, n)
         assert sum(segment.tokens for segment in now.segments) == now.prompt
         assert all(segment.tokens >= 0 for segment in now.segments)
-        assert sum(segment.usd for segment in now.segments) == pytest.approx(float(now.total or 0), abs=2e-4)
+        prompt = sum(segment.usd for segment in now.segments)
+        assert prompt + now.answer_usd == pytest.approx(float(now.total or 0), rel=1e-9, abs=1e-12)
         assert now.read + now.written + now.uncached == now.prompt
 
 

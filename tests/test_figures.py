@@ -20,6 +20,7 @@ from engine import figures
 from engine.palette import PALETTES, ink
 from engine.views import columns, one_request, tables
 from engine.views.overview import CELLS, Marker, Overview, overview, turns
+from engine.views.whole_bill import WholeBill
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
 UNITS = ("requests", "turns")
@@ -41,13 +42,14 @@ def made(prompts: list[int], per_turn: int = 3) -> Overview:
     n = len(prompts)
     cells = np.zeros((n, len(CELLS)), dtype=np.int64)
     cells[:, 2] = prompts
-    billed = np.zeros((n, len(CELLS), 4), dtype=np.int64)
+    billed = np.zeros((n, len(CELLS), 3), dtype=np.int64)
     billed[:, 2, 2] = prompts
     usd = cells * 3e-6
     at = np.arange(n)
     return Overview(
         "s", "made", "test", ("m",) * n, at // per_turn, at * 60.0, cells, cells.sum(axis=1), np.full(n, 200_000), billed, usd,
-        (None,) * n, np.zeros(n, dtype=np.int64), (), (), "test", np.zeros(n, dtype=np.int64), np.ones(n),
+        (None,) * n, np.zeros(n, dtype=np.int64), np.zeros(n), (), (), "test", np.zeros(n, dtype=np.int64), np.ones(n),
+        WholeBill(), (),
     )  # fmt: skip
 
 
@@ -121,7 +123,7 @@ def test_hovering_says_what_a_bucket_is_made_of(session: Any) -> None:
 
 def test_cells_read_from_cache_are_cold_and_others_are_not() -> None:
     view = made([1_000, 2_000])
-    view.billed[1, 2] = [1_500, 500, 0, 0]
+    view.billed[1, 2] = [1_500, 500, 0]
     shades = figures.heatmap(view, measure="tokens").data[-3].z[0]
     assert shades[0] <= figures.STEPS < shades[1]
 

@@ -193,9 +193,16 @@ def test_a_prompt_that_was_sent_five_times_says_how_long_that_took() -> None:
 
 
 def test_answers_with_impossible_records_are_doubted() -> None:
-    said = [{"type": "text", "text": WORDS}]
-    rows = [Row(9.0 * n, plain=200 + 1_850 * n, answer=said, out=1) for n in range(3)]
-    assert found(rows)["stub"].text.startswith("3 of 3 answers record fewer output tokens than their text has:")
+    """Where that moves dollars: cents are no finding, the price itself says how much of it was counted."""
+    said = [{"type": "text", "text": WORDS * 10}]  # about 18,000 tokens
+    rows = [Row(9.0 * n, plain=200 + 18_500 * n, answer=said, out=1) for n in range(3)]
+    doubted = found(rows)["stub"]
+    assert doubted.text.startswith("3 of 3 answers record fewer output tokens than their text has:")
+    assert doubted.usd is not None
+    assert doubted.usd > 1
+    assert doubted.text.endswith(f"which adds ${doubted.usd:,.2f} to a recorded $0.28.")
+    few = [Row(9.0 * n, plain=200 + 1_850 * n, answer=[{"type": "text", "text": WORDS}], out=1) for n in range(3)]
+    assert "stub" not in found(few)
 
 
 def test_input_that_the_log_does_not_explain_is_said_to_be_unexplained() -> None:

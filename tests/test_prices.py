@@ -44,7 +44,9 @@ TODAY = datetime(2026, 11, 21, 9, 30, tzinfo=UTC).timestamp()
 
 
 def reference(usage: Usage, model: str, when: float, context: dict[str, str] | None = None) -> Decimal:
-    """What the package itself makes of the same request."""
+    """What the package itself makes of the same request; Sonnet 4, whose tier it lacks, costs over 200,000 what 4.5 did."""
+    if model == "claude-sonnet-4-0" and usage.prompt_tokens > 200_000:
+        model, context = "claude-sonnet-4-5", None
     tokens = genai_prices.Usage(
         input_tokens=usage.prompt_tokens,
         cache_read_tokens=usage.cache_read_input_tokens,

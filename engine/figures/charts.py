@@ -129,7 +129,8 @@ def _outline(view: Overview, rows: Outline, x: Any, present: Sequence[str], pale
     """The upper edge of the areas. It alone answers the mouse, with all numbers of the request."""
     n = rows.request
     fill = np.nan_to_num(view.fill[n])
-    facts = [n, view.turns[n], fill, view.usd[n].sum(axis=1), *(view.cells[n, CELLS.index(name)] for name in present)]
+    usd = view.usd[n].sum(axis=1) + view.answer_usd[n]
+    facts = [n, view.turns[n], fill, usd, *(view.cells[n, CELLS.index(name)] for name in present)]
     parts = "".join(f"<br>{LABELS[name]} %{{customdata[{4 + i}]:,}}" for i, name in enumerate(present))
     return go.Scatter(
         x=x,
@@ -216,8 +217,9 @@ def _heat(figure: go.Figure, grid: Grid, scale: Scale, palette: Mapping[str, str
     low, high = _range(grid.values[:, [cell for _, cell, _, _ in rows]])
     template = (
         "<b>request %{customdata[0]}</b> · turn %{customdata[1]}<br>%{fullData.name}: %{customdata[2]:,} tokens"
-        " (%{customdata[3]:.1%})<br>%{text}$%{customdata[4]:.4f}, the answer included<br>"
-        "read from cache %{customdata[5]:,} · written %{customdata[6]:,} · uncached %{customdata[7]:,}<extra></extra>"
+        " (%{customdata[3]:.1%})<br>%{text}$%{customdata[4]:.4f}<br>"
+        "read from cache %{customdata[5]:,} · written %{customdata[6]:,} · uncached %{customdata[7]:,}<br>"
+        "the answer: %{customdata[8]:,} tokens, $%{customdata[9]:.4f}<extra></extra>"
     )
     for name, cell, y, tall in rows:
         figure.add_trace(

@@ -63,4 +63,5 @@ IMPORTER = Importer(
     read,
     entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
+    version=2,
 )

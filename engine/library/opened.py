@@ -66,7 +66,7 @@ class Opened:
 
 def recorded(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Trace:
     """The trace of what was really sent; each plan is made when somebody looks at it or at a later one."""
-    policy, prices = named(AS_RECORDED), own_prices()
+    policy, prices = named(AS_RECORDED), own_prices().proved(session)
     plans = Plans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
     return Trace(session, policy, ledger, plans, fits, prices)
 

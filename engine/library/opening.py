@@ -157,7 +157,10 @@ def replay(
 
 
 def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
-    """What the session really sent and cost, as arrays over its requests.
+    """What the session really sent and cost, as arrays over the requests of its path.
+
+    `view.bill` and `view.total` are the whole bill, with branches and subagents, each request once; `view.path_total` is what
+    the path's own requests cost.
 
     >>> view = engine.overview(engine.load("sample_sessions/cache-goes-cold.jsonl"))
     >>> view.prompts[:3], view.total

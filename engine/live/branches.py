@@ -55,7 +55,7 @@ def resumed(
 
     `policies`: from which request on which was in force (`Threads.policies`); without them the one of `settings`.
     """
-    prices = own_prices()
+    prices = own_prices().proved(session)
     growing = Growing(session, estimator(family_of(session, prices) or prices.facts(settings.model).family), prices)
     since = int(session.about.get("live_from", 0))
     record = load(assemble.AS_RECORDED)

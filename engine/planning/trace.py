@@ -276,6 +276,7 @@ def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[
 def trace(session: Session, policy: Policy | str, ledger: Ledger, prices: Prices = PRICES) -> Trace:
     """Replay a session under a policy, given by value or by name."""
     chosen = policies.load(policy) if isinstance(policy, str) else policy
+    prices = prices.proved(session)
     pairs = tuple(beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices))
     fits = fits_of(session, session.requests, [sent.seen.tokens for _, sent in pairs])
     return Trace(session, chosen, ledger, tuple(plan for plan, _ in pairs), fits, prices)

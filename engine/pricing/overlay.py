@@ -6,11 +6,13 @@ Reads `overlay.json` and a user's file of the same form, merged over it row by r
                              "family": "o200k_base", "source": "contract", "date": "2026-11-01",
                              "prices": {"input": "3", "cache_read": "0.3", "output": "15",
                                         "tiers": [{"over": 200000, "input": "6", "output": "22.5"}]},
-                             "batch": {"input": "1.5", "output": "7.5"}}},
+                             "batch": {"input": "1.5", "output": "7.5"}},
+                "theirs": {"long": {"over": 200000, "input": "2", "output": "1.5"}}},
      "families": [{"match": "^my-", "family": "cl100k_base"}],
      "unpriced": [{"match": "^local-"}]}
 
-Sizes in tokens, prices in USD per million tokens. Every key may be left out. Looks nothing up: see `prices`.
+Sizes in tokens, prices in USD per million tokens; `long` is a tier as factors of whatever the one who bills asks below it,
+where that has no tier of its own. Every key may be left out. Looks nothing up: see `prices`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ RATE_KEYS = {
 }
 _ROW_INTS = ("window", "max_output", "min_cache_prefix")
 TABLES = ("prices", "batch", "fast")
-_ROW_KEYS = {"provider", "family", "source", "date", *_ROW_INTS, *TABLES}
+_ROW_KEYS = {"provider", "family", "source", "date", "long", *_ROW_INTS, *TABLES}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +106,15 @@ def _row(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("provider", "family", "source", "date"):
         if not isinstance(row.get(key, ""), str):
             raise TypeError(f"{name}: {key} must be text")
-    return {key: _table(f"{name}: {key}", value) if key in TABLES else value for key, value in row.items()}
+    read = {key: _table(f"{name}: {key}", value) if key in TABLES else value for key, value in row.items()}
+    return read | {"long": _long(f"{name}: long", row["long"])} if "long" in row else read
+
+
+def _long(where: str, tier: Any) -> tuple[int, Decimal, Decimal]:
+    """Where a tier begins, and what the rates of prompt and answer are multiplied with."""
+    if not isinstance(tier, dict) or tier.keys() != {"over", "input", "output"}:
+        raise TypeError(f"{where} needs over, input and output")
+    return int(tier["over"]), _usd(where, tier["input"]), _usd(where, tier["output"])
 
 
 def _table(where: str, table: Any) -> ModelPrice:

@@ -4,6 +4,11 @@ Prices come from the installed package genai-prices (data only, it is never aske
 missing models from the overlays. Holds no usage and no cache rules, and does not price what is billed per call rather
 than per token (web searches, hosted tools).
 
+A request whose prompt is longer than a tier's start is billed at that tier as a whole, output and cache too; the prompt alone
+decides (Anthropic's long-context pricing, LiteLLM, genai-prices). Tools that bill only what lies above it at the higher rate,
+each kind of token by itself (ccusage), show too little. Sonnet 4 and 4.5 had theirs at 200,000 for a 1M window that was a beta
+from 2025-08-12 to 2026-04-30; Opus 4.6 and Sonnet 4.6 until 2026-03-13, flat since, as later models are but Haiku 5.5.
+
 A model name says who bills it: a plain name its maker, `vendor/name` that vendor, a Bedrock name AWS (regional endpoints
 cost more there). Where nobody has a price for exactly this model the answer is None: never zero, never a sibling's price.
 """
@@ -12,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -20,10 +25,11 @@ from typing import Any
 
 import genai_prices
 from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
-from genai_prices.types import ModelInfo, ModelPrice, StartDateConstraint, TieredPrices, TimeOfDateConstraint
+from genai_prices.types import ModelInfo, ModelPrice, StartDateConstraint, Tier, TieredPrices, TimeOfDateConstraint
 
 from engine.pricing.overlay import BUILT_IN, RATE_KEYS, TABLES, Overlay
-from engine.session.model import Usage
+from engine.pricing.windows import Proof, proofs
+from engine.session.model import Session, Usage
 
 _PACKAGE = f"genai-prices {genai_prices.__version__}"
 _MILLION = 1_000_000
@@ -74,10 +80,16 @@ class Cost:
     input: Decimal
     output: Decimal
     iterations: Decimal = Decimal(0)
+    iterations_output: Decimal = Decimal(0)  # of that, for what those passes wrote
 
     @property
     def total(self) -> Decimal:
         return self.cache_read + self.cache_write_5m + self.cache_write_1h + self.input + self.output + self.iterations
+
+    @property
+    def answer(self) -> Decimal:
+        """What was written; the rest of the total is what the prompt cost."""
+        return self.output + self.iterations_output
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,6 +190,9 @@ def _schedule(found: _Found, moment: float | None, speed: str) -> tuple[tuple[in
     if price is None or price.input_mtok is None or price.output_mtok is None:
         return ()
     values = {rate: next(v for k in keys if (v := getattr(price, k)) is not None) for rate, keys in RATE_KEYS.items()}
+    if found.row.get("long") and not any(isinstance(v, TieredPrices) for v in values.values()):
+        over, prompt, answer = found.row["long"]
+        values = {k: TieredPrices(v, [Tier(over, v * (answer if k == "output" else prompt))]) for k, v in values.items()}
     starts = {-1} | {tier.start for v in values.values() if isinstance(v, TieredPrices) for tier in v.tiers}
     return tuple(
         (
@@ -218,13 +233,21 @@ class Prices:
     """What models are and cost: the package's data under an overlay. A value, so that two replays can differ in it."""
 
     overlay: Overlay = BUILT_IN
+    proofs: tuple[Proof, ...] = ()
 
     def facts(self, model: str, *, provider: str = "") -> ModelFacts:
         """What is known of `model`, under whatever name a log or a cloud gives it; unknown fields are None or ''. Never raises.
 
-        `[1m]` at the end of the name means a window of 1,000,000 tokens for that session.
+        `[1m]` at the end of the name means a window of 1,000,000 tokens for that session, and so does a proof.
         """
-        return _find(model, provider, self.overlay).facts
+        known = _find(model, provider, self.overlay).facts
+        proof = next((proof for proof in self.proofs if proof.model == model), None)
+        return replace(known, window=proof.window, source=f"{known.source}; {proof.sentence}") if proof else known
+
+    def proved(self, session: Session) -> Prices:
+        """The same prices, knowing what windows a session's answered requests prove; those hold from its start."""
+        found = proofs(session, lambda model: _find(model, "", self.overlay).facts.window)
+        return replace(self, proofs=found) if found or self.proofs else self
 
     def rates(
         self, model: str, prompt_tokens: int, when: float | None = None, *, speed: str = "", provider: str = ""
@@ -271,6 +294,7 @@ class Prices:
             input=rate.input * usage.input_tokens / _MILLION,
             output=rate.output * (usage.output_tokens if output_tokens is None else output_tokens) / _MILLION,
             iterations=sum((p.total for p in passes if p is not None), Decimal(0)),
+            iterations_output=sum((p.answer for p in passes if p is not None), Decimal(0)),
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.session.model import JSON, Edit, Fork, Note, Observed, Part, Request, Session, Span, Usage, joined
+from engine.session.model import JSON, Edit, Fork, Note, Observed, Part, Request, Session, Span, Usage, joined, written
 from engine.session.timeline import Timeline, block_of
 
 Look = Callable[[Session], Iterable[Observed]]  # run once addresses are known
@@ -211,6 +211,12 @@ def usage(raw: Any) -> Usage | None:
     )
 
 
+def dollars(value: Any, otherwise: float | None = None) -> float | None:
+    """What a log says that a request cost, in USD; `otherwise` where that is no amount."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 53
+    return float(value) if known else otherwise
+
+
 def _int(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else 0
 
@@ -223,9 +229,9 @@ def _origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
 
 
 def _is_stub(draft: Draft, line: Timeline) -> bool:
-    """Whether the recorded output cannot be true, given how much was said."""
+    """Whether the recorded output cannot be true, given how much the model wrote."""
     use = draft.request.usage if draft.request else None
     if use is None:
         return False
-    characters = sum(len(line.block(at).text) for at in range(draft.start, draft.stop))
+    characters = sum(len(block.text) for block in written(map(line.block, range(draft.start, draft.stop))))
     return characters > STUB_FLOOR and use.output_tokens * STUB_CHARACTERS < characters

@@ -7,7 +7,7 @@ and never change; token counts are integers; times are seconds since the Unix ep
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, overload
 
@@ -96,6 +96,15 @@ class Block(Struct, frozen=True, gc=False):
         return f"<Block {self.at} {self.role}/{self.kind}{' ' + self.name if self.name else ''} turn {self.turn}: {head!r}>"
 
 
+def written(blocks: Iterable[Block]) -> list[Block]:
+    """The blocks of an answer that the model itself wrote, which is what its output tokens can count.
+
+    Results of the provider's own tools (searches, code it ran, MCP) stand in the answer and are no output; a summary that the
+    provider made is billed as a pass of its own.
+    """
+    return [block for block in blocks if block.bucket is not Bucket.TOOL_RESULTS and block.kind != "compaction"]
+
+
 class Message(Struct, frozen=True, gc=False):
     """One message of the storage timeline: the blocks `start:stop`."""
 
@@ -146,6 +155,7 @@ class Request(Struct, frozen=True, gc=False):
     output_stub: bool = False  # recorded output_tokens cannot be true (a start-of-stream value): count instead
     attempts: int = 1
     settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see `planning.render`)
+    logged_usd: float | None = None  # what the log itself says it cost; our own price is never kept here
 
     def __repr__(self) -> str:
         used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"

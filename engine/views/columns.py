@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from engine.counting.reconcile import Floats, Ints
-from engine.views.bill import ANSWER, READ, UNCACHED, WRITTEN
+from engine.views.bill import READ, UNCACHED, WRITTEN
 from engine.views.overview import Overview, turns
 
 Unit = Literal["requests", "turns"]
@@ -34,8 +34,8 @@ class Grid:
     """Columns by cells. `width` units stand in one column.
 
     Cells as `CELLS`: `values[c, cell]` in the chosen measure; `tokens[c, cell]`; `cold[c, cell]` where most was read from
-    cache; `facts[c, cell, 8]`: request to go to, turn, tokens, share of the prompt, USD, and tokens read from cache, written,
-    uncached.
+    cache; `facts[c, cell, 10]`: the request to go to, turn, tokens, share of the prompt, USD, tokens read from cache, written,
+    uncached; the answer's tokens and USD, which no cell bears.
     """
 
     width: int
@@ -78,9 +78,11 @@ def grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
     values = {"tokens": tokens.astype(np.float64), "cost": np.maximum(usd, 0), "share": tokens / window[:, None]}[measure]
     read, written, uncached = (billed[:, :, how] for how in (READ, WRITTEN, UNCACHED))
     paid = np.add.reduceat(view.billed, starts, axis=0) if by == "turns" and measure == "cost" else billed
-    cold = paid[:, :, READ] > COLD * np.maximum(paid[:, :, :ANSWER].sum(axis=2), 1)
+    cold = paid[:, :, READ] > COLD * np.maximum(paid.sum(axis=2), 1)
     whole = [np.broadcast_to(row[:, None], tokens.shape) for row in (last, view.turns[last])]
-    facts = np.stack([*whole, tokens, share, usd, read, written, uncached], axis=2).astype(np.float64)
+    answer = (np.add.reduceat(of, starts) if len(view) else of for of in (view.answers, view.answer_usd))
+    said = [np.broadcast_to(row[:, None], tokens.shape) for row in answer]
+    facts = np.stack([*whole, tokens, share, usd, read, written, uncached, *said], axis=2).astype(np.float64)
     width = max(1, -(-len(last) // most))
     best = _best(values, width)
     cell = np.arange(tokens.shape[1])[None, :]

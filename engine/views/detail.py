@@ -56,7 +56,7 @@ def detail(trace: Trace, view: Overview, n: int) -> Detail:
     change = view.cells[n] - view.cells[n - 1] if n else view.cells[n]
     by_size = sorted(items, key=lambda item: -item.tokens)
     blocks = trace.session.blocks[plan.request.cut : plan.request.stop]
-    answer = tuple(_item(trace.session, trace.ledger, block, scale) for block in blocks)
+    answer = tuple(_item(trace.session, trace.ledger, block, 1.0) for block in blocks)  # as `bill.charge` counts it
     return Detail(plan.request, tuple(by_size), tuple(added), tuple(left), answer, tuple(int(c) for c in change))
 
 

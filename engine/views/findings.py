@@ -15,7 +15,6 @@ import numpy as np
 
 from engine.counting.reconcile import Floats, Ints
 from engine.planning.trace import Trace
-from engine.pricing.prices import Prices
 from engine.session.model import JSON, Action
 from engine.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
 from engine.views.overview import CELLS, Marker, Overview
@@ -33,6 +32,7 @@ REPEATED = 2_000  # tokens of all copies of one file
 CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
 TRIES = 3  # one repetition is everyday business
 DOUBTFUL = 0.05  # share of answers, or of input tokens, beyond which the log itself is worth doubting
+COUNTED = Decimal(1)  # USD that counted answers add; with cents nobody's bill is another, and the price itself says it
 DOUBTFUL_TOKENS = 1_000  # at one request; less is framing that no log holds
 BILLS = {
     "Tool results are": ("tool_results",),
@@ -87,7 +87,7 @@ def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None =
     if not len(view):
         return ()
     broken = breaks(trace) if broken is None else broken
-    known = _Facts(trace, view, view.prompts, _input_usd(view, trace.prices), tuple(broken))
+    known = _Facts(trace, view, view.prompts, view.usd, tuple(broken))
     found = [finding for kind in KINDS for finding in kind(known)]
     mean = float(known.input_usd.sum()) / max(1, int(known.prompts.sum()))
 
@@ -116,17 +116,6 @@ def markers(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
     return tuple(Marker(b.request, "break", f"cache broke ({b.cause}): {b.evidence}") for b in broken)
 
 
-def _input_usd(view: Overview, prices: Prices) -> Floats:
-    """USD per request and cell without the answer, which the overview prices together with the prompt."""
-    usd = view.usd.copy()
-    for n in np.flatnonzero((view.answers > 0) & usd.any(axis=1)):
-        when = None if np.isnan(view.sent_at[n]) else float(view.sent_at[n])
-        rate = prices.rates(view.models[n], int(view.recorded[n]), when)
-        if rate:
-            usd[n] -= view.billed[n, :, 3] * (float(rate.output) / 1e6)
-    return usd
-
-
 def _bill(known: _Facts) -> list[Finding]:
     """One kind of content that is most of the input bill."""
     table = known.input_usd if known.priced else known.view.cells.astype(np.float64)
@@ -137,7 +126,8 @@ def _bill(known: _Facts) -> list[Finding]:
         part, tokens = float(sums[columns].sum()), cells[:, columns].sum(axis=1)
         share = part / whole if whole else 0.0
         if share >= BILL_SHARE:
-            of = f"the input bill: ${part:,.2f} of ${whole:,.2f}" if known.priced else "all input tokens"
+            whose = "this path's" if len(known.view.bill.parts) > 1 else "the"
+            of = f"{whose} input bill: ${part:,.2f} of ${whole:,.2f}" if known.priced else "all input tokens"
             usd = Decimal(str(round(part, 6))) if known.priced else None
             evidence = {"share": share, "part": part, "whole": whole, "unit": "USD" if known.priced else "tokens"}
             text = f"{what} {share * 100:.0f} % of {of}."
@@ -310,11 +300,16 @@ def _stubs(known: _Facts) -> list[Finding]:
     """The log understates what was answered."""
     stubs = [request.n for request in known.trace.session.requests if request.output_stub]
     tokens, whole = int(known.view.answers[stubs].sum()), int(known.view.answers.sum())
+    usd, path = known.view.bill.path.counted_usd, known.view.path_total
+    if path is not None and (usd < COUNTED or usd < path * Decimal(str(DOUBTFUL))):
+        return []
     if len(stubs) < DOUBTFUL * len(known.view) or tokens < DOUBTFUL * whole:
         return []
     of = f"{len(stubs)} of {len(known.view)} answers"
-    text = f"{of} record fewer output tokens than their text has: {short(tokens)} were counted."
-    return [Finding(text, stubs[0], "stub", None, tokens, {"requests": len(stubs), "counted": tokens})]
+    money = f", which adds ${usd:,.2f} to a recorded ${path - usd:,.2f}" if path is not None else ""
+    text = f"{of} record fewer output tokens than their text has: {short(tokens)} were counted{money}."
+    evidence = {"requests": len(stubs), "counted": tokens, "usd": float(usd)}
+    return [Finding(text, stubs[0], "stub", usd if path is not None else None, tokens, evidence)]
 
 
 def _unattributed(known: _Facts) -> list[Finding]:

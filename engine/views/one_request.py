@@ -28,7 +28,7 @@ OVER = 0.005  # of the prompt, counted beyond what was billed; less is not worth
 class Segment:
     """One part of a request. `tokens` as reconciled: never negative, and all of a request's sum to its prompt.
 
-    `usd` includes the part of the answer that belongs to the bucket; `change` is against the request before; `mark` says how
+    `usd` is what this part of the prompt cost; `change` is against the request before; `mark` says how
     the number was come by: measured, estimated or inferred.
     """
 
@@ -42,8 +42,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One request in numbers. Tokens; USD. `window` and `reserve` are 0 where unknown; `ghost` is the request before, drawn,
-    where something was cut in between, else empty; `notes`: what is not as it seems about these numbers, in sentences."""
+    """One request in numbers. Tokens; USD, of which `total` is the segments' and the answer's. `window` and `reserve` are 0
+    where unknown; `ghost` is the request before, drawn, where something was cut in between, else empty; `notes`: what is not as
+    it seems about these numbers, in sentences."""
 
     n: int
     turn: int
@@ -56,6 +57,9 @@ class Summary:
     ghost: tuple[Segment, ...]
     total: Decimal | None
     answer: int
+    answer_usd: float
+    counted: bool  # the answer was counted, because its record cannot be true or there is none
+    logged: float | None  # USD that the log itself says
     read: int
     written: int
     uncached: int
@@ -95,6 +99,9 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         _segments(view, n - 1) if cut and n else (),
         view.totals[n],
         int(view.answers[n]),
+        float(view.answer_usd[n]),
+        request.output_stub or request.usage is None,
+        request.logged_usd,
         int(billed[0]),
         int(billed[1]),
         int(billed[2]),

@@ -17,8 +17,10 @@ from engine.counting.reconcile import CELLS as CELLS  # noqa: PLC0414 - pages fi
 from engine.counting.reconcile import Fit, Floats, Ints, reconcile
 from engine.envelope.plan import Plan
 from engine.planning.trace import Trace, prompt_of
+from engine.pricing.windows import one_prompt
 from engine.session.model import Session
-from engine.views.bill import Bill, bill
+from engine.views.bill import bill
+from engine.views.whole_bill import WholeBill, whole_bill
 
 LABELS = {
     "system": "System",
@@ -49,10 +51,13 @@ class Marker:
 class Overview:
     """A session as arrays over its requests (rows). Tokens are the provider's; money is USD.
 
-    `cells[n, 9]` as `CELLS`; `recorded[n]` prompt tokens, -1 where the log has none; `billed[n, 9, 4]` tokens by how they
-    were billed (read, written, uncached, answer); `usd[n, 9]`; `totals[n]` exact price of a request or None; `windows[n]`
-    tokens, 0 = unknown; `over[n]` tokens that were counted beyond what was billed: by so much the cells were made smaller;
-    `scales[n]` provider tokens per counted one.
+    `cells[n, 9]` as `CELLS`; `recorded[n]` prompt tokens, -1 where the log has none; `billed[n, 9, 3]` tokens of the prompt by
+    how they were billed (read, written, uncached); `usd[n, 9]` what they cost; `answers[n]` output tokens, `answer_usd[n]` what
+    they cost; `totals[n]` exact price of a request, answer included, or None; `windows[n]` tokens, 0 = unknown; `over[n]`
+    tokens that were counted beyond what was billed: by so much the cells were made smaller; `scales[n]` provider tokens per
+    counted one.
+
+    Rows are the requests of one path. `bill` is that of the whole session, and so is `total`; `path_total` is the path's own.
     """
 
     session_id: str
@@ -68,11 +73,14 @@ class Overview:
     usd: Floats
     totals: tuple[Decimal | None, ...]
     answers: Ints
+    answer_usd: Floats
     markers: tuple[Marker, ...]
     fits: tuple[Fit, ...]
     counter: str  # label of the counter behind the estimates
     over: Ints
     scales: Floats
+    bill: WholeBill
+    proved: tuple[str, ...]  # how windows are known that are larger than the tables say
 
     def __len__(self) -> int:
         return len(self.recorded)
@@ -89,14 +97,13 @@ class Overview:
 
     @property
     def total(self) -> Decimal | None:
-        """USD of every request with a price; None where none has one."""
-        priced = [total for total in self.totals if total is not None]
-        return sum(priced, Decimal(0)) if priced else None
+        """USD of the whole session: this path, branches and subagents; None where no request has a price."""
+        return self.bill.whole.usd
 
     @property
-    def unpriced(self) -> int:
-        """Requests with usage but without a known price."""
-        return sum(total is None and recorded >= 0 for total, recorded in zip(self.totals, self.recorded, strict=True))
+    def path_total(self) -> Decimal | None:
+        """USD of the requests of this path, which are the rows; None where none has a price."""
+        return self.bill.path.usd
 
     def __repr__(self) -> str:
         total = f"${self.total:,.2f}" if self.total is not None else "no price"
@@ -117,6 +124,8 @@ class Overview:
         )  # fmt: skip
         head = ("request", "turn", "prompt tokens", "", "USD", "")
         note = f"{self.source} · {len(self):,} requests · {'no price' if self.total is None else f'${self.total:,.2f}'}"
+        if self.total is not None and len(self.bill.parts) > 1:
+            note += f" in all ({', '.join(f'{name} ${share.usd or 0:,.2f}' for name, share in self.bill.parts)})"
         parts = (notebook.line(f"Largest: request {peak}, {int(prompts[peak]):,} tokens"), notebook.bar(self._cells(peak)))
         return notebook.card(self.title or self.session_id, *parts, notebook.table(head, rows), note=note)
 
@@ -131,7 +140,7 @@ def overview(trace: Trace) -> Overview:
     recorded = np.array([prompt_of(plan.request) for plan in plans], dtype=np.int64)
     models = tuple(plan.request.model for plan in plans)
     fitted = reconcile(counts, recorded, trace.fits)
-    money: Bill = bill(trace, fitted)
+    money = bill(trace, fitted)
     return Overview(
         session.id,
         session.title,
@@ -146,11 +155,14 @@ def overview(trace: Trace) -> Overview:
         money.usd,
         money.totals,
         money.answers,
+        money.answer_usd,
         tuple(_markers(session, plans, trace.fits)),
         trace.fits,
         trace.ledger.label,
         np.array([terms.over for terms in fitted.terms], dtype=np.int64),
         np.array([terms.scale for terms in fitted.terms], dtype=np.float64),
+        whole_bill(trace, money.charges),
+        tuple(proof.sentence for proof in trace.prices.proofs),
     )
 
 
@@ -173,7 +185,7 @@ def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> li
                 found.append(Marker(n, "cut" if action in ("condense", "drop") else "clear", decision.edit.because))
         if plan.request.attempts > 1:
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
-        if plan.limit and prompt_of(plan.request) > plan.limit:
+        if plan.limit and prompt_of(plan.request) > plan.limit and one_prompt(session, plan.request):
             found.append(Marker(n, "overflow", f"larger than the window of {plan.limit:,} tokens"))
     starts = [request.cut for request in session.requests]
     for agent in session.subagents:

@@ -43,13 +43,23 @@ def _cell(value: Any) -> Any:
 
 
 def overview_csv(view: Overview, by: Unit = "requests") -> str:
-    """The numbers behind the figures, one line per request or turn: tokens per cell, then USD per cell."""
-    head = ["request", "turn", "model", "prompt", *CELLS, *(f"usd_{name}" for name in CELLS)]
+    """The numbers behind the figures, one line per request or turn: tokens per cell, USD per cell, the answer."""
+    head = ["request", "turn", "model", "prompt", *CELLS, *(f"usd_{name}" for name in CELLS), "answer", "usd_answer"]
     return csv_text(head, (_row(view, facts) for facts in columns.grid(view, by, "tokens", len(view) + 1).facts))
 
 
 def _row(view: Overview, facts: Any) -> list[Any]:
-    """One column of the figure: its tokens are those of its request, its USD the sum over the turn where it is one."""
+    """One column of the figure: its prompt is that of its request, USD and answer are sums over the turn where it is one."""
     n = int(facts[0, 0])
-    money = [f"{value:.6f}" for value in facts[:, 4]]
+    money = [f"{value:.6f}" for value in facts[:, 4]] + [int(facts[0, 8]), f"{facts[0, 9]:.6f}"]
     return [n, int(facts[0, 1]), view.models[n], int(view.prompts[n]), *map(int, view.cells[n]), *money]
+
+
+def bill_csv(view: Overview) -> str:
+    """The whole bill, one line per part and one for all of it: USD as shown, counted beyond the record, recorded, logged."""
+    head = ["part", "sessions", "requests", "unpriced", "usd", "counted_answers", "usd_counted", "usd_recorded", "usd_in_log"]
+    rows = [
+        [name, of.sessions, of.requests, of.unpriced, of.usd, of.counted, of.counted_usd, of.recorded, of.logged_usd]
+        for name, of in (*view.bill.parts, ("whole", view.bill.whole))
+    ]
+    return csv_text(head, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 from engine import figures
 from engine.views import one_request
@@ -25,6 +26,7 @@ WORDS = {
 }
 SIGNS = {"cut": "▼", "clear": "▽", "unlogged": "◁", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●"}
 HATCHED = {"prefix": "135deg,* 0 3px", "earlier": "45deg,* 0 3px", "put_back": "0deg,* 0 3px", "unattributed": "90deg,* 0 3px"}
+CENT = Decimal("0.01")  # less that was counted is told on hovering alone
 TEXT = 800  # characters of a block shown in a list
 
 
@@ -35,11 +37,10 @@ def title(view: views.Overview) -> str:
     model = (_undated(models[0]) if models else "model unknown") + (f" +{len(models) - 1}" if len(models) > 1 else "")
     chips = [
         _chip(view.source),
-        _chip(f"{model} · {k(window)}" if window else model, "", ", ".join(models)),
+        _chip(f"{model} · {k(window)}" if window else model, "", "; ".join((", ".join(models), *view.proved))),
         _chip(_many(len(view), "request")),
+        *_money(view),
     ]
-    cost = usd(view.total) + (f" · {view.unpriced} without a price" if view.unpriced and view.total is not None else "")
-    chips.append(_chip(cost, "" if view.total is not None else "warn", "Money of all requests, each priced on its own"))
     if window and len(view):
         peak = float((view.prompts / view.windows.clip(min=1)).max())
         chips.append(_chip(f"peak {peak:.0%}", "bad" if peak > 1 else "warn" if peak > 0.75 else ""))
@@ -50,6 +51,29 @@ def title(view: views.Overview) -> str:
     chips += [] if cuts else [_chip("never truncated")]
     name = esc(short(view.title or view.session_id, 80))
     return f'<div class="ts-title"><h1>{name}</h1>{"".join(chips)}</div>'
+
+
+def _money(view: views.Overview) -> list[str]:
+    """What the whole session cost, what of it was counted, and beside it the path's own share and what the log says."""
+    whole, path = view.bill.whole, view.bill.path
+    if whole.usd is None:
+        return [_chip(usd(None), "warn", "No model of this session has a known price")]
+    cost, hint = usd(whole.usd), "Every request priced on its own, each once"
+    if whole.counted:
+        counted = f"of it {usd(whole.counted_usd)} counted for {_many(whole.counted, 'answer')}"
+        counted += f" · {usd(whole.recorded)} as recorded"
+        cost += f", {counted}" if whole.counted_usd >= CENT else ""
+        hint += f"; where the recorded output cannot be true, the answer's own text was counted: {counted}"
+    if whole.unpriced:
+        cost += f" · {whole.unpriced} without a price"
+    chips = [_chip(cost, "", hint)]
+    if len(view.bill.parts) > 1:
+        of = "; ".join(f"{name}: {usd(share.usd)} for {_many(share.requests, 'request')}" for name, share in view.bill.parts)
+        chips.append(_chip(f"this path {usd(path.usd)}", "", f"The whole bill by its parts. {of}"))
+    if whole.logged_usd is not None:
+        hint = f"What the tool noted for {_many(whole.logged, 'request')}"
+        chips.append(_chip(f"log says {usd(whole.logged_usd)}", "", hint))
+    return chips
 
 
 def _undated(model: str) -> str:
@@ -138,11 +162,20 @@ def buckets(now: one_request.Summary, counter: str) -> str:
     cards = "".join(_card(named[name], hidden and name in ("system", "tools")) for name in order)
     chips = "".join(_rest(named[name]) for name in HATCHED if named[name].tokens)
     chips += "".join(_chip(short(note, 60), "warn", note) for note in now.notes)
+    chips += _answered(now)
     money = f"this request {usd(now.total)}" if now.total is not None else "no known price for this model"
+    money += f" · log says {usd(now.logged)}" if now.logged is not None else ""
     read = f"{percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
-    chips += f'<span class="ts-chip seg">{money}<em>{read} · answer {now.answer:,} tokens</em></span>'
+    chips += f'<span class="ts-chip seg">{money}<em>{read}</em></span>'
     chips += f'<span class="ts-chip seg" title="{COUNTED}">counted by<em>{esc(counter)}</em></span>'
     return f'<div class="ts-cards">{cards}</div><div class="ts-chips">{chips}</div>'
+
+
+def _answered(now: one_request.Summary) -> str:
+    """The answer has a price of its own: no part of the prompt bears it."""
+    price = f" · {usd(now.answer_usd)}" if now.total is not None else ""
+    mark, hint = ("estimated", COUNTED) if now.counted else ("measured", WORDS["measured"])
+    return f'<span class="ts-chip seg" title="{hint}">Answer {now.answer:,} tokens{price}<em>{mark}</em></span>'
 
 
 def _card(segment: one_request.Segment, hidden: bool) -> str:

@@ -26,6 +26,7 @@ def _buttons(name: str, figure: figures.Figure, shown: state.Shown, by: figures.
     with st.container(horizontal=True, key=f"{name}-exports"):
         _button("Chart as HTML", lambda: figures.html(figure, ground), f"turnscope-{name}.html", "text/html")
         _button("Numbers as CSV", lambda: tables.overview_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
+        _button("Bill as CSV", lambda: tables.bill_csv(shown.view), f"turnscope-{name}-bill.csv", "text/csv")
 
 
 def _button(label: str, make: Callable[[], str], file: str, mime: str) -> None:

@@ -14,7 +14,7 @@ from msgspec import structs
 from engine.importers.claude_code.edits import compacted, microcompacted, never_sent
 from engine.importers.claude_code.lines import TITLES, Entry, File, string
 from engine.importers.claude_code.tree import END, Limb, Tree
-from engine.session.builder import Builder, Draft, Look, usage
+from engine.session.builder import Builder, Draft, Look, dollars, usage
 from engine.session.content import text_of
 from engine.session.model import BEGUN, Fork, Note, Session, joined
 
@@ -262,6 +262,7 @@ def _spoken(builder: Builder, entry: Entry, before: float | None, attempts: int,
             answered_at=entry.at,
             stop_reason=string(message.get("stop_reason")) or None,
             attempts=earlier.attempts if earlier else attempts,
+            logged_usd=dollars(data.get("costUSD"), earlier.logged_usd if earlier else None),
         )
     return draft
 

@@ -61,4 +61,5 @@ IMPORTER = Importer(
     finds=finds,
     related=related,
     part_of=part_of,
+    version=2,
 )

@@ -15,7 +15,7 @@ from engine.importers.task_folder.changes import Said, observed
 from engine.importers.task_folder.folder import Call, Folder, number, string, windows
 from engine.importers.task_folder.markup import Piece, result_of, unfold
 from engine.reading.source import parse
-from engine.session.builder import Builder, Draft
+from engine.session.builder import Builder, Draft, dollars
 from engine.session.content import text_of
 from engine.session.model import JSON, Session
 
@@ -219,6 +219,7 @@ def _about(plot: Plot) -> Iterator[dict[str, Any]]:
         yield {
             "model": model,
             "usage": plot.folder.usage(call),
+            "logged_usd": dollars(call.info.get("cost")),
             "sent_at": call.ts / 1_000 if call.ts else None,
             "answered_at": row.ts / 1_000 if row and row.ts > call.ts else None,
             "stop_reason": string(call.info.get("cancelReason")) or None,
