@@ -433,7 +433,7 @@ def test_reminders_that_the_tool_put_into_the_prompt_are_blocks(tmp_path: Path) 
     log.line("attachment", attachment={"type": "hook_success", "content": "shown to the user alone"})
     log.answer("m1", "Hi.", usage=(10, 500, 0, 20))
     session = opened(log, tmp_path)
-    assert [(b.kind, b.text) for b in session.blocks] == [("text", "hello"), ("reminder", "- review: reviews"), ("text", "Hi.")]
+    assert [(b.kind, b.text) for b in session.blocks] == [("text", "hello"), ("skills", "- review: reviews"), ("text", "Hi.")]
 
 
 def test_times_may_go_back_and_lack_a_zone(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from typing import Annotated
 from engine.envelope.conversation import newest, once, result, result_text, since
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
+from engine.session.content import PUT_IN
 from engine.session.index import Index, upto
 from engine.session.model import Block, Bucket, Edit, Part, Session, Span
 
-_KINDS = ("text", "reminder", "image", "document", "tool_result")
+_KINDS = ("text", "image", "document", "tool_result", *PUT_IN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from engine.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
 from engine.views.overview import CELLS, Marker, Overview
 from engine.views.phrases import clock, short, span, times, word
 from engine.views.repeats import repeats
+from engine.views.standing import STANDING, standing
 
 MOST = 3
 BILL_SHARE = 0.5  # one kind of content that is half of the input bill is what to look at first
@@ -32,6 +33,9 @@ WORTH = 0.01  # of the session's price; cheaper breaks are not worth a sentence
 REPEATED = 2_000  # tokens of all copies of one file
 CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
 TRIES = 3  # one repetition is everyday business
+STANDING_SHARE = 0.05  # of all that was sent; below it there is more to win elsewhere
+STANDING_TOKENS = 2_000  # at one request; less is not worth turning anything off
+LEAST_NAMED = 300  # tokens of a kind; smaller ones go unnamed beside it
 DOUBTFUL = 0.05  # share of answers, or of input tokens, beyond which the log itself is worth doubting
 DOUBTFUL_TOKENS = 1_000  # at one request; less is framing that no log holds
 CUTS: dict[Action, tuple[str, str]] = {
@@ -202,10 +206,7 @@ def _repeated(known: _Facts) -> list[Finding]:
     cells = known.view.cells[:, 3]
     table = known.input_usd[:, 3] if known.priced else cells.clip(0).astype(np.float64)
     per_token = np.divide(table, cells, out=np.zeros(len(cells)), where=cells > 0)
-    scales = np.ones(len(cells))
-    for fit in known.view.fits:
-        scales[fit.start : fit.stop] = fit.scale
-    found = repeats(known.trace, scales, np.concatenate([[0.0], np.cumsum(per_token)]))
+    found = repeats(known.trace, _scales(known), np.concatenate([[0.0], np.cumsum(per_token)]))
     worst = max((r for r in found if r.tokens >= REPEATED), key=lambda r: r.weight, default=None)
     if worst is None:
         return []
@@ -216,6 +217,34 @@ def _repeated(known: _Facts) -> list[Finding]:
     usd = Decimal(str(round(worst.weight, 6))) if known.priced else None
     evidence = {"path": worst.path, "reads": worst.reads, "start": worst.start, "stop": worst.stop, "tokens": worst.tokens}
     return [Finding(text, worst.start, "repeated", usd, int(worst.weight) if usd is None else worst.tokens, evidence)]
+
+
+def _scales(known: _Facts) -> Floats:
+    """Provider tokens per counted token, by request."""
+    scales = np.ones(len(known.view))
+    for fit in known.view.fits:
+        scales[fit.start : fit.stop] = fit.scale
+    return scales
+
+
+def _standing(known: _Facts) -> list[Finding]:
+    """What the tool itself put in and every request carries. Priced as messages are on the average."""
+    carried, whole = standing(known.trace, _scales(known)), max(1, int(known.prompts.sum()))
+    summed: Floats = sum(carried.values(), np.zeros(len(known.view)))
+    there = summed[summed > 0]
+    if len(there) < 2 or np.median(there) < STANDING_TOKENS or summed.sum() < STANDING_SHARE * whole:
+        return []
+    (first, row), *others = carried.items()
+    sizes = {kind: round(float(np.median(tokens[tokens > 0]))) for kind, tokens in carried.items()}
+    often = "every request" if row.all() else f"{np.count_nonzero(row):,} of {len(row):,} requests"
+    more = ", ".join(f"{STANDING[kind]} {short(sizes[kind])}" for kind, _ in others if sizes[kind] >= LEAST_NAMED)
+    text = f"{STANDING[first]}: {short(sizes[first])} tokens on {often} ({row.sum() / whole * 100:.0f} % of what was sent)"
+    text += f"; beside them {more} ({summed.sum() / whole * 100:.0f} % in all)" if more else ""
+    paid = known.input_usd[:, 2] / np.maximum(known.view.cells[:, 2], 1)
+    usd = Decimal(str(round(float((summed * paid).sum()), 6))) if known.priced else None
+    text += f": about ${usd:,.2f}." if usd is not None and usd >= Decimal("0.01") else "."
+    evidence = {"kinds": sizes, "share": float(summed.sum()) / whole, "requests": len(there)}
+    return [Finding(text[:1].upper() + text[1:], int(np.argmax(summed)), "standing", usd, int(summed.sum()), evidence)]
 
 
 def _cut(known: _Facts) -> list[Finding]:
@@ -320,5 +349,5 @@ def _unattributed(known: _Facts) -> list[Finding]:
 
 
 KINDS: tuple[Callable[[_Facts], list[Finding]], ...] = (
-    _bill, _cold, _repeated, _cut, _forgotten, _thinking, _full, _retried, _stubs, _unattributed,
+    _bill, _standing, _cold, _repeated, _cut, _forgotten, _thinking, _full, _retried, _stubs, _unattributed,
 )  # fmt: skip

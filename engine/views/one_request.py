@@ -13,6 +13,7 @@ import numpy as np
 
 from engine.counting.reconcile import Ints
 from engine.planning.trace import Trace
+from engine.session.content import PUT_IN
 from engine.session.model import BUCKETS
 from engine.views.cache_breaks import breaks
 from engine.views.columns import WARN_AT, stacked
@@ -61,6 +62,7 @@ class Summary:
     uncached: int
     events: tuple[str, ...]
     sentence: str
+    put_in: tuple[tuple[str, int], ...] = ()  # what the tool put in beside the prompt: word and tokens, largest first
 
     @property
     def free(self) -> int:
@@ -99,7 +101,19 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         int(billed[2]),
         tuple(marker.what for marker in events),
         headline(view, n),
+        _put_in(trace, n),
     )
+
+
+def _put_in(trace: Trace, n: int) -> tuple[tuple[str, int], ...]:
+    counted: dict[str, int] = {}
+    for piece in trace.plans[n].seen.pieces:
+        if piece.body is None:
+            for block in trace.session.blocks[piece.start : piece.stop]:
+                if block.kind in PUT_IN:
+                    counted[block.kind] = counted.get(block.kind, 0) + trace.ledger.tokens(block.at, block.at + 1)
+    scale = trace.fit(n).scale
+    return tuple((PUT_IN[kind], round(count * scale)) for kind, count in sorted(counted.items(), key=lambda row: -row[1]))
 
 
 def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
@@ -161,7 +175,7 @@ def kinds(trace: Trace, view: Overview, requests: Sequence[int], most: int = 3) 
 def _named(names: list[tuple[int, str]], counted: Ints, stood: Ints, scale: float, most: int) -> tuple[str, str, str, str, str]:
     sizes: list[list[tuple[int, str]]] = [[] for _ in BUCKETS]
     for (bucket, name), tokens in zip(names, counted.tolist(), strict=True):
-        sizes[bucket].append((tokens, name.replace("_", " ")))
+        sizes[bucket].append((tokens, PUT_IN.get(name, name.replace("_", " "))))
     for bucket, tokens in enumerate(stood.tolist()):
         sizes[bucket].append((tokens, "stand-ins"))
     texts = [

@@ -18,6 +18,7 @@ HINTS = {
     "thinking": "The model's own reasoning, where it is sent again.",
 }
 COUNTED = "How the text of this session was counted before it was scaled to what the provider recorded."
+PUT_IN = "What the tool itself put in beside the prompt, as text of messages: a part of Messages."
 WORDS = {
     "measured": "Recorded in the log by the provider.",
     "estimated": "Counted here, then scaled to what was recorded.",
@@ -83,7 +84,7 @@ def _style(name: str) -> str:
 def bar(now: one_request.Summary, slim: bool = False) -> str:
     """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
     whole = max(now.window, now.prompt, 1)
-    parts = "".join(_segment(segment, whole) for segment in now.segments if segment.drawn)
+    parts = "".join(_segment(segment, whole, _put_in(now)) for segment in now.segments if segment.drawn)
     free = f'<div class="ts-seg free">{k(now.free)} free</div>' if now.free > whole * 0.03 else ""
     reserve = ticks = scale = ""
     if now.window:
@@ -105,7 +106,12 @@ def bar(now: one_request.Summary, slim: bool = False) -> str:
     )
 
 
-def _segment(segment: one_request.Segment, whole: int) -> str:
+def _put_in(now: one_request.Summary) -> str:
+    """What the tool put in beside the prompt, all of which stands in messages."""
+    return " · ".join(f"{word} {k(tokens)}" for word, tokens in now.put_in if tokens)
+
+
+def _segment(segment: one_request.Segment, whole: int, put_in: str = "") -> str:
     width = 100 * segment.drawn / whole
     name = views.LABELS[segment.name]
     text = f"{name} {k(segment.tokens)}"
@@ -113,6 +119,7 @@ def _segment(segment: one_request.Segment, whole: int) -> str:
     shown = text if room > 8.2 * len(text) + 18 else k(segment.tokens) if room > 58 else ""
     thin = " hatched" if shown and segment.name in ("prefix", "unattributed") else "" if shown else " thin"
     hint = f"{name}: {segment.tokens:,} tokens, {segment.mark}"
+    hint += f"; put in by the tool: {put_in}" if put_in and segment.name == "messages" else ""
     style = f"width:{width:.3f}%;{_style(segment.name)}"
     return f'<div class="ts-seg{thin}" title="{esc(hint)}" style="{style}"><span>{esc(shown)}</span></div>'
 
@@ -136,6 +143,8 @@ def buckets(now: one_request.Summary, counter: str) -> str:
     order = ("system", "tools", "messages", "tool_results", "thinking")
     cards = "".join(_card(named[name], hidden and name in ("system", "tools")) for name in order)
     chips = "".join(_rest(named[name]) for name in ("prefix", "unattributed") if named[name].tokens)
+    if put_in := _put_in(now):
+        chips += f'<span class="ts-chip seg" title="{PUT_IN}">put in by the tool<em>{esc(put_in)}</em></span>'
     money = f"this request {usd(now.total)}" if now.total is not None else "no known price for this model"
     read = f"{percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
     chips += f'<span class="ts-chip seg">{money}<em>{read} · answer {now.answer:,} tokens</em></span>'
