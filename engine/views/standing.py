@@ -22,7 +22,7 @@ STANDING = {
 
 
 def standing(trace: Trace, scales: Floats) -> dict[str, Floats]:
-    """Provider tokens that each request carried, by kind, the kind that came to most first; kinds that none carried are left out.
+    """Provider tokens that each request carried, by kind: what came to most first, what none carried not at all.
 
     `scales[n]`: provider tokens per counted token.
     """

@@ -48,8 +48,9 @@ def put_in(record: Fields) -> PutIn | None:
 
 def _parts(type: str, fields: Fields, rendered: Any) -> tuple[tuple[JSON, ...], bool]:
     """What was sent, and whether its wording is inferred."""
-    if said := [text for part in rendered if (text := text_of(part))] if isinstance(rendered, list) else []:
-        return tuple(said), False
+    rows = rendered if isinstance(rendered, list) else [rendered]
+    if said := tuple(text for row in rows if isinstance(row, dict) and (text := text_of(row.get("content")))):
+        return said, False
     if type in UNSENT or (type == "hook_success" and fields.get("hookEvent") not in HEARD):
         return (), False
     if type in WORDED and (worded := WORDED[type](fields)):
