@@ -49,7 +49,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _where(block: Block) -> str:
-    what = f"the result of {block.name or 'a tool'}" if block.kind == "tool_result" else f"the {block.kind} of the {block.role}"
+    kind = block.kind.replace("_", " ")
+    what = f"the result of {block.name or 'a tool'}" if block.kind == "tool_result" else f"the {kind} of the {block.role}"
     return f"{what} in turn {block.turn + 1}"
 
 

@@ -73,9 +73,7 @@ class Block(Struct, frozen=True, gc=False):
     turn: int
     role: str  # system | user | assistant
     bucket: Bucket
-    kind: (
-        str  # text, image, document, tool_use, tool_result, thinking, summary, system, tool, compaction, those of `PUT_IN`, ...
-    )
+    kind: str  # text, image, document, tool_use, tool_result, thinking, summary, system, tool, compaction, ...; see `PUT_IN`
     digest: str  # of everything that the provider would see of this block
     pair: int = -1  # address of the result of this call, or of the call of this result; -1 = none
     name: str = ""  # the tool's name, on tool, tool_use and tool_result blocks
