@@ -18,12 +18,20 @@ import genai_prices
 import pytest
 from claude_log import MODEL, Line, Log, billed, call
 from conftest import SHARED
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 import engine
+from engine.importers.claude_code.attachments import put_in
 from engine.library import opening
 from engine.planning.policy import load as load_policy
 from engine.session.model import Request, Session
+from engine.views import one_request
+from engine.views.findings import findings
+from engine.views.labels import label
+from engine.views.overview import turns
+from engine.views.phrases import short
 
 FOLDER = SHARED / "data" / "open" / "claude-code"
 FILES = sorted(FOLDER.rglob("*.jsonl"))
@@ -436,7 +444,7 @@ def test_reminders_that_the_tool_put_into_the_prompt_are_blocks(tmp_path: Path) 
     log.line("attachment", attachment={"type": "hook_success", "content": "shown to the user alone"})
     log.answer("m1", "Hi.", usage=(10, 500, 0, 20))
     session = opened(log, tmp_path)
-    assert [(b.kind, b.text) for b in session.blocks] == [("text", "hello"), ("reminder", "- review: reviews"), ("text", "Hi.")]
+    assert [(b.kind, b.text) for b in session.blocks] == [("text", "hello"), ("skills", "- review: reviews"), ("text", "Hi.")]
 
 
 def test_times_may_go_back_and_lack_a_zone(tmp_path: Path) -> None:
@@ -681,6 +689,209 @@ def test_microcompaction_brings_nothing_back_that_a_compaction_removed(tmp_path:
     log.answer("m5", "Done.", usage=(10, 900, 0, 20))
     session = opened(log, tmp_path)
     assert seen(session, 4).count("[Old tool result content cleared]") == 1
+
+
+# What the tool puts in beside the prompt ----------------------------------------------------------------------------------
+
+FILE = {"type": "text", "file": {"filePath": "/w/a.py", "content": "one\ntwo", "numLines": 2, "startLine": 4}}
+PUT_IN: list[tuple[Line, str, list[str], bool]] = [  # an attachment, its kind, what its text holds, whether its wording is ours
+    ({"type": "skill_listing", "content": "- review: reviews", "names": ["review"]}, "skills", ["- review: reviews"], False),
+    ({"type": "skill_listing", "names": ["review"]}, "skills", ["- review"], True),
+    ({"type": "agent_listing_delta", "addedTypes": ["Plan"], "addedLines": ["- Plan: plans"], "removedTypes": ["Old"],
+      "isInitial": True, "showConcurrencyNote": True}, "agents", ["- Plan: plans", "- Old", "at once"], True),
+    ({"type": "deferred_tools_delta", "addedNames": ["Cron", "mcp__x"], "addedLines": ["Cron", "mcp__x"],
+      "removedNames": ["Gone"], "readdedNames": ["Back"], "pendingMcpServers": ["slow"]},
+     "deferred_tools", ["Cron\nmcp__x", "Gone", "Back", "slow"], True),
+    ({"type": "mcp_instructions_delta", "addedNames": ["x"], "addedBlocks": ["## x\nUse it."], "removedNames": ["y"]},
+     "mcp_instructions", ["## x\nUse it.", "- y"], True),
+    ({"type": "nested_memory", "path": "/w/CLAUDE.md", "content": {"path": "/w/CLAUDE.md", "content": "Be brief."}},
+     "memory", ["/w/CLAUDE.md", "Be brief."], True),
+    ({"type": "instructions", "files": [{"path": "/w/CLAUDE.md", "content": "Be brief."}]}, "memory", ["Be brief."], True),
+    ({"type": "file", "filename": "/w/a.py", "content": FILE}, "files", ["/w/a.py", "4\tone\n5\ttwo"], True),
+    ({"type": "directory", "path": "/w", "content": "a.py\nb.py"}, "files", ["/w", "a.py\nb.py"], True),
+    ({"type": "edited_text_file", "filename": "/w/a.py", "snippet": "5\tthree"}, "files", ["/w/a.py", "5\tthree"], True),
+    ({"type": "selected_lines_in_ide", "filename": "/w/a.py", "lineStart": 4, "lineEnd": 5, "content": "one"},
+     "files", ["4-5 of /w/a.py", "one"], True),
+    ({"type": "opened_file_in_ide", "filename": "/w/a.py"}, "files", ["/w/a.py"], True),
+    ({"type": "compact_file_reference", "filename": "/w/a.py", "displayPath": "a.py"}, "files", ["/w/a.py"], True),
+    ({"type": "plan_file_reference", "planFilePath": "/w/p.md", "planContent": "1. go"}, "files", ["/w/p.md", "1. go"], True),
+    ({"type": "invoked_skills", "skills": [{"name": "tdd", "path": "/s", "content": "Test first."}]}, "skills",
+     ["tdd", "Test first."], True),
+    ({"type": "task_reminder", "content": [{"id": "1", "subject": "Bake", "status": "pending"}], "itemCount": 1}, "reminder",
+     ["#1. [pending] Bake"], True),
+    ({"type": "todo_reminder", "content": [{"content": "Bake", "status": "done"}], "itemCount": 1}, "reminder",
+     ["[done] Bake"], True),
+    ({"type": "todo_reminder", "content": [], "itemCount": 0}, "reminder", ["task tools"], True),
+    ({"type": "plan_mode", "reminderType": "full", "planFilePath": "/p.md"}, "reminder", ["Plan mode", "full", "/p.md"], True),
+    ({"type": "plan_mode_exit"}, "reminder", ["Plan mode is off"], True),
+    ({"type": "plan_mode_reentry", "planFilePath": "/w/p.md"}, "reminder", ["Plan mode", "/w/p.md"], True),
+    ({"type": "date_change", "newDate": "2026-01-03"}, "reminder", ["2026-01-03"], True),
+    ({"type": "ultrathink_effort", "level": "high"}, "reminder", ["high"], True),
+    ({"type": "total_tokens_reminder", "text": "<total_tokens>9 left</total_tokens>"}, "reminder", ["9 left"], False),
+    ({"type": "queued_command", "prompt": "and then?", "commandMode": "prompt"}, "reminder", ["and then?"], False),
+    ({"type": "hook_additional_context", "content": ["one", "two"], "hookName": "SessionStart"}, "hooks", ["one\ntwo"], False),
+    ({"type": "hook_success", "hookEvent": "SessionStart", "content": "up", "stdout": "up\n"}, "hooks", ["up"], False),
+    ({"type": "hook_blocking_error", "hookName": "Stop", "blockingError": {"blockingError": "no"}}, "hooks", ["Stop", "no"],
+     True),
+]  # fmt: skip
+
+
+def with_attachments(*attachments: Any) -> Log:
+    log = Log()
+    log.user("hello")
+    for attachment in attachments:
+        log.line("attachment", attachment=attachment)
+    log.answer("m1", "Hi.", usage=(10, 500, 0, 20))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("attachment", "kind", "holds", "ours"), PUT_IN, ids=lambda value: value["type"] if isinstance(value, dict) else ""
+)
+def test_what_the_tool_put_in_is_a_block_of_its_own_kind(
+    attachment: Line, kind: str, holds: list[str], ours: bool, tmp_path: Path
+) -> None:
+    session = opened(with_attachments(attachment), tmp_path)
+    _, block, answer = session.blocks
+    assert (block.kind, block.bucket, block.role, answer.text) == (kind, "messages", "user", "Hi.")
+    assert [part for part in holds if part not in block.text] == []
+    assert block.text.count("mcp__x") == ("mcp__x" in str(holds)), "names that stand in the line twice are sent once"
+    assert (
+        label(session, block).endswith("(inferred wording)") == (session.messages[block.message].origin == "inferred") == ours
+    )
+    assert block.text.startswith("<system-reminder>") == ours
+    assert session.notes == ()
+    assert [turn.n for turn in turns(engine.overview(session))] == [0], "it is no prompt"
+
+
+def test_the_wording_that_a_line_itself_gives_is_what_was_sent(tmp_path: Path) -> None:
+    log = with_attachments({"type": "plan_mode", "reminderType": "full"}, {"type": "brand_new", "flag": True})
+    log.lines[1]["rendered"] = [{"content": "<system-reminder>Plan first.</system-reminder>"}, {"content": "And ask."}]
+    log.lines[2]["rendered"] = [{"content": "Something new."}, None, {}]
+    session = opened(log, tmp_path)
+    assert [(b.kind, b.text) for b in session.blocks[1:-1]] == [
+        ("reminder", "<system-reminder>Plan first.</system-reminder>"),
+        ("reminder", "And ask."),
+        ("reminder", "Something new."),
+    ]
+    assert {m.origin for m in session.messages[1:-1]} == {"meta"}
+    assert notes(session) == ["0: attachments of unknown types were taken as the log words them: brand_new (1, 32 characters)"]
+
+
+def test_what_is_never_sent_is_no_block_and_an_unknown_type_is_a_note_with_its_size(tmp_path: Path) -> None:
+    session = opened(
+        with_attachments(
+            {"type": "command_permissions", "allowedTools": ["Bash"]},
+            {"type": "hook_success", "hookEvent": "SessionStart", "content": ""},
+            {"type": "hook_success", "hookEvent": "PostToolUse", "content": "linted"},
+            {"type": "hook_system_message", "content": "for the user"},
+            {"type": "from_tomorrow", "text": "x" * 1_000},
+            {"type": "from_tomorrow", "text": "x" * 2_000},
+            {"kind": "none"},
+            "no object",
+        ),
+        tmp_path,
+    )
+    assert [b.text for b in session.blocks] == ["hello", "Hi."]
+    assert notes(session) == [
+        "0: attachments that are not sent, or hold nothing: command_permissions (1), hook_system_message (1)",
+        "0: attachments of unknown types were passed over: from_tomorrow (2, 3,068 characters), no type (2, 26 characters)",
+    ]
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "content", "file", "id", "text"]), inner)
+    ),
+    max_leaves=6,
+)
+KEYS = sorted({key for attachment, *_ in PUT_IN for key in attachment} - {"type"} | {"surprise", "toolUseID"})
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(sorted({attachment["type"] for attachment, *_ in PUT_IN} | {"read_truncation_notice", "new"})),
+    st.dictionaries(st.sampled_from(KEYS), ODD, max_size=6),
+    ODD,
+)
+def test_fields_of_any_shape_never_raise(type: str, fields: Line, rendered: Any) -> None:
+    put = put_in({"type": "attachment", "attachment": {**fields, "type": type}, "rendered": rendered})
+    assert put is None or all(put.parts)
+    assert put_in({"attachment": fields.get("content"), "rendered": rendered}) is None or rendered
+
+
+def test_a_notice_that_a_file_was_cut_is_part_of_its_result_as_sent(tmp_path: Path) -> None:
+    log = Log()
+    log.user("read")
+    first = log.answer("m1", call("t1", "Read"), usage=(10, 500, 0, 20))
+    second = log.answer("m1", call("t2", "Read"), usage=(10, 500, 0, 20))
+    log.result("t1", "half a file", parent=first)  # of two results only the second is on the chain of parents
+    log.line("attachment", attachment={"type": "read_truncation_notice", "banner": "[lines 1-9 of 99]", "toolUseID": "t1"})
+    log.line("attachment", attachment={"type": "hook_additional_context", "content": ["a hint"], "toolUseID": "t1"})
+    log.result("t2", [{"type": "text", "text": "half another"}], parent=second)
+    log.line("attachment", attachment={"type": "read_truncation_notice", "banner": "[lines 1-5 of 55]", "toolUseID": "t2"})
+    log.answer("m2", "Done.", usage=(5, 60, 500, 8))
+    session = opened(log, tmp_path)
+    assert [(b.bucket, b.kind, b.text) for b in session.blocks[3:]] == [
+        ("tool_results", "tool_result", "half a file\n\n[lines 1-9 of 99]"),
+        ("messages", "hooks", "a hint"),
+        ("tool_results", "tool_result", "half another\n[lines 1-5 of 55]"),
+        ("messages", "text", "Done."),
+    ]
+
+
+def test_a_notice_without_its_result_is_a_reminder(tmp_path: Path) -> None:
+    notice = {"type": "read_truncation_notice", "banner": "[lines 1-9 of 99]", "toolUseID": "t9"}
+    session = opened(with_attachments(notice), tmp_path)
+    assert [(b.kind, b.text) for b in session.blocks[1:2]] == [("reminder", "[lines 1-9 of 99]")]
+
+
+def test_what_is_put_in_again_after_a_compaction_is_carried_once(tmp_path: Path) -> None:
+    """The first listing leaves with everything else, and the line that comes after the summary stands for it."""
+    log = with_attachments({"type": "agent_listing_delta", "addedLines": [f"- agent {n}: does things" for n in range(400)]})
+    log.user("more")
+    log.answer("m2", "More.", usage=(5, 60, 560, 8))
+    log.compact()
+    log.line("attachment", attachment=log.lines[1]["attachment"])
+    log.line("attachment", attachment={"type": "compact_file_reference", "filename": "/w/a.py"})
+    for n in range(3, 6):
+        log.user(f"next {n}")
+        log.answer(f"m{n}", "Yes.", usage=(5, 60, 560 + n, 8))
+    session = opened(log, tmp_path)
+    assert [b.kind for b in session.blocks].count("agents") == 2
+    assert [sum("- agent 399" in text for text in seen(session, n)) for n in range(5)] == [1] * 5
+    assert [sum("/w/a.py" in text for text in seen(session, n)) for n in range(5)] == [0, 0, 1, 1, 1]
+    shown = one_request.summary(engine.overview(session), engine.replay(session), 2)
+    assert [word for word, _ in shown.put_in] == ["agents", "files put in"]
+
+
+def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost(tmp_path: Path) -> None:
+    log = Log()
+    log.user("hello")
+    log.line(
+        "attachment", attachment={"type": "agent_listing_delta", "addedLines": [f"- agent {n}: helps" for n in range(1_500)]}
+    )
+    log.line("attachment", attachment={"type": "skill_listing", "content": "- a skill: for this and that\n" * 200})
+    for n in range(8):
+        log.answer(f"m{n}", f"answer {n}", usage=(10, 300, 40_000 + 310 * n, 8))
+        log.user(f"and {n}")
+    session = opened(log, tmp_path)
+    trace = engine.replay(session)
+    found = {finding.kind: finding for finding in findings(trace, engine.overview(session), most=20)}["standing"]
+    sizes = found.evidence["kinds"]
+    assert list(sizes) == ["agents", "skills"]
+    assert found.text.startswith(f"Agent listings: {short(sizes['agents'])} tokens on every request (")
+    assert "% of what was sent); beside them skill listings " in found.text
+    whole = found.evidence["share"] * sum(r.usage.prompt_tokens for r in session.requests if r.usage)
+    assert whole == pytest.approx(8 * sum(sizes.values()), rel=0.01)
+    assert found.usd is not None
+    assert float(found.usd) == pytest.approx(whole * 0.3e-6, rel=0.5), "nearly all of it was read from the cache"
+
+
+def test_small_listings_are_no_finding(tmp_path: Path) -> None:
+    session = opened(with_attachments({"type": "skill_listing", "content": "- review: reviews"}), tmp_path)
+    assert "standing" not in {finding.kind for finding in findings(engine.replay(session), engine.overview(session), most=20)}
 
 
 # Branches -----------------------------------------------------------------------------------------------------------------

@@ -237,6 +237,42 @@ def test_a_mask_hides_messages_from_the_request_on_whose_first_event_bears_it(tm
     assert [(o.request, o.edit.action) for o in session.observed if o.edit.facts] == [(3, "drop"), (4, "drop")]
 
 
+def screen_alone(pairs: int, masks: dict[int, list[int]]) -> list[dict[str, Any]]:
+    """A screen that repeats each message of the user, with the deleted range on the first event after some requests."""
+    _, screen = task(pairs)
+    for n in range(pairs):
+        said = "<task>\ngo\n</task>" if not n else f"[list_files for '{n}'] Result:\nfile {n}"
+        screen[1 + 2 * n]["text"] = json.dumps({"request": f"{said}\n\n{ENV}", "tokensIn": 1_000 * n + 500})
+        if n in masks:
+            screen[2 + 2 * n]["conversationHistoryDeletedRange"] = masks[n]
+    return screen
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["each request names its place", "no request names its place"])
+def test_the_screen_alone_tells_what_was_masked_as_both_files_do(tmp_path: Path, named: bool) -> None:
+    masks = {3: [2, 3], 4: [2, 3], 5: [2, 7], 6: [2, 9]}
+    screen = screen_alone(7, masks)
+    both = folder(tmp_path, task(7)[0], screen)
+    (tmp_path / HISTORY).unlink()
+    if not named:
+        screen = [{k: v for k, v in event.items() if k != "conversationHistoryIndex"} for event in screen]
+    alone = folder(tmp_path, None, screen)
+    assert [len(messages) for messages in sent(alone)] == [1, 3, 5, 5, 7, 5, 5] == [len(m) for m in sent(both)]
+    dropped = [[(o.request, o.edit.action) for o in session.observed if o.edit.facts] for session in (alone, both)]
+    assert dropped[0] == dropped[1] == [(3, "drop"), (5, "drop"), (6, "drop")]
+    last = [message[0] for message in sent(alone)[-1]]
+    assert last[0]["text"] == "<task>\ngo\n</task>", "the task itself stays"
+    assert "file 6" in json.dumps(last[-1]), "and so does what came behind the range"
+
+
+def test_a_request_that_the_screen_shows_twice_sent_its_message_once(tmp_path: Path) -> None:
+    screen = screen_alone(4, {3: [2, 3]})
+    screen.insert(5, dict(screen[5]))  # the third one failed before it said anything
+    session = folder(tmp_path, None, screen)
+    assert [len(messages) for messages in sent(session)] == [1, 3, 5, 5, 5]
+    assert [message.role for message in session.messages] == ["user", "assistant"] * 4
+
+
 def test_a_result_whose_call_is_masked_is_left_out_as_cline_does(tmp_path: Path) -> None:
     history, screen = task(4)
     screen[8]["conversationHistoryDeletedRange"] = [2, 3]

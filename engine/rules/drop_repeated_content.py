@@ -9,10 +9,11 @@ from typing import Annotated
 from engine.envelope.conversation import newest, once, result, result_text, since
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
+from engine.session.content import PUT_IN
 from engine.session.index import Index, upto
 from engine.session.model import Block, Bucket, Edit, Part, Session, Span
 
-_KINDS = ("text", "reminder", "image", "document", "tool_result")
+_KINDS = ("text", "image", "document", "tool_result", *PUT_IN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _where(block: Block) -> str:
-    what = f"the result of {block.name or 'a tool'}" if block.kind == "tool_result" else f"the {block.kind} of the {block.role}"
+    kind = block.kind.replace("_", " ")
+    what = f"the result of {block.name or 'a tool'}" if block.kind == "tool_result" else f"the {kind} of the {block.role}"
     return f"{what} in turn {block.turn + 1}"
 
 

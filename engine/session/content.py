@@ -1,6 +1,7 @@
 """Reading provider content: the text in a block or message of whatever shape.
 
-Shapes are Anthropic's, with OpenAI's image parts. Holds no types of our own and never raises on odd data.
+Shapes are Anthropic's, with OpenAI's image parts. Words for kinds that providers know nothing of stand here too. Holds no types
+of our own and never raises on odd data.
 """
 
 from __future__ import annotations
@@ -10,6 +11,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+
+# What a tool puts in beside the prompt, by kind: all of it goes out as text of messages, whatever it is about.
+PUT_IN = {
+    "agents": "agents",
+    "skills": "skills",
+    "deferred_tools": "deferred tools",
+    "mcp_instructions": "MCP instructions",
+    "memory": "memory",
+    "files": "files put in",
+    "reminder": "reminders",
+    "hooks": "hooks",
+}
 
 _MEDIA = ("image", "document", "image_url", "input_image", "file", "input_file", "redacted_thinking")
 

@@ -74,7 +74,7 @@ class Block(Struct, frozen=True, gc=False):
     turn: int
     role: str  # system | user | assistant
     bucket: Bucket
-    kind: str  # text, image, document, tool_use, tool_result, thinking, summary, reminder, system, tool, compaction, ...
+    kind: str  # text, image, document, tool_use, tool_result, thinking, summary, system, tool, compaction, ...; see `PUT_IN`
     digest: str  # of everything that the provider would see of this block
     pair: int = -1  # address of the result of this call, or of the call of this result; -1 = none
     name: str = ""  # the tool's name, on tool, tool_use and tool_result blocks
@@ -111,7 +111,7 @@ class Message(Struct, frozen=True, gc=False):
     start: int
     stop: int
     role: str
-    origin: str = ""  # prompt | tool | meta | answer | summary | system
+    origin: str = ""  # prompt | tool | meta | inferred (meta whose wording the log does not hold) | answer | summary | system
     id: str = ""
     sent_at: float | None = None
     fence: bool = False  # never merged with a neighbour of the same role when a request is rendered

@@ -20,6 +20,7 @@ from engine.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
 from engine.views.overview import CELLS, Marker, Overview
 from engine.views.phrases import clock, short, span, times, word
 from engine.views.repeats import repeats
+from engine.views.standing import STANDING, standing
 
 MOST = 3
 BILL_SHARE = 0.5  # one kind of content that is half of the input bill is what to look at first
@@ -31,6 +32,9 @@ WORTH = 0.01  # of the session's price; cheaper breaks are not worth a sentence
 REPEATED = 2_000  # tokens of all copies of one file
 CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
 TRIES = 3  # one repetition is everyday business
+STANDING_SHARE = 0.05  # of all that was sent; below it there is more to win elsewhere
+STANDING_TOKENS = 2_000  # at one request; less is not worth turning anything off
+LEAST_NAMED = 300  # tokens of a kind; smaller ones go unnamed beside it
 DOUBTFUL = 0.05  # share of answers, or of input tokens, beyond which the log itself is worth doubting
 COUNTED = Decimal(1)  # USD that counted answers add; with cents nobody's bill is another, and the price itself says it
 DOUBTFUL_TOKENS = 1_000  # at one request; less is framing that no log holds
@@ -207,6 +211,26 @@ def _repeated(known: _Facts) -> list[Finding]:
     return [Finding(text, worst.start, "repeated", usd, int(worst.weight) if usd is None else worst.tokens, evidence)]
 
 
+def _standing(known: _Facts) -> list[Finding]:
+    """What the tool itself put in and every request carries. Priced as messages are on the average."""
+    carried, whole = standing(known.trace, known.view.scales), max(1, int(known.prompts.sum()))
+    summed: Floats = sum(carried.values(), np.zeros(len(known.view)))
+    there = summed[summed > 0]
+    if len(there) < 2 or np.median(there) < STANDING_TOKENS or summed.sum() < STANDING_SHARE * whole:
+        return []
+    (first, row), *others = carried.items()
+    sizes = {kind: round(float(np.median(tokens[tokens > 0]))) for kind, tokens in carried.items()}
+    often = "every request" if row.all() else f"{np.count_nonzero(row):,} of {len(row):,} requests"
+    more = ", ".join(f"{STANDING[kind]} {short(sizes[kind])}" for kind, _ in others if sizes[kind] >= LEAST_NAMED)
+    text = f"{STANDING[first]}: {short(sizes[first])} tokens on {often} ({row.sum() / whole * 100:.0f} % of what was sent)"
+    text += f"; beside them {more} ({summed.sum() / whole * 100:.0f} % in all)" if more else ""
+    paid = known.input_usd[:, 2] / np.maximum(known.view.cells[:, 2], 1)
+    usd = Decimal(str(round(float((summed * paid).sum()), 6))) if known.priced else None
+    text += f": about ${usd:,.2f}." if usd is not None and usd >= Decimal("0.01") else "."
+    evidence = {"kinds": sizes, "share": float(summed.sum()) / whole, "requests": len(there)}
+    return [Finding(text[:1].upper() + text[1:], int(np.argmax(summed)), "standing", usd, int(summed.sum()), evidence)]
+
+
 def _cut(known: _Facts) -> list[Finding]:
     """What was taken out of the window, by the kind of cut that took most."""
     groups: dict[Action, list[tuple[int, int]]] = defaultdict(list)
@@ -325,5 +349,5 @@ def _unattributed(known: _Facts) -> list[Finding]:
 
 
 KINDS: tuple[Callable[[_Facts], list[Finding]], ...] = (
-    _bill, _cold, _repeated, _cut, _unlogged, _forgotten, _thinking, _full, _retried, _stubs, _unattributed,
+    _bill, _standing, _cold, _repeated, _cut, _unlogged, _forgotten, _thinking, _full, _retried, _stubs, _unattributed,
 )  # fmt: skip

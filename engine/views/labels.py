@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.session.content import PUT_IN
 from engine.session.model import Block, Session
 
 
@@ -10,10 +11,11 @@ def label(session: Session, block: Block) -> str:
     if block.kind in ("tool_use", "tool_result"):
         call = block if block.kind == "tool_use" else session.blocks[block.pair] if block.pair >= 0 else block
         return f"{block.name or 'tool'} {subject(call)}".strip()
-    if block.kind in ("text", "summary", "reminder", "notice"):
-        return {"summary": "summary", "reminder": "reminder", "notice": "notice"}.get(
-            block.kind, "you" if block.role == "user" else block.role
-        )
+    if block.kind in ("text", "summary", "notice"):
+        return {"summary": "summary", "notice": "notice"}.get(block.kind, "you" if block.role == "user" else block.role)
+    if block.kind in PUT_IN:
+        mark = " (inferred wording)" if session.messages[block.message].origin == "inferred" else ""
+        return PUT_IN[block.kind] + mark
     return block.name or block.kind.replace("_", " ")
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from engine.counting.reconcile import HIDDEN, Ints
 from engine.planning.trace import Trace
+from engine.session.content import PUT_IN
 from engine.session.model import BUCKETS
 from engine.views.cache_breaks import breaks
 from engine.views.columns import WARN_AT
@@ -66,6 +67,7 @@ class Summary:
     events: tuple[str, ...]
     notes: tuple[str, ...]
     sentence: str
+    put_in: tuple[tuple[str, int], ...] = ()  # what the tool put in beside the prompt: word and tokens, largest first
 
     @property
     def free(self) -> int:
@@ -108,6 +110,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         tuple(marker.what for marker in events),
         notes(trace, n),
         headline(view, n),
+        _put_in(view, trace, n),
     )
 
 
@@ -130,6 +133,17 @@ def notes(trace: Trace, n: int) -> tuple[str, ...]:
     elif terms.error is None:
         told.append("estimated; the log records no tokens to compare it with")
     return tuple(told)
+
+
+def _put_in(view: Overview, trace: Trace, n: int) -> tuple[tuple[str, int], ...]:
+    counted: dict[str, int] = {}
+    for piece in trace.plans[n].seen.pieces:
+        if piece.body is None:
+            for block in trace.session.blocks[piece.start : piece.stop]:
+                if block.kind in PUT_IN:
+                    counted[block.kind] = counted.get(block.kind, 0) + trace.ledger.tokens(block.at, block.at + 1)
+    scale = float(view.scales[n])
+    return tuple((PUT_IN[kind], round(count * scale)) for kind, count in sorted(counted.items(), key=lambda row: -row[1]))
 
 
 def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
@@ -187,7 +201,7 @@ def kinds(trace: Trace, requests: Sequence[int], most: int = 3) -> list[tuple[st
 def _named(names: list[tuple[int, str]], counted: Ints, stood: Ints, scale: float, most: int) -> tuple[str, str, str, str, str]:
     sizes: list[list[tuple[int, str]]] = [[] for _ in BUCKETS]
     for (bucket, name), tokens in zip(names, counted.tolist(), strict=True):
-        sizes[bucket].append((tokens, name.replace("_", " ")))
+        sizes[bucket].append((tokens, PUT_IN.get(name, name.replace("_", " "))))
     for bucket, tokens in enumerate(stood.tolist()):
         sizes[bucket].append((tokens, "stand-ins"))
     texts = [

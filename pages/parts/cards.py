@@ -19,6 +19,7 @@ HINTS = {
     "thinking": "The model's own reasoning, where it is sent again.",
 }
 COUNTED = "How the text of this session was counted before it was scaled to what the provider recorded."
+PUT_IN = "What the tool itself put in beside the prompt, as text of messages: a part of Messages."
 WORDS = {
     "measured": "Recorded in the log by the provider.",
     "estimated": "Counted here, then scaled to what was recorded.",
@@ -107,7 +108,7 @@ def filled(name: str) -> str:
 def bar(now: one_request.Summary, slim: bool = False) -> str:
     """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
     whole = max(now.window, now.prompt, 1)
-    parts = "".join(_segment(segment, whole) for segment in now.segments if segment.tokens)
+    parts = "".join(_segment(segment, whole, _put_in(now)) for segment in now.segments if segment.tokens)
     free = f'<div class="ts-seg free">{k(now.free)} free</div>' if now.free > whole * 0.03 else ""
     reserve = ticks = scale = ""
     if now.window:
@@ -129,7 +130,12 @@ def bar(now: one_request.Summary, slim: bool = False) -> str:
     )
 
 
-def _segment(segment: one_request.Segment, whole: int) -> str:
+def _put_in(now: one_request.Summary) -> str:
+    """What the tool put in beside the prompt, all of which stands in messages."""
+    return " · ".join(f"{word} {k(tokens)}" for word, tokens in now.put_in if tokens)
+
+
+def _segment(segment: one_request.Segment, whole: int, put_in: str = "") -> str:
     width = 100 * segment.tokens / whole
     name = views.LABELS[segment.name]
     text = f"{name} {k(segment.tokens)}"
@@ -137,6 +143,7 @@ def _segment(segment: one_request.Segment, whole: int) -> str:
     shown = text if room > 8.2 * len(text) + 18 else k(segment.tokens) if room > 58 else ""
     thin = " hatched" if shown and segment.name in HATCHED else "" if shown else " thin"
     hint = f"{name}: {segment.tokens:,} tokens, {segment.mark}"
+    hint += f"; put in by the tool: {put_in}" if put_in and segment.name == "messages" else ""
     style = f"width:{width:.3f}%;{filled(segment.name)}"
     return f'<div class="ts-seg{thin}" title="{esc(hint)}" style="{style}"><span>{esc(shown)}</span></div>'
 
@@ -163,6 +170,8 @@ def buckets(now: one_request.Summary, counter: str) -> str:
     chips = "".join(_rest(named[name]) for name in HATCHED if named[name].tokens)
     chips += "".join(_chip(short(note, 60), "warn", note) for note in now.notes)
     chips += _answered(now)
+    if put_in := _put_in(now):
+        chips += f'<span class="ts-chip seg" title="{PUT_IN}">put in by the tool<em>{esc(put_in)}</em></span>'
     money = f"this request {usd(now.total)}" if now.total is not None else "no known price for this model"
     money += f" · log says {usd(now.logged)}" if now.logged is not None else ""
     read = f"{percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"

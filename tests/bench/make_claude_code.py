@@ -2,7 +2,8 @@
 
 Holds the generator alone, no measuring and no reading. The lines have the shapes that Claude Code 2.1 writes: one line per
 content block with a shared `message.id` and the usage repeated on each, parent chains, parallel tool calls whose results hang
-off different blocks, tool output a second time in `toolUseResult`, signed thinking, `compact_boundary` and summary lines.
+off different blocks, tool output a second time in `toolUseResult`, signed thinking, `compact_boundary` and summary lines, and
+`attachment` lines: listings and instructions at the start and again after each compaction, a reminder with every prompt.
 Its text is slices of the standard library's source, so tokenizers and digests meet realistic material. The same arguments
 write the same bytes on the same Python version; no clock is read.
 
@@ -86,6 +87,7 @@ class Log:
     peak: int = 0
     spent: Json = field(default_factory=dict)
     session: str = ""
+    attached: int = 0  # characters of listings and instructions at the start and after each compaction
 
     def hexid(self, bits: int = 96) -> str:
         return f"{self.rng.getrandbits(bits):0{bits // 4}x}"
@@ -139,6 +141,40 @@ def prompt(log: Log) -> None:
     log.entry({"type": "user", "message": {"role": "user", "content": text}}, parent=log.parent)
     log.window += tokens(text)
     log.turns += 1
+    if log.turns == 1:
+        put_in(log)
+    if log.attached:
+        attach(log, "total_tokens_reminder", 60, text=f"<total_tokens>{15_000_000 - log.window} tokens left</total_tokens>")
+
+
+def attach(log: Log, type: str, chars: int, **fields: Any) -> None:
+    """Write what the tool puts in beside the prompt. `chars`: of what is sent of it."""
+    log.entry({"type": "attachment", "attachment": {"type": type, **fields}}, parent=log.parent)
+    log.window += tokens("x" * chars)
+
+
+def put_in(log: Log, again: bool = False) -> None:
+    """Listings of agents, skills and deferred tools, and instructions of MCP servers, in the shares that real logs have.
+
+    `again`: after a compaction, with the names of files that the model had read.
+    """
+    if not log.attached:
+        return
+    agents, skills, names, servers = (round(log.attached * share) for share in (0.56, 0.31, 0.09, 0.04))
+    types = [f"agent-{n}" for n in range(max(1, agents // 1_200))]
+    lines = [f"- {name}: {' '.join(log.text(agents // len(types) - 20).split())}" for name in types]
+    tools = [f"mcp__shop__tool_{n:03}" for n in range(names // 20)]
+    skilled = [f"skill-{n}" for n in range(max(1, skills // 250))]
+    listing = "\n".join(f"- {name}: {' '.join(log.text(skills // len(skilled) - 20).split())}" for name in skilled)
+    attach(log, "deferred_tools_delta", names, addedNames=tools, addedLines=tools, removedNames=[], pendingMcpServers=[])
+    about = {"addedTypes": types, "addedLines": lines, "removedTypes": [], "isInitial": not again, "showConcurrencyNote": True}
+    attach(log, "agent_listing_delta", sum(map(len, lines)), **about)
+    attach(log, "skill_listing", len(listing), content=listing, names=skilled, skillCount=len(skilled), isInitial=not again)
+    block = f"## shop\n{log.text(servers)}"
+    attach(log, "mcp_instructions_delta", len(block), addedNames=["shop"], addedBlocks=[block], removedNames=[])
+    for _ in range(3 if again else 0):
+        path = f"src/part{log.rng.randrange(400)}.py"
+        attach(log, "compact_file_reference", 120, filename=f"/work/shop/{path}", displayPath=path)
 
 
 def usage(log: Log, output: int) -> Json:
@@ -235,6 +271,7 @@ def compact(log: Log) -> None:
     log.window = PREFIX + tokens(text)
     log.cached = min(log.cached, PREFIX)  # system prompt and tools stay as they were
     log.compactions += 1
+    put_in(log, again=True)
 
 
 def plan(rng: Random, requests: int) -> Iterator[tuple[bool, int]]:
@@ -248,15 +285,23 @@ def plan(rng: Random, requests: int) -> Iterator[tuple[bool, int]]:
         yield opens, (0 if left == 0 else 2 if rng.random() < 0.12 else 1)
 
 
-def write(path: Path | str, megabytes: float = 111, requests: int = 6000, compactions: int = 130, seed: int = 7) -> Written:
+def write(
+    path: Path | str,
+    megabytes: float = 111,
+    requests: int = 6000,
+    compactions: int = 130,
+    seed: int = 7,
+    attached: int = 20_000,
+) -> Written:
     """Write the session to `path` and say what it holds.
 
-    `megabytes` (of 10^6 bytes) is met to within about a percent. `compactions` are spread evenly; one more is written wherever
-    a prompt would pass 170,000 tokens, so no request is larger than that.
+    `attached`: characters of listings and instructions at the start and after each compaction, at most a tenth of the bytes;
+    0 = no attachments at all. `megabytes` (of 10^6 bytes) is met to within about a percent. `compactions` are spread evenly;
+    one more is written wherever a prompt would pass 170,000 tokens, so no request is larger than that.
     """
     rng, goal = Random(seed), megabytes * 1e6 / requests
     with Path(path).open("wb") as out:
-        log = Log(out, rng, corpus())
+        log = Log(out, rng, corpus(), attached=min(attached, round(megabytes * 1e5 / (compactions + 1))))
         log.session = log.uuid()
         log.put({"type": "summary", "summary": "A long day in the shop", "leafUuid": log.uuid()})
         for n, (opens, calls) in enumerate(plan(rng, requests)):
@@ -285,6 +330,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=6000)
     parser.add_argument("--compactions", type=int, default=130)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--attached", type=int, default=20_000)
     print(write(**vars(parser.parse_args())))
 
 

@@ -20,6 +20,8 @@ from engine.importers.claude_code import following
 from engine.library import opening
 from engine.library.following import Following
 
+BESIDE = ("read_truncation_notice", "hook_additional_context")
+
 
 @st.composite
 def logs(draw: st.DrawFn) -> Log:
@@ -39,12 +41,17 @@ def logs(draw: st.DrawFn) -> Log:
             for k in draw(st.permutations(range(len(ends)))):
                 agent = {"agentId": f"a{n}"} if draw(st.booleans()) else None
                 log.result(f"t{n}{k}", parent=ends[k], **({"toolUseResult": agent} if agent else {}))
+                for type in draw(
+                    st.lists(st.sampled_from(BESIDE), max_size=2)
+                ):  # they hang from the result, often off the chain
+                    about = {"banner": f"cut {n}", "content": [f"hint {n}"]}
+                    log.line("attachment", attachment={"type": type, "toolUseID": f"t{n}{k}", **about})
         elif what == "rewind":
             log.last = draw(st.sampled_from(names))
         elif what == "compact":
             log.compact(f"summary {n}", **({"preservedMessages": {"uuids": names[-2:]}} if draw(st.booleans()) else {}))
         else:
-            odd(log, n, draw(st.integers(0, 5)))
+            odd(log, n, draw(st.integers(0, 8)))
         names.append(log.last or "")
     return log
 
@@ -62,6 +69,17 @@ def odd(log: Log, n: int, kind: int) -> None:
         trunk = log.last
         log.line("user", message={"role": "user", "content": f"side {n}"}, isSidechain=True, parent="")
         log.last = trunk
+    elif kind == 5:
+        log.line("attachment", attachment={"type": "agent_listing_delta", "addedLines": [f"- agent {n}"], "removedTypes": None})
+    elif kind == 6:
+        log.line(
+            "attachment",
+            attachment={"type": f"new {n % 3}", "text": "?"},
+            **({"rendered": [{"content": "!"}]} if n % 2 else {}),
+        )
+    elif kind == 7:  # of a call that may stand anywhere, or nowhere
+        call_id = f"t{n - n % 4}0"
+        log.line("attachment", attachment={"type": BESIDE[n % 2], "banner": "cut", "content": "hint", "toolUseID": call_id})
     else:
         inner = {"type": "user", "uuid": f"in{n}", "message": {"role": "user", "content": f"inner {n}"}}
         log.line("progress", data={"type": "agent_progress", "agentId": f"p{n}", "message": inner})

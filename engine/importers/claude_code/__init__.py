@@ -4,8 +4,8 @@ The format has no public description; what is done here follows what real files 
 is several lines (one per content block) that share `message.id` and need not be neighbours; `parentUuid` chains run through
 lines of any type; nothing is removed from the file when the tool compacts.
 
-`lines` reads, `tree` finds the paths, `paths` builds messages and requests, `edits` tells what left the window, `agents` finds
-subagents, `following` goes on where a file grew.
+`lines` reads, `attachments` and `wordings` say what the tool put in beside the prompt, `tree` finds the paths, `paths` builds
+messages and requests, `edits` tells what left the window, `agents` finds subagents, `following` goes on where a file grew.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ class Reading:
             self.since += new
             for entry in new:
                 self.layout.tree.add(entry)
-            leaf = next((entry for entry in reversed(self.since) if entry.spoken), None)
-            if leaf is None:
+            leaf = next((entry for entry in reversed(self.since) if entry.spoken), self.layout.main.limb.chain[-1])
+            if not any(entry.uuid in self.layout.tree.keys for entry in self.since):
                 return self.layout.session
             if len(self.since) * GROWN < self.laid and (session := extended(self.layout, file, self.since, leaf)):
                 return session

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal
 
+from engine.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
 from engine.reading.source import Source
+from engine.session.content import dumps
 from engine.session.model import Note
 
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
@@ -35,6 +37,7 @@ class Entry:
     id: str = ""  # of the message that this line is a part of
     given: str = ""  # the parent that the line itself names
     spoken: bool = False  # it holds a message, or a part of one
+    put: PutIn | None = None  # what the tool put in beside the prompt
 
     def __post_init__(self) -> None:
         self.given = self.parent
@@ -42,6 +45,7 @@ class Entry:
         self.message = message if isinstance(message, dict) else {}
         self.id = string(self.message.get("id"))
         self.spoken = bool(self.message) and self.type in ("user", "assistant")
+        self.put = put_in(self.data) if self.type == "attachment" else None
 
     @property
     def summary(self) -> bool:
@@ -79,6 +83,8 @@ class File:
     spawned: dict[str, str] = field(default_factory=dict)  # agent id -> tool_use id
     progress: dict[str, list[Entry]] = field(default_factory=dict)  # agent id -> nested messages
     unknown: Tally[str] = field(default_factory=Tally)
+    unsent: Tally[str] = field(default_factory=Tally)  # attachments by type
+    strange: dict[tuple[str, bool], list[int]] = field(default_factory=dict)  # unknown types: [how many, their characters]
     chain: Chain = field(default_factory=Chain)
 
     def note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
@@ -103,6 +109,15 @@ class File:
         if self.unknown:
             what = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unknown.items()))
             found.append(Note("info", 0, f"line types that carry no message were passed over: {what}"))
+        if self.unsent:
+            what = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unsent.items()))
+            found.append(Note("info", 0, f"attachments that are not sent, or hold nothing: {what}"))
+        for worded in (False, True):
+            rows = [(kind, *row) for (kind, own), row in sorted(self.strange.items()) if own == worded]
+            if rows:
+                what = ", ".join(f"{kind} ({count}, {size:,} characters)" for kind, count, size in rows)
+                done = "taken as the log words them" if worded else "passed over"
+                found.append(Note("info" if worded else "warning", 0, f"attachments of unknown types were {done}: {what}"))
         return tuple(found)
 
 
@@ -162,6 +177,18 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
     if kind in ("user", "assistant") and not entry.message:
         file.note("warning", line, "a message without content, skipped")
     file.entries[uuid] = entry
+    if kind == "attachment":
+        _left_out(file, entry)
+
+
+def _left_out(file: File, entry: Entry) -> None:
+    """Count an attachment that is not sent, or of which that is not known."""
+    name = name_of(fields_of(entry.data))
+    if not is_known(entry.data):
+        row = file.strange.setdefault((name, entry.put is not None), [0, 0])
+        row[:] = row[0] + 1, row[1] + len(dumps(entry.data.get("attachment")))
+    elif entry.put is None and name != "hook_success":  # most hooks have nothing to say to the model
+        file.unsent[name] += 1
 
 
 def _link(file: File) -> None:

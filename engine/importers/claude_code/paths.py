@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
+from engine.importers.claude_code.attachments import with_notices
 from engine.importers.claude_code.edits import compacted, microcompacted, never_sent
 from engine.importers.claude_code.lines import TITLES, Entry, File, string
 from engine.importers.claude_code.tree import END, Limb, Tree
@@ -21,7 +22,6 @@ from engine.session.model import BEGUN, Fork, Note, Session, joined
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
 NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
-REMINDERS = frozenset({"hook_additional_context", "skill_listing", "queued_command", "file", "directory", "nested_memory"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Path:
     unbilled: int = END  # the first request that the main path does not hold
     same: int = END  # how many messages are as on the main path; END = the path was kept
     shared: int = 0  # how many messages of its base it goes on from
+    notices: dict[str, str] = field(default_factory=dict)  # by call: what is part of its result as sent
 
     def state(self, depth: int) -> State:
         """Before the chain's line at a depth of its own."""
@@ -195,7 +196,7 @@ def _branch(main: Path, base: Path | None, depth: int, id: str) -> Builder:
 def _path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Collection[str]) -> Path:
     """The messages of a limb, which go on from what `builder` has."""
     state = base.state(limb.at) if base else State()
-    path = Path(limb, base, builder, [state], shared=state.messages)
+    path = Path(limb, base, builder, [state], shared=state.messages, notices=_notices(limb))
     state = replace(state, looks=0)
     for entry in limb.whole:
         state = _next(path, state, entry, file, known)
@@ -216,9 +217,9 @@ def _next(path: Path, state: State, entry: Entry, file: File, known: Collection[
         if entry.data.get("subtype") == "microcompact_boundary":
             path.looks.append((state.newest, microcompacted(entry, state.newest, path.draft, kept)))
     elif entry.type == "attachment":
-        draft = _reminder(builder, entry)
+        draft = _beside(path, entry)
     elif entry.spoken:
-        draft = _spoken(builder, entry, before, attempts, known)
+        draft = _spoken(path, entry, before, attempts, known)
         if entry.type == "assistant":
             attempts = 1
         else:
@@ -236,11 +237,11 @@ def _next(path: Path, state: State, entry: Entry, file: File, known: Collection[
     return State(newest, len(path.looks), attempts, before, kept, named, opening)
 
 
-def _spoken(builder: Builder, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
+def _spoken(path: Path, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
     """Add a line's message. Answers whose id is in `known` were billed elsewhere: side questions repeat what was said."""
-    message, data = entry.message, entry.data
+    builder, message, data = path.builder, entry.message, entry.data
     content = message.get("content")
-    content = content if isinstance(content, (str, list)) else ""
+    content = with_notices(content, path.notices) if isinstance(content, (str, list)) else ""
     if entry.type == "user":
         text = text_of(content[:1] if isinstance(content, list) else content).lstrip()
         aside = data.get("isMeta") is True or text.startswith(NOT_PROMPTS)
@@ -273,14 +274,19 @@ def _unsent(entry: Entry) -> bool:
     )
 
 
-def _reminder(builder: Builder, entry: Entry) -> Draft | None:
-    """Attachments that the tool puts into the prompt as reminders."""
-    found = entry.meta("attachment")
-    if string(found.get("type")) in REMINDERS:
-        text = text_of(found.get("content") or found.get("prompt"))
-        if text:
-            return builder.message("user", text, origin="meta", kind="reminder", sent_at=entry.at)
-    return None
+def _beside(path: Path, entry: Entry) -> Draft | None:
+    """Add what the tool put in beside the prompt; what is part of a result as sent stands there already."""
+    put = entry.put
+    if put is None or (put.inside and put.call in path.notices):
+        return None
+    origin = "inferred" if put.inferred else "meta"
+    return path.builder.message("user", list(put.parts), origin=origin, kind=put.kind, sent_at=entry.at)
+
+
+def _notices(limb: Limb) -> dict[str, str]:
+    """What was sent as part of results: their call is on the path, and so is the result that the line hangs from."""
+    found = [put for entry in limb.whole if (put := entry.put) and put.inside and limb.find("marks", put.call) is not None]
+    return {put.call: "\n".join(map(text_of, put.parts)) for put in found if limb.find("answered", put.call) is not None}
 
 
 def _mid_conversation(root: Entry, file: File) -> bool:

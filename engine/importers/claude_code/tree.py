@@ -60,6 +60,8 @@ class Tree:
         self.keys: dict[str, tuple[str, ...]] = {}
         self.fragments: dict[str, list[Entry]] = {}
         self.results: dict[str, list[Entry]] = {}
+        self.asides: dict[str, list[Entry]] = {}  # by call: what the tool put in beside it or its result
+        self.anchors: dict[str, Entry] = {}  # attachment -> the line before it that is none
         self.home: dict[str, tuple[Limb, int]] = {}
 
     def add(self, entry: Entry) -> None:
@@ -69,6 +71,14 @@ class Tree:
             self.keys[entry.uuid] = keys = tuple(_belongs_to(entry))
             for key in keys:
                 (self.fragments if entry.type == "assistant" else self.results).setdefault(key, []).append(entry)
+        elif entry.type == "attachment":
+            above = self.by.get(entry.parent)
+            anchor = self.anchors.get(entry.parent) if above is not None and above.type == "attachment" else above
+            if anchor is not None:
+                self.anchors[entry.uuid] = anchor
+                if entry.put and entry.put.call in (_calls(anchor) if anchor.type == "assistant" else _belongs_to(anchor)):
+                    self.keys[entry.uuid] = (entry.put.call,)
+                    self.asides.setdefault(entry.put.call, []).append(entry)
 
     def limb(self, leaf: Entry, also: Sequence[Entry] = (), *, kept: bool = True) -> Limb:
         """The path that ends in `leaf`. `also`: lines that were added since; `kept`: further limbs may part from it."""
@@ -104,7 +114,7 @@ class Tree:
         for depth, entry in enumerate(limb.chain, limb.at):
             limb.on[entry.uuid] = depth
             limb.reach.append(depth)
-            if not entry.spoken:
+            if entry.uuid not in self.keys:
                 continue
             keys, earlier = self.keys[entry.uuid], False
             for key in keys:
@@ -115,7 +125,7 @@ class Tree:
             if entry.type == "user":
                 for key in keys:
                     limb.answered.setdefault(key, depth)
-            elif not earlier:
+            elif entry.type == "assistant" and not earlier:
                 for key in self._marks(entry):
                     limb.marks.setdefault(key, depth)
         lowest = END
@@ -141,6 +151,8 @@ class Tree:
             limb.cuts.append(len(limb.whole))
             if entry.type != "assistant" or not entry.spoken:
                 limb.whole.append(entry)
+                if entry.type == "user" and entry.uuid in self.keys:
+                    limb.whole += self._beside(limb, entry, depth)
                 continue
             if entry.id in begun:
                 continue
@@ -159,7 +171,15 @@ class Tree:
                     limb.on[result.uuid] = depth
                     for key in keys:
                         limb.answered.setdefault(key, depth)
-                    limb.whole.append(result)
+                    limb.whole += (result, *self._beside(limb, result, depth))
+
+    def _beside(self, limb: Limb, result: Entry, depth: int) -> Iterator[Entry]:
+        """What the tool put in beside a result, or its call, where the path does not lead through it."""
+        for call in self.keys[result.uuid]:
+            for aside in self.asides.get(call, ()) if limb.find("marks", call) is not None else ():
+                if limb.find("on", aside.uuid) is None:
+                    limb.on[aside.uuid] = depth
+                    yield aside
 
 
 def _belongs_to(entry: Entry) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Task folders of Cline and Roo Code: `api_conversation_history.json`, `ui_messages.json` and what lies beside them.
 
 Cline keeps the whole conversation and masks it: the mask stands in the UI messages, rewritten texts in `context_history.json`.
+So what was cut is known from the screen alone, where the history is missing.
 Roo (from 3.36) tags hidden messages and keeps summaries and markers among them; older versions deleted what they condensed, and
 what the UI still shows of it is put back. Tools that are written as XML inside texts become calls and results.
 

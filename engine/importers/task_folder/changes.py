@@ -20,12 +20,16 @@ _ANSWERING = frozenset({"text", "reasoning", "completion_result", "tool", "comma
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message of the timeline: its stored position (-1 = none) and, per block, the stored blocks that it came from."""
+    """A message of the timeline: its stored position (-1 = none) and, per block, the stored blocks that it came from.
+
+    `place`: its position in the conversation with the API, stored or not.
+    """
 
     stored: int
     message: Mapping[str, JSON]
     draft: Draft
     blocks: tuple[range, ...]
+    place: int = -1
 
     @property
     def span(self) -> Span:
@@ -78,14 +82,14 @@ def _masked(masks: Sequence[tuple[int, int] | None], said: Sequence[Said], sessi
 
 
 def _spans(said: Sequence[Said], first: int, last: int, cut: int) -> list[Span]:
-    """Blocks of the messages stored at positions `first` to `last`, both included, as far as a request could send them."""
-    there = [s.span for s in said if first <= s.stored <= last and s.draft.start < cut]
+    """Blocks of the messages at positions `first` to `last`, both included, as far as a request could send them."""
+    there = [s.span for s in said if first <= s.place <= last and s.draft.start < cut]
     return [Span(there[0].start, min(there[-1].stop, cut))] if there else []
 
 
 def _orphans(n: int, said: Sequence[Said], end: int, session: Session) -> Iterator[Observed]:
     """Results in the first message behind the mask: Cline leaves them out, as their calls are hidden."""
-    first = next((s for s in said if s.stored == end + 1), None)
+    first = next((s for s in said if s.place == end + 1), None)
     if first is None or end < 2 or first.draft.role != "user" or first.draft.stop > session.requests[n].cut:
         return
     for block in session.blocks[first.draft.start : first.draft.stop]:

@@ -29,13 +29,17 @@ _TOOL_EVENTS = frozenset({"tool", "command", "use_mcp_server", "browser_action_l
 
 @dataclass(slots=True)
 class Row:
-    """One message of the timeline. `stored`: its position in the history; -1 = put together from the screen."""
+    """One message of the timeline. `stored`: its position in the history; -1 = put together from the screen.
+
+    `place`: the position that it has in the conversation with the API, which is what masks count.
+    """
 
     role: str
     content: JSON
     stored: int
     message: Mapping[str, JSON]
     ts: float = 0
+    place: int = -1
 
 
 @dataclass(slots=True)
@@ -47,18 +51,20 @@ class Plot:
     answers: list[int | None] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
     next: int = 0  # position in the stored history
+    place: int = 0  # where the next message that the screen alone knows stands in the conversation
 
     def store(self, until: int) -> None:
         """Add stored messages up to and without position `until`."""
         for at in range(self.next, until):
             if (message := self.folder.history[at]) and is_said(message):
-                self.rows.append(Row(message["role"], message.get("content"), at, message, number(message.get("ts"))))
+                self.rows.append(Row(message["role"], message.get("content"), at, message, number(message.get("ts")), at))
         self.next = max(self.next, until)
 
-    def say(self, role: str, content: list[JSON], ts: float) -> None:
+    def say(self, role: str, content: list[JSON], ts: float, place: int) -> None:
         """Add a message that the screen alone knows."""
         if content:
-            self.rows.append(Row(role, content, -1, {}, ts))
+            self.rows.append(Row(role, content, -1, {}, ts, place))
+        self.place = place + 1
 
 
 def session_of(folder: Folder) -> Session:
@@ -85,7 +91,9 @@ def lay_out(folder: Folder) -> Plot:
         user, after = places[n], places[n + 1] if n + 1 < len(places) else len(folder.history)
         gone = user is None
         if user is None:
-            plot.say("user", _shown(call.text), call.ts)
+            place = _named(call, plot.place)
+            if plot.answers[-1:] != [None] or plot.rows[-1:] == [] or plot.rows[-1].place != place:  # else it was tried again
+                plot.say("user", _shown(call.text), call.ts, place)
         else:
             plot.store(user + 1)
         plot.sent.append(len(plot.rows))
@@ -95,11 +103,17 @@ def lay_out(folder: Folder) -> Plot:
             plot.store(answer + 1)
         elif gone or (after is None and plot.rows):
             following = folder.calls[n + 1].text if n + 1 < len(folder.calls) else ""
-            plot.say("assistant", _spoken(call, following, n), call.ts)
+            plot.say("assistant", _spoken(call, following, n), call.ts, plot.place)
         answered = len(plot.rows) > plot.sent[-1] and plot.rows[-1].role == "assistant"
         plot.answers.append(len(plot.rows) - 1 if answered else None)
     plot.store(len(folder.history))
     return plot
+
+
+def _named(call: Call, otherwise: int) -> int:
+    """The place of the user's message of a request: behind the one that its event names."""
+    before = call.event.get("conversationHistoryIndex")
+    return before + 1 if isinstance(before, int) else otherwise
 
 
 def is_said(message: Mapping[str, JSON]) -> bool:
@@ -228,7 +242,7 @@ def _about(plot: Plot) -> Iterator[dict[str, Any]]:
 
 def _said(row: Row, draft: Draft, content: str | list[Piece]) -> Said:
     blocks = [range(1)] if isinstance(content, str) else [range(p.block, p.block + p.took) for p in content]
-    return Said(row.stored, row.message, draft, tuple(blocks))
+    return Said(row.stored, row.message, draft, tuple(blocks), row.place)
 
 
 def _title(rows: list[Row]) -> str:
