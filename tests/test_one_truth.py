@@ -28,6 +28,10 @@ from engine.views.stepper import steps
 REAL = (
     "claude-code/entire-cd95-3compactions.jsonl",
     "claude-code/entire-d599-microcompact.jsonl",
+    "claude-code/entire-b029-2compactions-apierrors.jsonl",
+    "claude-code/obra-long-conversation.jsonl",
+    "claude-code/worktrees/ef958aa1-0e93-49f0-bb71-150f63befcd1.jsonl",
+    "anthropic-api/vcr-anthropic-compaction.yaml",
     "roo-cline/ac8aa7b4/ui_messages.json",
 )
 FILES = [*sorted((ROOT / "sample_sessions").glob("*.jsonl")), *(SHARED / "data" / "open" / name for name in REAL)]
@@ -94,13 +98,61 @@ def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, 
         assert not any(other.fit(n).put_back or other.fit(n).cut for n in range(len(whole)))
     for name in ("prefix", "earlier", "put_back", "scale", "unattributed"):
         assert stepper[name] == [getattr(other.fit(n), name) for n in range(len(whole))]
-    assert stepper["prefix"] == [trace.fit(n).prefix for n in range(len(whole))]
+    for n, fit in enumerate(whole):  # the prefix gives way where a recorded prompt is smaller
+        assert stepper["prefix"][n] == (fit.prefix if policy != "as-recorded" else min(fit.prefix, trace.tokens(n)))
     assert made.sent == sum(other.tokens(n) for n in range(len(other.plans)))
     for n in some(other):
-        assert marked(other, n) in (0, trace.fit(n).prefix)
+        assert marked(other, n) in (0, other.fit(n).prefix)
     for row in decision_log.rows(other):
         fit = other.fit(row["request"])
         assert row["tokens_after"] == fit.hidden + fit.unattributed + round(fit.scale * row["counted_after"])
+
+
+def drawn(stepper: dict[str, Any], decisions: dict[str, Any], n: int) -> int:
+    """What the debugger draws of a request behind its last decision, computed from its columns as its script does."""
+    first = stepper["first"][n - 1] if n else 0
+    deltas = decisions.get("delta", [])[5 * first : 5 * stepper["first"][n]]
+    counted = sum(stepper["before"][5 * n : 5 * n + 5]) + sum(deltas) - sum(stepper["left"][5 * n : 5 * n + 5])
+    beside = sum(stepper[name][n] for name in ("prefix", "earlier", "put_back", "unattributed"))
+    return int(beside + round(stepper["scale"][n] * counted))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_request_has_one_total_wherever_it_is_shown(recorded: tuple[Trace, Overview], policy: str) -> None:
+    trace, view = recorded
+    other = engine.replay(trace.session, policy, trace.ledger)
+    made = json.loads(steps(other).data)
+    sizes = [other.tokens(n) for n in range(len(other.plans))]
+    assert [drawn(made["requests"], made["decisions"], n) for n in range(len(sizes))] == sizes
+    for row in decision_log.rows(other):
+        terms, n = other.fit(row["request"]), row["request"]
+        last = other.plans[n].server or other.plans[n].decisions
+        if row["by"] == ("server" if other.plans[n].server else "policy") and row["decision"] == last[-1].seq:
+            assert row["tokens_after"] == terms.expected(row["counted_after"]) == sizes[n]
+    for n in some(other):
+        parts = (terms := other.fit(n)).hidden + terms.unattributed
+        assert sizes[n] == parts + round(terms.scale * other.plans[n].seen.tokens)
+        assert (terms.error == 0.0) == (policy == "as-recorded" and view.recorded[n] >= 0), "an estimate says that it is one"
+
+
+def test_envelope_heatmap_and_exports_give_the_totals_of_the_debugger(recorded: tuple[Trace, Overview]) -> None:
+    trace, view = recorded
+    sizes = [trace.tokens(n) for n in range(len(view))]
+    assert sizes == view.prompts.tolist() == view.cells.sum(axis=1).tolist()
+    assert all(told in (-1, size) for size, told in zip(sizes, view.recorded.tolist(), strict=True))
+    assert sum(sizes) == steps(trace).sent
+    for n in some(trace):
+        now = one_request.summary(view, trace, n)
+        assert now.prompt == sum(segment.tokens for segment in now.segments) == sizes[n]
+    table = list(csv.DictReader(io.StringIO(tables.overview_csv(view), newline="")))
+    assert [sum(int(row[cell]) for cell in CELLS) for row in table] == [int(row["prompt"]) for row in table] == sizes
+    if len(view) <= figures.MAX_COLUMNS:
+        chart = figures.heatmap(view, measure="tokens").data
+        heat = [t for t in chart if t.type == "heatmap"]
+        rest = view.cells[:, CELLS.index("unattributed")]
+        assert [sum(int(row.customdata[0][n][2]) for row in heat) + rest[n] for n in range(len(view))] == sizes
+        areas = [area.y for area in chart if area.type == "scatter" and area.stackgroup]
+        assert sum(areas).tolist() == sizes
 
 
 def test_a_block_weighs_the_same_on_every_page(recorded: tuple[Trace, Overview]) -> None:

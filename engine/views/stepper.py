@@ -216,7 +216,7 @@ class _Columns:
         add["known"].append(int(plan.budget.known))
         add["limit"].append(plan.budget.limit)
         add["recorded"].append(plan.request.usage.prompt_tokens if plan.request.usage else 0)
-        add["seen"].append(plan.seen.tokens)
+        add["left"] += [sent - seen for sent, seen in zip(plan.after.counts, plan.seen.counts, strict=True)]  # by the provider
         add["back"].append(back if back[2] else 0)
         add["before"] += plan.before.counts
         add["server"].append(self.text(plan.server[-1].edit.because) if plan.server else -1)

@@ -74,7 +74,7 @@ function drawBars(self) {
       bar.querySelectorAll("i:not(.hatched)").forEach((piece) => (piece.style.cssText = "background:var(--c);color:var(--ink)"));
     }
     const hidden = beside.map(([name]) => r[name][request]);
-    [...hidden.slice(0, 3), ...counts.map((count) => count * scale), hidden[3]].forEach((tokens, n) => {
+    [...hidden.slice(0, 3), ...counts.map((count, b) => Math.max(0, count - r.left[5 * request + b]) * scale), hidden[3]].forEach((tokens, n) => {
       const piece = bar.children[n];
       const share = (100 * tokens) / whole;
       piece.style.width = `${share}%`;
@@ -207,10 +207,10 @@ function begunAnew(model, request) {
 
 function unseenOf(model, frame) {
   const { request } = frame;
-  const counted = frame.counts.reduce((a, b) => a + b, 0) - model.requests.seen[request];
+  const counted = leftOut(model, request);
   const reason = model.requests.server.findLast((told, n) => n <= request && told >= 0);
   if (counted <= 0 || reason === undefined) return "";
-  return `the model sees ${short(counted * model.requests.scale[request])} tokens less: ${model.table[reason]}`;
+  return `the model does not see ${short(counted * model.requests.scale[request])} tokens of what is sent: ${model.table[reason]}`;
 }
 
 function drawExtras(self) {

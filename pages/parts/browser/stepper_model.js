@@ -68,11 +68,16 @@ function sums(model) {
 const steps = (model, request) => model.first[request + 1] - model.first[request];
 const placeOf = (model, request, step) => model.first[request] + request + step;
 
+// Counted tokens that the provider leaves out of what it is sent: the numbers of every frame are of what the model sees.
+function leftOut(model, request) {
+  return model.requests.left.slice(5 * request, 5 * request + 5).reduce((sum, count) => sum + count, 0);
+}
+
 // The provider's tokens for counted ones: what the log does not hold, the scale of the request, and what no part explains.
 function expected(model, request, counted) {
   const r = model.requests;
   const beside = HIDDEN.reduce((sum, [name]) => sum + r[name][request], r.unattributed[request]);
-  return beside + Math.round(r.scale[request] * counted);
+  return beside + Math.round(r.scale[request] * (counted - leftOut(model, request)));
 }
 
 function cursorOf(model, place) {

@@ -1,0 +1,43 @@
+"""What must be true of any session, on the samples and on the open sessions kept beside the project (`tests.samples`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT))
+
+from tests import samples
+
+
+def test_the_samples_have_no_number_that_must_be_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    assert samples.main([str(ROOT / "sample_sessions")]) == 0
+    printed = capsys.readouterr().out
+    assert "4 sessions, 0 without usage; 0 files are not openable" in printed
+    assert len([line for line in printed.splitlines() if line.startswith("sample_sessions/")]) == 4
+
+
+def test_open_sessions_have_no_number_that_must_be_zero(
+    shared: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = samples.main([str(shared("data", "open"))])
+    printed = capsys.readouterr().out
+    assert code == 0, printed
+    assert "entire-cd95" in printed
+
+
+def test_a_wrong_number_fails_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(samples, "row", lambda path: samples.Row(path.name, negative=1))
+    assert samples.main([str(ROOT / "sample_sessions" / "thinking-grows.jsonl")]) == 1
+    assert samples.main([]) == 2
+    assert "0 sessions" in capsys.readouterr().out
+
+
+def test_a_file_that_no_importer_opens_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "other.json").write_text('{"a": 1}', encoding="utf-8")
+    assert samples.main([str(tmp_path)]) == 2
+    assert "1 files are not openable" in capsys.readouterr().out
