@@ -46,6 +46,7 @@ class Row:
     name: str
     requests: int = 0
     bill: Decimal = Decimal(0)
+    summed: Decimal = Decimal(0)  # the bill again, request by request over all paths
     recorded: Decimal = Decimal(0)
     unattributed: float = 0.0
     over: float = 0.0
@@ -60,7 +61,7 @@ class Row:
     @property
     def wrong(self) -> bool:
         """Whether a number is not zero that must be."""
-        return bool(self.negative or self.above or self.peak or self.bare)
+        return bool(self.negative or self.above or self.peak or self.bare or self.bill != self.summed)
 
     def cells(self) -> tuple[str, ...]:
         """The row as texts, as `HEAD`."""
@@ -97,10 +98,11 @@ def row(path: Path) -> Row:
         raise TurnscopeError("it holds no request")
     found = Row("/".join(path.parts[-2:]))
     billed: set[tuple[str, int] | str] = set()
+    found.bill = overview(engine.replay(main)).total or Decimal(0)
     for session in _sessions(main):
         trace = engine.replay(session)
         view = overview(trace)
-        whole_bill(found, session, view, billed)
+        _add(found, session, view, billed)
         _looked_at(found, trace, view)
     return found
 
@@ -114,15 +116,15 @@ def _sessions(session: Session) -> Iterator[Session]:
             yield from _sessions(agent)
 
 
-def whole_bill(found: Row, session: Session, view: Overview, billed: set[tuple[str, int] | str]) -> None:
-    """Add what a path cost, each request once: to be swapped once the engine gives the bill of all paths together."""
+def _add(found: Row, session: Session, view: Overview, billed: set[tuple[str, int] | str]) -> None:
+    """Add what a path cost, each request once."""
     for request, total in zip(session.requests, view.totals, strict=True):
         key = request.id or (session.id.partition("~")[0], request.cut)
         if key in billed:
             continue
         billed.add(key)
         found.requests += 1
-        found.bill += total or 0
+        found.summed += total or 0
         priced = own_prices().cost(request.usage, request.model, request.sent_at) if request.usage else None
         found.recorded += priced.total if priced else 0
 

@@ -65,7 +65,7 @@ def charge(request: Request, prices: Prices, answer: list[Block], count: Callabl
     """Price one request. `answer`: what the model wrote; `count` gives its tokens where the record is no help.
 
     The count is the counter's own, without the scale of the session's fit: on answers whose record is whole the two are
-    equally far off (medians of 0.78 to 1.09 and 0.82 to 1.16 of the record over seven sessions), and a fit over few requests
+    equally far off (medians of 0.78 to 1.09 and 0.82 to 1.16 of the record over six sessions), and a fit over few requests
     can be far out. So a request costs at most its recorded usage and the own text of its answer, both at list price.
     """
     usage = request.usage
