@@ -884,7 +884,7 @@ def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost
     assert found.text.startswith(f"Agent listings: {short(sizes['agents'])} tokens on every request (")
     assert "% of what was sent); beside them skill listings " in found.text
     whole = found.evidence["share"] * sum(r.usage.prompt_tokens for r in session.requests if r.usage)
-    assert whole == pytest.approx(8 * sum(sizes.values()), rel=0.01)
+    assert whole == pytest.approx(8 * sum(sizes.values()), rel=0.02)  # a request of which too much was counted shows less
     assert found.usd is not None
     assert float(found.usd) == pytest.approx(whole * 0.3e-6, rel=0.5), "nearly all of it was read from the cache"
 
