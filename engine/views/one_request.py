@@ -17,6 +17,7 @@ from engine.session.model import BUCKETS
 from engine.views.cache_breaks import breaks
 from engine.views.columns import WARN_AT, stacked
 from engine.views.detail import Item
+from engine.views.events import SHRINKS, told
 from engine.views.findings import Finding, findings, headline, markers
 from engine.views.overview import CELLS, Overview
 
@@ -43,7 +44,7 @@ class Segment:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """One request in numbers. Tokens; USD. `window` and `reserve` are 0 where unknown; `ghost` is the request before, drawn,
-    where something was cut in between, else empty."""
+    where something was taken out in between, else empty; `events`: kind and what happened."""
 
     n: int
     turn: int
@@ -59,7 +60,7 @@ class Summary:
     read: int
     written: int
     uncached: int
-    events: tuple[str, ...]
+    events: tuple[tuple[str, str], ...]
     sentence: str
 
     @property
@@ -79,7 +80,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
     """Request `n` in numbers."""
     request = trace.plans[n].request
     events = [marker for marker in view.markers if marker.request == n]
-    cut = any(marker.kind in ("cut", "clear") for marker in events)
+    cut = any(marker.kind in SHRINKS for marker in events)
     reserve = request.settings.get("max_tokens") or request.settings.get("max_completion_tokens")
     billed = view.billed[n].sum(axis=0)
     return Summary(
@@ -97,7 +98,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         int(billed[0]),
         int(billed[1]),
         int(billed[2]),
-        tuple(marker.what for marker in events),
+        tuple((marker.kind, told(marker.kind, marker.what)) for marker in events),
         headline(view, n),
     )
 
@@ -116,10 +117,17 @@ def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
 
 
 def opening(view: Overview) -> int:
-    """The request to show first: the first at which something was cut, else the fullest."""
-    cuts = [marker.request for marker in view.markers if marker.kind == "cut" and marker.request]
-    cuts = cuts or [marker.request for marker in view.markers if marker.kind == "clear" and marker.request]
-    return cuts[0] if cuts else int(view.prompts.argmax()) if len(view) else 0
+    """The request to show first: the fullest before the largest cut, else the fullest of all."""
+    largest = largest_cut(view)
+    prompts = view.prompts[: largest.request] if largest else view.prompts
+    since = max((cut.request for cut in cuts(view) if largest and cut.request < largest.request), default=0)
+    return since + int(prompts[since:].argmax()) if len(prompts) else 0
+
+
+def largest_cut(view: Overview) -> Cut | None:
+    """Where most was taken out of the window; clearings count only where nothing else was. None where nothing ever was."""
+    found = [cut for cut in cuts(view) if cut.request]
+    return max([cut for cut in found if cut.kind != "clear"] or found, key=lambda cut: cut.before - cut.after, default=None)
 
 
 def annotated(trace: Trace, view: Overview) -> tuple[Overview, tuple[Finding, ...]]:
@@ -215,7 +223,7 @@ def cuts(view: Overview) -> tuple[Cut, ...]:
     """Every cut and clearing of a session, in order; several at one request count once."""
     found: dict[int, Cut] = {}
     for marker in view.markers:
-        if marker.kind in ("cut", "clear") and marker.request not in found:
+        if marker.kind in SHRINKS and marker.request not in found:
             before = int(view.prompts[max(0, marker.request - 1)])
             found[marker.request] = Cut(marker.request, marker.kind, marker.what, before, int(view.prompts[marker.request]))
     return tuple(found.values())

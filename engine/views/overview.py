@@ -18,6 +18,7 @@ from engine.envelope.plan import Plan
 from engine.planning.trace import Trace
 from engine.session.model import Request, Session
 from engine.views.bill import Bill, bill
+from engine.views.events import SHRINKS, kind_of
 
 CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "unattributed")
 LABELS = {
@@ -35,7 +36,7 @@ SHOWN = 12  # requests listed in a notebook, besides the largest and those that 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happened at a request: cut | clear | retry | subagent | overflow; `findings.markers` adds break."""
+    """Something that happened at a request. `kind` as in `events.EVENTS`; `findings.markers` adds those of broken caches."""
 
     request: int
     kind: str
@@ -102,7 +103,7 @@ class Overview:
         if not len(self):
             return notebook.card(self.title or self.session_id, notebook.line("No request."), note=self.source)
         prompts, peak = self.prompts, int(self.prompts.argmax())
-        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in ("cut", "clear")}
+        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in SHRINKS}
         evenly = {round(i * (len(self) - 1) / (SHOWN - 1)) for i in range(SHOWN)}
         rows = (
             (n, int(self.turns[n]), int(prompts[n]), notebook.bar(self._cells(n), int(prompts[peak]), slim=True),
@@ -162,7 +163,7 @@ def _markers(session: Session, plans: Sequence[Plan]) -> list[Marker]:
             span = decision.edit.span
             spoken = span is None or any(block.kind != "notice" for block in session.blocks[span.start : span.stop])
             if decision.splice and spoken and decision.edit.because != "superseded":
-                found.append(Marker(n, "cut" if action in ("condense", "drop") else "clear", decision.edit.because))
+                found.append(Marker(n, kind_of(action), decision.edit.because))
         if plan.request.attempts > 1:
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
         if plan.limit and _prompt(plan.request) > plan.limit:

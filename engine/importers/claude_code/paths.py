@@ -20,6 +20,7 @@ from engine.session.model import Fork, Note, Session, joined
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
+TITLE_CHARS = 80
 NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
 REMINDERS = frozenset({"hook_additional_context", "skill_listing", "queued_command", "file", "directory", "nested_memory"})
 
@@ -285,7 +286,9 @@ def _opening(entry: Entry) -> str:
     if entry.data.get("isMeta") is True:
         return ""
     text = " ".join(text_of(entry.message.get("content")).split())
-    return "" if text.startswith("<") else text[:80]
+    if text.startswith("<"):
+        return ""
+    return text if len(text) <= TITLE_CHARS else f"{text[: TITLE_CHARS - 1].rstrip()}…"
 
 
 def _parted(main: Session, fork: Fork) -> int:

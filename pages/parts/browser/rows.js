@@ -34,6 +34,7 @@ export default function (component) {
       if (item.request === data.at) row.classList.add("now");
       if (item.spans) row.classList.add("wide");
       row.append(make("span", "title", item.title));
+      row.firstChild.title = item.full ?? item.title;
       const text = make("span", "text");
       text.append(make("span", "", item.text ?? ""));
       if (item.match) text.append(make("mark", "", item.match), make("span", "", item.after));
