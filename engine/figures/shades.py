@@ -57,7 +57,8 @@ class Ramp:
     def _level(self, values: Floats) -> Floats:
         """Brightness from 0 to 1."""
         if self.scale == "rank":
-            return np.searchsorted(self.seen, values, side="right") / max(1, len(self.seen))
+            sides = (np.searchsorted(self.seen, values, side=side) for side in ("left", "right"))
+            return np.asarray(sum(sides) / max(1, 2 * len(self.seen)))  # the middle of those that are equal
         size = np.log(np.maximum(values, self.low) / self.low) / self._spread if self.scale == "log" else values / self.high
         return np.asarray(np.clip(size, 0, 1) ** GAMMA[self.scale])
 

@@ -23,7 +23,6 @@ def draw(shown: state.Shown, n: int) -> None:
         old = int(st.number_input("From request", 0, last, key=OLD, width=150))
         new = int(st.number_input("to request", 0, last, key=NEW, width=150))
     found = detail.difference(shown.trace, shown.view, old, new)
-    st.html(_table(found))
     parts = (
         ("Came", cards.deltas(found.came, "+", "ts-up", 12), found.came, 1),
         ("Went", cards.deltas(found.went, "−", "ts-down", 12), found.went, -1),
@@ -36,7 +35,8 @@ def draw(shown: state.Shown, n: int) -> None:
         moved = sum(after.tokens - before.tokens for before, after in found.changed)
         told = f"{len(found.changed):,} blocks, {_plus(moved)} tokens"
         panels += cards.panel("Changed where they stand", cards.moved(found.changed), told)
-    st.html(f'<div class="ts-panels even">{panels}</div>')
+    table = cards.panel("Tokens by part", _table(found), "both columns as the envelope has them")
+    st.html(f'<div class="ts-panels even">{table}<div style="display:grid;gap:12px">{panels}</div></div>')
 
 
 def _many(items: tuple[detail.Item, ...], sign: int) -> str:

@@ -98,7 +98,7 @@ def _folder(path: Path) -> None:
         return
     table: dict[str, Sequence[object]] = {
         "File": [entry.name for entry in entries],
-        "Folder": [str(entry.path.parent.relative_to(path)) for entry in entries],
+        "Folder": [str(Path(path.name, entry.path.parent.relative_to(path))) for entry in entries],
         "Size": [entry.size / 1e6 for entry in entries],
         "Modified": [when(entry.modified) for entry in entries],
     }
@@ -159,7 +159,7 @@ def opened_before() -> None:
         "Requests": [row.requests for row in rows],
         "Peak fill": [100 * row.peak / row.window if row.window else None for row in rows],
         "Cost": [float(row.usd) if row.usd is not None else None for row in rows],
-        "Cuts": [row.cuts for row in rows],
+        "Compacted, cut": [row.cuts for row in rows],
         "Started": [when(row.started) for row in rows],
         "File": [row.name for row in rows],
     }

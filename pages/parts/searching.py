@@ -8,6 +8,7 @@ import streamlit as st
 
 from engine import TurnscopeError
 from engine.views import find_text
+from engine.views.events import EVENTS, kind_of
 from engine.views.find_text import PAGE, Query
 from pages.parts import components, pager, state, theme
 from pages.parts.formats import esc, short
@@ -75,6 +76,15 @@ def chosen(name: str, shown: state.Shown) -> tuple[str, str]:
     return role or "", tool or ""
 
 
+def _end(hit: find_text.Hit) -> str:
+    """Whether and how it left, in as few words as possible: the list says it for every block."""
+    if not hit.spans:
+        return "never sent"
+    made = hit.out.decision if hit.out else None
+    word = f", {EVENTS[kind_of(made.action)].word}" if made else ""
+    return f"left at request {hit.out.since:,}{word}" if hit.out else "there to the end"
+
+
 def _hit(hit: find_text.Hit, colour: str) -> dict[str, object]:
     return {
         "title": short(hit.label, 48),
@@ -85,5 +95,6 @@ def _hit(hit: find_text.Hit, colour: str) -> dict[str, object]:
         "spans": hit.spans,
         "colour": colour,
         "request": hit.spans[0][0] if hit.spans else 0,
-        "end": hit.why or ("never sent" if not hit.spans else "still in the window at the end"),
+        "end": _end(hit),
+        "why": hit.why,
     }

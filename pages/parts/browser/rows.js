@@ -41,6 +41,7 @@ export default function (component) {
       row.append(text);
       if (item.spans) row.append(strip(item, data));
       if (item.end) row.append(make("span", "end", item.end));
+      if (item.why) row.title = item.why;
       row.onclick = () => setStateValue("go", { request: item.request, seq: Date.now() });
       return row;
     }),
