@@ -193,7 +193,7 @@ def test_slash_searches_and_a_hit_leads_to_where_it_entered(page: Page) -> None:
     page.keyboard.press("/")
     page.keyboard.type("public API")
     page.keyboard.press("Enter")
-    hit = page.locator(".st-key-found button").first
+    hit = page.locator(".st-key-found-rows button").first
     hit.wait_for()
     assert "left at request 112" in hit.inner_text()
     hit.click()
@@ -387,7 +387,7 @@ def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(t
     at = out.get_attribute("data-at")
     out.click()
     tab.locator(f".ts-closeup[data-block='{at}']").wait_for()
-    assert "Seen by requests 0–111" in tab.locator(".ts-closeup").inner_text()
+    assert "–111. Compacted into a summary" in tab.locator(".ts-closeup").inner_text()
     visit(tab, f"/?session={entry_id(found[1] / hostile.NAME)}&request=8")
     pane(tab, "Transcript")
     tab.get_by_label("Filter the transcript").fill("<script>")

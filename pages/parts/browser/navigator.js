@@ -84,7 +84,7 @@ export default function (component) {
   }
 
   function clicked(event) {
-    if (Date.now() - (self.drawn ?? 0) < 400) return; // the end of a drag is no click
+    if (self.dragging) return; // the end of a drag is no click; the next press begins anew
     const point = event.points?.[0];
     const custom = point?.customdata;
     const request = Array.isArray(custom) || ArrayBuffer.isView(custom) ? custom[0] : (custom ?? point?.x);
@@ -158,7 +158,6 @@ export default function (component) {
     const from = self.from;
     self.from = undefined;
     if (!self.dragging) return;
-    self.drawn = Date.now();
     const [start, stop] = requests(from, place(event));
     self.data.range = [start, stop];
     marked();
