@@ -13,6 +13,8 @@ from engine.session.model import Block
 from engine.views.events import kind_of, told
 from engine.views.labels import label
 
+__all__ = ["Line", "State", "lines", "role_of", "states", "why"]
+
 BEGINNING = 160  # characters of a block's text on its line
 
 

@@ -28,7 +28,7 @@ TEXT = 800  # characters of a block shown in a list
 
 
 def title(view: views.Overview) -> str:
-    """Title line with chips: source, model and window, requests, cost, peak, truncations."""
+    """Title line with chips: source, model and window, requests, cost, peak, what was re-sent and what was taken out."""
     models = list(dict.fromkeys(model for model in view.models if model))
     window = int(view.windows.max(initial=0))
     model = (_undated(models[0]) if models else "model unknown") + (f" +{len(models) - 1}" if len(models) > 1 else "")

@@ -7,7 +7,6 @@ from typing import Literal
 import streamlit as st
 
 from engine import TurnscopeError
-from engine.planning.trace import State
 from engine.views import find_text, transcript
 from engine.views.find_text import Query
 from pages.parts import closeups, components, pager, searching, state, theme
@@ -16,7 +15,7 @@ from pages.parts.formats import esc, short
 PAGE = 100
 CHOSEN = "transcript.block"
 WHICH = {"": "All blocks", "in": "In this request", "out": "Not in it"}
-WORDS: dict[State, str] = {
+WORDS: dict[transcript.State, str] = {
     "here": "in", "replaced": "replaced", "absent": "out", "unseen": "sent, not seen", "later": "not yet said",
 }  # fmt: skip
 
