@@ -34,5 +34,7 @@ def subject(call: Block) -> str:
         for key in ("file_path", "path", "notebook_path", "command", "pattern", "query", "url", "description", "prompt"):
             if isinstance(given.get(key), str) and given[key]:
                 text = " ".join(given[key].split())
-                return text[-60:] + _part(given) if "path" in key else text[:60]
+                if len(text) > 60:
+                    text = f"…{text[-59:]}" if "path" in key else f"{text[:59]}…"
+                return text + (_part(given) if "path" in key else "")
     return ""
