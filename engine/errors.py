@@ -6,6 +6,7 @@
     |- UnknownFormat             no importer, or more than one, recognises the content
     |- UnknownEntry              the source does not hold the conversation that was asked for
     |- BrokenFile                the format is known, but nothing usable could be read
+    |- QueryError                what to search for is no pattern, or one that takes too long
     |- PolicyError               a policy file is wrong
     |- RuleError                 a rule asked for something the runner cannot do
     |- ProviderError             a provider refused a request, or gave no whole answer
@@ -55,6 +56,10 @@ class UnknownEntry(TurnscopeError):
 
 class BrokenFile(TurnscopeError):
     """The format was recognised, but no request and no message could be read."""
+
+
+class QueryError(TurnscopeError):
+    """A regular expression is wrong, or takes too long."""
 
 
 class PolicyError(TurnscopeError):

@@ -30,10 +30,9 @@ def one_request() -> None:
     at = state.request(shown)
     state.remember(shown, at)
     now = detail.summary(shown, at)
-    top.html(cards.headline(now) + cards.bar(now) + cards.buckets(now, shown.view.counter))
+    top.html(cards.headline(now, detail.ahead(shown, at)) + cards.bar(now) + cards.buckets(now, shown.view.counter))
     detail.navigator(shown, CHART, at)
-    detail.blocks(shown, now)
-    detail.exact(shown, now)
+    detail.panes(shown, now)
 
 
 one_request()

@@ -6,16 +6,16 @@ shell.ensure()
 
 import streamlit as st  # noqa: E402
 
-from pages.parts import cards, controls, detail, exports, state, theme  # noqa: E402
+from pages.parts import cards, controls, detail, exports, scales, state, theme  # noqa: E402
 
 CHART = "heatmap-chart"
 
 shown = controls.header()
 
-by, measure, scale = controls.heatmap_choices()
-st.html(cards.legend(shown.view, heat=True))
+by, measure, scale, each = controls.heatmap_choices()
+st.html(cards.legend(shown.view, heat=True) + scales.draw(shown, by, measure, scale, each))
 st.plotly_chart(
-    state.heatmap(shown, shown.key, by, measure, scale, theme.name()),
+    state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each),
     key=CHART,
     theme=None,
     config={"displayModeBar": False},
@@ -30,9 +30,9 @@ def one_request() -> None:
     state.remember(shown, at)
     now = detail.summary(shown, at)
     detail.navigator(shown, CHART, at)
-    st.html(cards.headline(now) + cards.bar(now, slim=True) + cards.buckets(now, shown.view.counter))
+    st.html(cards.headline(now, detail.ahead(shown, at)) + cards.bar(now, slim=True) + cards.buckets(now, shown.view.counter))
     detail.blocks(shown, now)
 
 
 one_request()
-exports.heatmap(shown, by, measure, scale)
+exports.heatmap(shown, by, measure, scale, each)

@@ -599,7 +599,7 @@ def test_a_compaction_leaves_the_timeline_whole_and_shortens_what_is_sent(trigge
     assert (observed.request, observed.edit.action, tuple(observed.edit.span or ())) == (2, "condense", (0, 5))
     assert why in observed.edit.because
     assert observed.edit.facts["preTokens"] == 9000
-    assert [(m.request, m.kind) for m in engine.overview(session).markers] == [(2, "cut")]
+    assert [(m.request, m.kind) for m in engine.overview(session).markers] == [(2, "compact")]
     assert session.blocks[5].kind == "summary"
 
 

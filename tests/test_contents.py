@@ -56,9 +56,12 @@ def test_kinds_of_a_bucket_sum_to_the_bucket(path: Path) -> None:
             assert sum(sizes) == pytest.approx(int(view.cells[n, i]), abs=len(sizes) + 1)
 
 
-def test_the_sample_opens_where_its_window_was_cut() -> None:
+def test_the_sample_opens_right_before_the_largest_cut() -> None:
     trace, view = read(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
-    now = one_request.summary(view, trace, one_request.opening(view))
+    first = one_request.opening(view)
+    assert (first, int(view.prompts[first])) == (262, 164_845)
+    assert one_request.largest_cut(view).request == 263  # type: ignore[union-attr]
+    now = one_request.summary(view, trace, 112)
     assert (now.n, now.prompt, now.window) == (112, 18_938, 200_000)
     assert sum(segment.tokens for segment in now.ghost) == 157_485
     assert [(cut.request, cut.before, cut.after) for cut in one_request.cuts(view)] == [

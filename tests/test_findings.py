@@ -53,7 +53,7 @@ def test_an_empty_session_has_no_findings() -> None:
 def test_tool_results_that_are_most_of_the_bill_say_their_share_and_their_price() -> None:
     bill = found(reading(4))["bill"]
     assert bill.text.startswith("Tool results are 9")
-    assert bill.text.endswith("% of the input bill: $0.09 of $0.09.")
+    assert bill.text.endswith("% of the input bill: $0.09 of $0.09; request 4 carries most of them.")
     assert bill.request == 4, "the request that carries most of them"
     assert bill.usd is not None
     assert float(bill.usd) == pytest.approx(bill.evidence["share"] * bill.evidence["whole"], rel=1e-4)
@@ -71,27 +71,29 @@ def test_without_a_price_the_bill_speaks_of_tokens() -> None:
         row.model = "house-model"
     bill = found(rows)["bill"]
     assert bill.usd is None
-    assert bill.text.endswith("% of all input tokens.")
+    assert bill.text.endswith(f"% of all input tokens; request {bill.request} carries most of them.")
 
 
 def test_a_cold_cache_says_when_after_how_long_and_what_it_cost() -> None:
     rows = [*talk(6, 100_000), Row(45 + 4 + 420, written=100_700), Row(480, read=100_700, written=300)]
     cold = found(rows)["cache"]
-    assert cold.text == "The cache went cold at 12:07 UTC after 7 idle minutes: $0.58 extra to send 100k tokens again."
+    assert (
+        cold.text == "The cache went cold at request 6 (12:07 UTC) after 7 idle minutes: $0.58 extra to send 100k tokens again."
+    )
     assert (cold.request, cold.usd) == (6, Decimal("0.576725"))  # 100,300 x 5.75 / 1,000,000
 
 
 def test_a_cache_that_went_cold_often_is_one_finding_that_points_at_the_worst() -> None:
     rows = [Row(0, written=50_000), Row(1_000, written=51_000), Row(2_000, written=90_000), Row(3_000, written=91_000)]
     cold = found(rows)["cache"]
-    assert cold.text.startswith("The cache went cold three times, worst at 12:50 UTC after 17 idle minutes:")
+    assert cold.text.startswith("The cache went cold three times, worst at request 3 (12:50 UTC) after 17 idle minutes:")
     assert cold.evidence["requests"] == [1, 2, 3]
     assert cold.tokens == 191_000
 
 
 def test_a_session_of_several_days_says_the_date() -> None:
     rows = [Row(0, written=50_000), Row(200_000, written=51_000)]
-    assert "at 19:33 UTC on 2025-11-23 after 56 idle hours" in found(rows)["cache"].text
+    assert "at request 1 (19:33 UTC on 2025-11-23) after 56 idle hours" in found(rows)["cache"].text
 
 
 def test_switching_models_names_the_model() -> None:
@@ -108,8 +110,8 @@ def test_a_file_that_was_read_four_times_names_the_requests_that_carry_it() -> N
     rows = [*reading(4), Row(60, plain=7_600)]
     repeated = found(rows)["repeated"]
     assert repeated.text.startswith("Requests 2-5 carry up to 7,")
-    assert repeated.text.endswith(" tokens of a file read four times (auth/session.py).")
-    assert (repeated.request, repeated.evidence["reads"]) == (2, 4)
+    assert repeated.text.endswith(" tokens of a file read four times, all of them at request 4 (auth/session.py).")
+    assert (repeated.request, repeated.evidence["reads"]) == (4, 4)
     assert repeated.usd is not None
     # older copies: one in request 2, two in 3, three in 4 and 5, each at 5 USD per million
     assert float(repeated.usd) == pytest.approx(9 * repeated.evidence["tokens"] / 4 * 5e-6, rel=0.01)
@@ -150,9 +152,7 @@ def test_compactions_say_what_they_removed_and_what_is_left() -> None:
         Row(40, plain=11_900, kind="summary", prompt="so far again"),
     ]
     kinds = found(rows, (2, compacted(0, 4)), (4, compacted(4, 8)))
-    assert kinds["cut"].text == (
-        "Two compactions removed 126k tokens; the first request after the last (request 4) starts with 12k."
-    )
+    assert kinds["cut"].text == ("Two compactions took out 126k tokens; the largest, 78k at request 2, leaving 12k.")
     assert kinds["cut"].request == 2, "the one that took most"
     assert kinds["forgotten"].text == (
         "The first user message left the window at request 2, and the model has a summary of it since."
@@ -197,7 +197,7 @@ def test_answers_with_impossible_records_are_doubted() -> None:
     said = [{"type": "text", "text": WORDS * 10}]  # about 18,000 tokens
     rows = [Row(9.0 * n, plain=200 + 18_500 * n, answer=said, out=1) for n in range(3)]
     doubted = found(rows)["stub"]
-    assert doubted.text.startswith("3 of 3 answers record fewer output tokens than their text has:")
+    assert doubted.text.startswith("3 of 3 answers, the first at request 0, record fewer output tokens than their text has:")
     assert doubted.usd is not None
     assert doubted.usd > 1
     assert doubted.text.endswith(f"which adds ${doubted.usd:,.2f} to a recorded $0.28.")
@@ -237,9 +237,9 @@ def test_findings_of_real_sessions_point_at_requests_that_exist() -> None:
             assert finding.text.endswith(".")
 
 
-def test_the_headline_says_what_the_model_saw_and_what_was_sent_before() -> None:
+def test_the_headline_speaks_of_one_request_and_nothing_else() -> None:
     trace = traced([Row(0, plain=1_000), Row(9, plain=1_500), Row(18, plain=2_500)])
-    assert headline(overview(trace), 1) == "At request 1 the model saw 1,500 of 200,000 tokens; 50 % of all input was re-sent."
+    assert headline(overview(trace), 1) == "At request 1 the model saw 1,500 of 200,000 tokens."
     trace = traced([Row(0, plain=1_000, model="house-model")])
     assert headline(overview(trace), 0) == "At request 0 the model saw 1,000 tokens."
 

@@ -4,15 +4,15 @@ from engine.figures.charts import (
     MAX_COLUMNS,
     ROWS,
     STACK,
-    STEPS,
     Figure,
-    Scale,
     Theme,
     heatmap,
     html,
     legend,
     sawtooth,
+    shades,
 )
+from engine.figures.shades import STEPS, Scale, Shades
 from engine.palette import PALETTES, ink
 from engine.views.columns import Measure, Unit
 
@@ -25,6 +25,7 @@ __all__ = [
     "Figure",
     "Measure",
     "Scale",
+    "Shades",
     "Theme",
     "Unit",
     "heatmap",
@@ -32,4 +33,5 @@ __all__ = [
     "ink",
     "legend",
     "sawtooth",
+    "shades",
 ]

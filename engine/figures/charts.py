@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from engine.counting.reconcile import HIDDEN, Floats
+from engine.counting.reconcile import HIDDEN
+from engine.figures.shades import STEPS, Ramp, Scale, Shades
 from engine.library import opening
 from engine.palette import PALETTES, ink, mix
 from engine.planning.trace import Trace
@@ -23,27 +24,26 @@ from engine.session.model import Session
 from engine.views import columns, one_request
 from engine.views import overview as views
 from engine.views.columns import Grid, Measure, Outline, Unit
+from engine.views.events import EVENTS, SHRINKS
 from engine.views.overview import CELLS, LABELS, Overview
 
-__all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "heatmap", "html", "ink", "legend", "sawtooth"]
+__all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "heatmap", "html", "ink", "legend", "sawtooth", "shades"]
 
 Figure = go.Figure
 Theme = Literal["dark", "light"]
-Scale = Literal["log", "linear"]
 
 ROWS = ("system", "tools", "messages", "tool_results", "thinking")
 STACK = (*HIDDEN, *ROWS, "unattributed")  # from the bottom of the saw-tooth: what the log does not hold comes first
 MAX_COLUMNS = 480  # more would be narrower than a pixel or two, and slow
-GAMMA = 1.7  # keeps the everyday cells dark, so that the few dear ones stand out
-STEPS = 127  # shades of one ramp; two ramps (billed in full, read from cache) fill one byte
-SYMBOLS: Mapping[str, tuple[str, str, str]] = {  # kind of marker: Plotly symbol, palette colour, word
-    "cut": ("triangle-down", "warn", "window cut"),
-    "clear": ("triangle-down-open", "warn", "results cleared"),
-    "unlogged": ("triangle-left-open", "warn", "cut, not in the log"),
-    "break": ("diamond", "bad", "cache broke"),
-    "overflow": ("x", "bad", "over the window"),
-    "retry": ("x-thin-open", "bad", "errors first"),
-    "subagent": ("circle", "accent", "subagent"),
+SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, palette colour; the words are those of `EVENTS`
+    "compact": ("triangle-down", "warn"),
+    "cut": ("square", "warn"),
+    "clear": ("triangle-down-open", "warn"),
+    "unlogged": ("triangle-left-open", "warn"),
+    "break": ("diamond", "bad"),
+    "overflow": ("x", "bad"),
+    "retry": ("x-thin-open", "bad"),
+    "subagent": ("circle", "accent"),
 }
 
 
@@ -51,7 +51,7 @@ HATCHES = {"prefix": "/", "earlier": "\\", "put_back": "-", "unattributed": "x"}
 FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own where it is there
 CROWD = 60  # markers of one kind; more are drawn smaller
 SHORT = {"earlier": "Earlier", "put_back": "Put back", "prefix": "Not in the log"}  # beside the rows, where there is no room
-UPPER = ("cut", "clear", "unlogged", "overflow")  # what happened to the window stands above what happened to the request
+UPPER = (*SHRINKS, "overflow")  # what happened to the window stands above what happened to the request
 
 
 def sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = "dark", height: int = 246) -> go.Figure:
@@ -67,22 +67,24 @@ def heatmap(
     of: Overview | Session,
     by: Unit = "requests",
     measure: Measure = "cost",
-    scale: Scale = "log",
+    scale: Scale = "rank",
     theme: Theme = "dark",
     height: int = 486,
     trace: Trace | None = None,
+    each: bool = False,
 ) -> go.Figure:
     """Requests or turns (columns) by buckets (rows), below the saw-tooth on the same axis.
 
     With a session, or an overview and its `trace`, hovering also says what a bucket is made of.
     `measure`: tokens, USD, or share of the window. Each cell's custom data begins with the request that a click leads to:
     in a binned column, the one with the largest value of that row. Cells that were mostly read from cache are shown cold.
+    `scale`: brightness by rank among all cells, or by value; `each`: each row on a scale of its own. `shades` says which.
     """
     (view, trace), palette = _read(of, trace), PALETTES[theme]
     grid = columns.grid(view, by, measure, MAX_COLUMNS)
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.045, row_heights=[0.42, 0.58])
     _area(figure, view, by, palette)
-    _heat(figure, grid, scale, palette, _kinds(trace, grid))
+    _heat(figure, grid, _ramps_of(grid, scale, each), palette, _kinds(trace, grid))
     _dress(figure, view, by, palette, height, row=2)
     return figure
 
@@ -172,12 +174,9 @@ def _marks(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
     """One trace per kind of marker, on one line above the areas; at most one of a kind per column."""
     x, top = columns.positions(view, by), _top(view)
     width = max(1, -(-(int(x[-1]) + 1 if len(x) else 1) // MAX_COLUMNS))
-    cut = {m.request for m in view.markers if m.kind == "cut"}
-    shown = [
-        m for m in view.markers if m.kind != "break" or m.request not in cut
-    ]  # that a cut breaks the cache goes without saying
-    for kind, (symbol, colour, word) in reversed(list(SYMBOLS.items())):
-        marks = {int(x[m.request]) // width: m for m in shown if m.kind == kind}
+    for kind, (symbol, colour) in reversed(list(SYMBOLS.items())):
+        word = EVENTS[kind].word
+        marks = {int(x[m.request]) // width: m for m in view.markers if m.kind == kind}
         if not marks:
             continue
         figure.add_trace(
@@ -195,6 +194,7 @@ def _marks(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
                 text=[_label(m.what) for m in marks.values()],
                 hovertemplate=f"<b>{word}</b> at request %{{customdata[0]}}<br>%{{text}}<extra></extra>",
                 name=word,
+                cliponaxis=False,
             ),
             row=1,
             col=1,
@@ -211,10 +211,53 @@ def _kinds(trace: Trace | None, grid: Grid) -> list[list[str]]:
     return [[_label(texts[int(n)][i]) + "<br>" if texts[int(n)][i] else "" for n in wanted[:, i]] for i in range(len(ROWS))]
 
 
-def _heat(figure: go.Figure, grid: Grid, scale: Scale, palette: Mapping[str, str], kinds: list[list[str]]) -> None:
-    """One heatmap trace per bucket, each on its own ramps, and one per kind of what the log does not hold."""
-    names, rows = _rows(grid)
-    low, high = _range(grid.values[:, [cell for _, cell, _, _ in rows]])
+class _Row(NamedTuple):
+    name: str
+    cell: int
+    y: float  # its middle
+    tall: int
+
+    @property
+    def label(self) -> str:
+        return "System + tools" if self.tall > 1 else SHORT.get(self.name, LABELS[self.name])
+
+
+def _rows(grid: Grid) -> list[_Row]:
+    """Rows from the top: what the log does not hold, as far as there is any, then the buckets.
+
+    Where the log holds neither system prompt nor tools, the prefix has the room of both.
+    """
+    hidden = [name for name in HIDDEN if grid.tokens[:, CELLS.index(name)].any()]
+    static = bool(grid.tokens[:, :2].any())
+    merged = "prefix" in hidden and not static
+    above = [name for name in hidden if not (merged and name == "prefix")]
+    shown = [*above, *(["prefix"] if merged else ROWS[:2] if static or not hidden else []), *ROWS[2:]]
+    rows, top = list[_Row](), -0.5
+    for name in reversed(shown):
+        tall = 2 if merged and name == "prefix" else 1
+        rows.append(_Row(name, CELLS.index(name), top + tall / 2, tall))
+        top += tall
+    return rows[::-1]
+
+
+def _ramps_of(grid: Grid, scale: Scale, each: bool) -> dict[int, Ramp]:
+    """The ramp of each row's cell: of its own values, or of those of all rows."""
+    cells = [row.cell for row in _rows(grid)]
+    return {cell: Ramp.of(grid.values[:, [cell] if each else cells], scale) for cell in cells}
+
+
+def shades(
+    view: Overview, by: Unit = "requests", measure: Measure = "cost", scale: Scale = "rank", each: bool = False
+) -> tuple[Shades, ...]:
+    """What the brightness in `heatmap` says, row by row from the top; all rows say the same where they share one scale."""
+    grid = columns.grid(view, by, measure, MAX_COLUMNS)
+    ramps = _ramps_of(grid, scale, each)
+    return tuple(Shades(row.name, row.label, ramps[row.cell].ticks()) for row in _rows(grid))
+
+
+def _heat(figure: go.Figure, grid: Grid, ramps: Mapping[int, Ramp], palette: Mapping[str, str], kinds: list[list[str]]) -> None:
+    """One heatmap trace per row, each in its own colours."""
+    rows = _rows(grid)
     template = (
         "<b>request %{customdata[0]}</b> · turn %{customdata[1]}<br>%{fullData.name}: %{customdata[2]:,} tokens"
         " (%{customdata[3]:.1%})<br>%{text}$%{customdata[4]:.4f}<br>"
@@ -224,7 +267,7 @@ def _heat(figure: go.Figure, grid: Grid, scale: Scale, palette: Mapping[str, str
     for name, cell, y, tall in rows:
         figure.add_trace(
             go.Heatmap(
-                z=_shades(grid.values[:, cell], grid.cold[:, cell], low, high, scale)[None, :],
+                z=ramps[cell].bytes(grid.values[:, cell], grid.cold[:, cell])[None, :],
                 x0=(grid.width - 1) / 2,
                 dx=grid.width,
                 y0=y,
@@ -243,49 +286,16 @@ def _heat(figure: go.Figure, grid: Grid, scale: Scale, palette: Mapping[str, str
             row=2,
             col=1,
         )
-    top = len(names) - 1
-    figure.update_yaxes(range=[-0.5, top + 0.5], tickvals=list(range(top, -1, -1)), ticktext=names, row=2, col=1)
-
-
-def _rows(grid: Grid) -> tuple[list[str], list[tuple[str, int, float, int]]]:
-    """Names of the rows from the top, and per trace its cell, its middle and how many rows tall it is.
-
-    Where the log holds neither system prompt nor tools, their two rows show the prefix, which stands for both; a row of its own
-    for what else it does not hold.
-    """
-    present = [name for name in HIDDEN if grid.tokens[:, CELLS.index(name)].any()]
-    hidden = bool(present) and not grid.tokens[:, :2].any()
-    own = [name for name in present if name != "prefix" or not hidden]
-    shown = [*own, *ROWS] if "prefix" in present or not hidden else [*own, *ROWS[2:]]
-    top = len(shown) - 1
-    rows = [(name, CELLS.index(name), float(top - i), 1) for i, name in enumerate(shown) if not (hidden and name in ROWS[:2])]
-    if hidden and "prefix" in present:
-        rows.append(("prefix", CELLS.index("prefix"), top - len(own) - 0.5, 2))
-    return [SHORT.get(name, LABELS[name]) for name in shown], rows
-
-
-def _range(values: Floats) -> tuple[float, float]:
-    """Where the ramp begins and ends: the second percentile of what is not zero, and the largest value."""
-    seen = values[values > 0]
-    return (float(np.percentile(seen, 2)), float(seen.max())) if len(seen) else (1.0, 1.0)
-
-
-def _shades(values: Floats, cold: Any, low: float, high: float, scale: Scale) -> Any:
-    """Values as bytes: 0 = nothing, up to `STEPS` for what was billed in full, from there on for what was read from cache."""
-    if scale == "log":
-        spread = max(float(np.log(high / low)), 1e-9)
-        level = np.log(np.maximum(values, low) / low) / spread
-    else:
-        level = values / high
-    shade = np.where(values > 0, np.maximum(1, np.rint(np.clip(level, 0, 1) ** GAMMA * STEPS)), 0)
-    return (shade + np.where(cold & (values > 0), STEPS + 1, 0)).astype(np.uint8)
+    names = [row.label.replace(" + ", " +<br>") for row in rows]
+    top = rows[0].y + rows[0].tall / 2
+    figure.update_yaxes(range=[-0.5, top], tickvals=[row.y for row in rows], ticktext=names, row=2, col=1)
 
 
 def _ramps(colour: str, palette: Mapping[str, str]) -> list[list[Any]]:
     """Two ramps on one scale: from the panel to the bucket's colour, and from the panel to the cold one."""
     half, ground = STEPS / (2 * STEPS + 1), palette["panel"]
     faint = mix(ground, colour, 0.10)
-    cold = mix(ground, mix(palette["cold"], colour, 0.25), 0.72)
+    cold = mix(ground, mix(palette["cold"], colour, 0.4), 0.72)
     warm = [[0, ground], [1 / (2 * STEPS + 1), faint], [half, colour]]
     return [*warm, [half + 1e-6, mix(ground, cold, 0.12)], [1, cold]]
 
@@ -326,4 +336,4 @@ def _label(text: str) -> str:
 def legend(view: Overview) -> Sequence[tuple[str, str, str]]:
     """The kinds of markers that a session has: (kind, palette colour, word), in the order of `SYMBOLS`."""
     kinds = {marker.kind for marker in view.markers}
-    return [(kind, colour, word) for kind, (_, colour, word) in SYMBOLS.items() if kind in kinds]
+    return [(kind, colour, EVENTS[kind].word) for kind, (_, colour) in SYMBOLS.items() if kind in kinds]

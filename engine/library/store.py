@@ -216,7 +216,7 @@ def _row(found: Opened, where: str, entry: str, name: str, size: int, now: float
         peak=int(view.prompts.max(initial=0)),
         window=int(view.windows.max(initial=0)),
         usd=None if view.total is None else str(view.total),
-        cuts=sum(marker.kind == "cut" for marker in view.markers),
+        cuts=sum(marker.kind in ("compact", "cut") for marker in view.markers),
         started=next((float(at) for at in view.sent_at if not np.isnan(at)), None),
         opened=now,
         size=size,

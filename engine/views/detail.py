@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from engine.counting.ledger import Ledger
+from engine.envelope.difference import gaps
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.planning.trace import Trace
-from engine.session.model import Block, Request, Session
+from engine.session.model import Block, Body, Request, Session
 from engine.views.labels import label
 from engine.views.overview import CELLS, Overview
+
+_Unit = tuple[int, int, str]  # start and stop of the blocks, and the slot of an insert
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +42,72 @@ class Detail:
     items: tuple[Item, ...]
     added: tuple[Item, ...]
     left: tuple[Item, ...]
+    changed: tuple[tuple[Item, Item], ...]  # as it stood, and as it stands
     answer: tuple[Item, ...]
     change: tuple[int, ...]  # tokens per cell against the previous request
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs between two requests, in provider tokens: `cells` as `CELLS`, before and after, each sums to its prompt.
+
+    `came` stands in the second alone, `went` in the first alone, `changed` in both but otherwise: as it stood, as it stands.
+    """
+
+    old: int
+    new: int
+    came: tuple[Item, ...]
+    went: tuple[Item, ...]
+    changed: tuple[tuple[Item, Item], ...]
+    cells: tuple[tuple[int, ...], tuple[int, ...]]
+    prompts: tuple[int, int]
+
+
+def difference(trace: Trace, view: Overview, old: int, new: int) -> Difference:
+    """What the model saw at request `new` against request `old`, whichever was sent first. IndexError: no such request."""
+    was, now = dict[_Unit, Body](), dict[_Unit, Body]()
+    for before, after in gaps(trace.plans[old].seen, trace.plans[new].seen):
+        was |= _units(before)
+        now |= _units(after)
+    made = [partial(_of_unit, trace, trace.fit(n).scale) for n in (old, new)]
+    went = tuple(made[0](unit, body) for unit, body in was.items() if unit not in now)
+    came = tuple(made[1](unit, body) for unit, body in now.items() if unit not in was)
+    both = [unit for unit in was if unit in now and was[unit] != now[unit]]
+    changed = tuple((made[0](unit, was[unit]), made[1](unit, now[unit])) for unit in both)
+    cells = tuple(map(int, view.cells[old])), tuple(map(int, view.cells[new]))
+    return Difference(old, new, came, went, changed, cells, (int(view.prompts[old]), int(view.prompts[new])))
 
 
 def detail(trace: Trace, view: Overview, n: int) -> Detail:
     """What request `n` carried, in provider tokens."""
     plan = trace.plans[n]
-    before = trace.plans[n - 1] if n else None
     scale = trace.fit(n).scale
     items = list(_items(trace, plan.seen, scale))
-    since = before.request.cut if before else 0
-    added = [item for item in items if item.at >= since]
-    left: list[Item] = []
-    if before:
-        gone = {item.at for item in items if item.state == "verbatim"}
-        left = [item for item in _items(trace, before.seen, scale) if item.state == "verbatim" and item.at not in gone]
+    since = difference(trace, view, n - 1, n) if n else None
+    added, left, moved = (since.came, since.went, since.changed) if since else (tuple(items), (), ())
     change = view.cells[n] - view.cells[n - 1] if n else view.cells[n]
     by_size = sorted(items, key=lambda item: -item.tokens)
     blocks = trace.session.blocks[plan.request.cut : plan.request.stop]
     answer = tuple(_item(trace.session, trace.ledger, block, 1.0) for block in blocks)  # as `bill.charge` counts it
-    return Detail(plan.request, tuple(by_size), tuple(added), tuple(left), answer, tuple(int(c) for c in change))
+    return Detail(plan.request, tuple(by_size), added, left, moved, answer, tuple(int(c) for c in change))
+
+
+def _units(pieces: Iterable[Piece]) -> dict[_Unit, Body]:
+    """What can come and go by itself: each block that stands as it is, each stand-in, each insert."""
+    found: dict[_Unit, Body] = {}
+    for piece in pieces:
+        if piece.body is None:
+            found |= {(at, at + 1, ""): None for at in range(piece.start, piece.stop)}
+        elif piece.body:
+            found[piece.start, piece.stop, piece.slot if piece.start == piece.stop else ""] = piece.body
+    return found
+
+
+def _of_unit(trace: Trace, scale: float, unit: _Unit, body: Body) -> Item:
+    start, stop, slot = unit
+    if body is None:
+        return _item(trace.session, trace.ledger, trace.session.blocks[start], scale)
+    return _stand_in(trace, Piece(start, stop, trace.ledger.body(body), body, slot), scale)
 
 
 def _items(trace: Trace, envelope: Envelope, scale: float) -> list[Item]:

@@ -17,6 +17,7 @@ from engine.counting.reconcile import Floats, Ints
 from engine.planning.trace import Trace
 from engine.session.model import JSON, Action
 from engine.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
+from engine.views.events import EVENTS, kind_of
 from engine.views.overview import CELLS, Marker, Overview
 from engine.views.phrases import clock, short, span, times, word
 from engine.views.repeats import repeats
@@ -44,12 +45,7 @@ BILLS = {
     "The conversation before this file begins is": ("earlier",),
     "What the tool put back after its compactions is": ("put_back",),
 }
-CUTS: dict[Action, tuple[str, str]] = {
-    "condense": ("compaction", "compactions"),
-    "drop": ("cut", "cuts"),
-    "truncate": ("truncation", "truncations"),
-    "clear": ("clearing of old tool results", "clearings of old tool results"),
-}
+CUTS: frozenset[Action] = frozenset(("condense", "drop", "truncate", "clear"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +98,10 @@ def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None =
 
 
 def headline(view: Overview, n: int) -> str:
-    """One sentence about request `n`: what the model saw, and how much of all input had been sent before.
-
-    Input that grows from one request to the next is new, the rest was sent again. IndexError where there is no request `n`.
-    """
-    prompts, window = view.prompts, int(view.windows[n])
+    """One sentence about request `n` alone: what the model saw. IndexError where there is no such request."""
+    window = int(view.windows[n])
     about = "" if view.recorded[n] >= 0 else "about "
-    seen = f"At request {n} the model saw {about}{prompts[n]:,}{f' of {window:,}' if window else ''} tokens"
-    if len(view) < 2 or not prompts.sum():
-        return f"{seen}."
-    new = np.maximum(np.diff(prompts, prepend=0), 0).sum()
-    return f"{seen}; {1 - new / prompts.sum():.0%} of all input was re-sent.".replace("%", " %")
+    return f"At request {n} the model saw {about}{view.prompts[n]:,}{f' of {window:,}' if window else ''} tokens."
 
 
 def markers(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
@@ -134,8 +123,9 @@ def _bill(known: _Facts) -> list[Finding]:
             of = f"{whose} input bill: ${part:,.2f} of ${whole:,.2f}" if known.priced else "all input tokens"
             usd = Decimal(str(round(part, 6))) if known.priced else None
             evidence = {"share": share, "part": part, "whole": whole, "unit": "USD" if known.priced else "tokens"}
-            text = f"{what} {share * 100:.0f} % of {of}."
-            found.append(Finding(text, int(np.argmax(tokens)), "bill", usd, int(tokens.sum()), evidence))
+            most = int(np.argmax(tokens))
+            text = f"{what} {share * 100:.0f} % of {of}; request {most} carries most of them."
+            found.append(Finding(text, most, "bill", usd, int(tokens.sum()), evidence))
     return found
 
 
@@ -170,7 +160,7 @@ def _broke(known: _Facts, cause: Cause, worst: CacheBreak, count: int) -> str:
     if cause == "idle":
         sent = known.view.sent_at
         when = clock(float(sent[n]), dated=float(np.nanmax(sent) - np.nanmin(sent)) > 86_400)
-        return f"The cache went cold{often} at {when} after {_idle(known, worst)}"
+        return f"The cache went cold{often} at request {n} ({when}) after {_idle(known, worst)}"
     what = {
         "model": "Switching models left the cache behind",
         "static": "A change of system prompt or tools broke the cache",
@@ -205,10 +195,11 @@ def _repeated(known: _Facts) -> list[Finding]:
     name = "/".join(worst.path.replace("\\", "/").split("/")[-2:])
     many = worst.stop > worst.start
     where = f"Requests {worst.start}-{worst.stop} carry up to" if many else f"Request {worst.start} carries"
-    text = f"{where} {short(worst.tokens)} tokens of a file read {times(worst.reads)} ({name})."
+    most = f", all of them at request {worst.most}" if many else ""
+    text = f"{where} {short(worst.tokens)} tokens of a file read {times(worst.reads)}{most} ({name})."
     usd = Decimal(str(round(worst.weight, 6))) if known.priced else None
     evidence = {"path": worst.path, "reads": worst.reads, "start": worst.start, "stop": worst.stop, "tokens": worst.tokens}
-    return [Finding(text, worst.start, "repeated", usd, int(worst.weight) if usd is None else worst.tokens, evidence)]
+    return [Finding(text, worst.most, "repeated", usd, int(worst.weight) if usd is None else worst.tokens, evidence)]
 
 
 def _standing(known: _Facts) -> list[Finding]:
@@ -232,27 +223,27 @@ def _standing(known: _Facts) -> list[Finding]:
 
 
 def _cut(known: _Facts) -> list[Finding]:
-    """What was taken out of the window, by the kind of cut that took most."""
-    groups: dict[Action, list[tuple[int, int]]] = defaultdict(list)
+    """What was taken out of the window, by the kind of event that took most; points at the largest of them."""
+    groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for plan in known.trace.plans:
         n = plan.request.n
-        for action in {d.action for d in (*plan.decisions, *plan.server) if d.splice and d.action in CUTS}:
-            made = [d for d in (*plan.decisions, *plan.server) if d.splice and d.action == action]
-            size = round(sum(d.before - d.after for d in made) * plan.calibration.scale)
-            if action == "condense" and n:  # the summary came in with it: what counts is how much shorter the prompt is
+        acted = [d for d in (*plan.decisions, *plan.server) if d.splice and d.action in CUTS]
+        for kind in {kind_of(d.action) for d in acted}:
+            size = round(sum(d.before - d.after for d in acted if kind_of(d.action) == kind) * plan.calibration.scale)
+            if kind == "compact" and n:  # the summary came in with it: what counts is how much shorter the prompt is
                 size = int(known.prompts[n - 1] - known.prompts[n])
             if n and size >= CUT_SHARE * known.prompts[n - 1] > 0:
-                groups[action].append((n, size))
+                groups[kind].append((n, size))
     if not groups:
         return []
-    action, made_ = max(groups.items(), key=lambda item: sum(size for _, size in item[1]))
-    removed, last = sum(size for _, size in made_), made_[-1][0]
-    one, many = CUTS[action]
-    first = f"{word(len(made_)).capitalize()} {one if len(made_) == 1 else many} removed {short(removed)} tokens"
-    after = "it" if len(made_) == 1 else "the last"
-    text = f"{first}; the first request after {after} (request {last}) starts with {short(int(known.prompts[last]))}."
-    worst = max(made_, key=lambda item: item[1])[0]
-    return [Finding(text, worst, "cut", None, removed, {"requests": [n for n, _ in made_], "removed": removed})]
+    kind, made = max(groups.items(), key=lambda item: sum(size for _, size in item[1]))
+    removed, event = sum(size for _, size in made), EVENTS[kind]
+    largest, size = max(made, key=lambda item: item[1])
+    what = f"{word(len(made)).capitalize()} {event.noun if len(made) == 1 else event.nouns} took out {short(removed)} tokens"
+    left = f"leaving {short(int(known.prompts[largest]))}"
+    where = f" at request {largest}, {left}" if len(made) == 1 else f"; the largest, {short(size)} at request {largest}, {left}"
+    evidence = {"requests": [n for n, _ in made], "removed": removed, "event": kind}
+    return [Finding(f"{what}{where}.", largest, "cut", None, removed, evidence)]
 
 
 def _unlogged(known: _Facts) -> list[Finding]:
@@ -329,7 +320,7 @@ def _stubs(known: _Facts) -> list[Finding]:
         return []
     if len(stubs) < DOUBTFUL * len(known.view) or tokens < DOUBTFUL * whole:
         return []
-    of = f"{len(stubs)} of {len(known.view)} answers"
+    of = f"{len(stubs)} of {len(known.view)} answers, the first at request {stubs[0]},"
     money = f", which adds ${usd:,.2f} to a recorded ${path - usd:,.2f}" if path is not None else ""
     text = f"{of} record fewer output tokens than their text has: {short(tokens)} were counted{money}."
     evidence = {"requests": len(stubs), "counted": tokens, "usd": float(usd)}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from engine.session.content import PUT_IN
-from engine.session.model import Block, Session
+from engine.session.model import JSON, Block, Session
+
+PARTS = ("offset", "limit", "view_range", "start_line", "end_line")
 
 
 def label(session: Session, block: Block) -> str:
@@ -19,11 +23,20 @@ def label(session: Session, block: Block) -> str:
     return block.name or block.kind.replace("_", " ")
 
 
+def _part(given: Mapping[str, JSON]) -> str:
+    """Which part of a file was asked for, as the call says it; "" for all of it: two parts are not the same reading."""
+    asked = [f"{given[key]}" for key in PARTS if isinstance(given.get(key), int | list)]
+    return f" [{' '.join(asked)}]"[:40] if asked else ""
+
+
 def subject(call: Block) -> str:
     """What a tool call worked on: its path, command or query, as far as its input says; at most 60 characters."""
     given = call.raw.get("input") if isinstance(call.raw, dict) else None
     if isinstance(given, dict):
         for key in ("file_path", "path", "notebook_path", "command", "pattern", "query", "url", "description", "prompt"):
             if isinstance(given.get(key), str) and given[key]:
-                return " ".join(given[key].split())[-60:] if "path" in key else " ".join(given[key].split())[:60]
+                text = " ".join(given[key].split())
+                if len(text) > 60:
+                    text = f"…{text[-59:]}" if "path" in key else f"{text[:59]}…"
+                return text + (_part(given) if "path" in key else "")
     return ""

@@ -18,8 +18,9 @@ from engine.session.model import BUCKETS
 from engine.views.cache_breaks import breaks
 from engine.views.columns import WARN_AT
 from engine.views.detail import Item
+from engine.views.events import SHRINKS, told
 from engine.views.findings import Finding, findings, headline, markers
-from engine.views.overview import CELLS, CUTS, Overview
+from engine.views.overview import CELLS, Overview
 
 ORDER = (*HIDDEN, "system", "tools", "messages", "tool_results", "thinking", "unattributed")  # left to right in the bar
 OVER = 0.005  # of the prompt, counted beyond what was billed; less is not worth a sentence
@@ -45,7 +46,7 @@ class Segment:
 class Summary:
     """One request in numbers. Tokens; USD, of which `total` is the segments' and the answer's. `window` and `reserve` are 0
     where unknown; `ghost` is the request before, drawn, where something was cut in between, else empty; `notes`: what is not as
-    it seems about these numbers, in sentences."""
+    it seems about these numbers, in sentences; `events`: kind and what happened."""
 
     n: int
     turn: int
@@ -64,7 +65,7 @@ class Summary:
     read: int
     written: int
     uncached: int
-    events: tuple[str, ...]
+    events: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     sentence: str
     put_in: tuple[tuple[str, int], ...] = ()  # what the tool put in beside the prompt: word and tokens, largest first
@@ -86,7 +87,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
     """Request `n` in numbers."""
     request = trace.plans[n].request
     events = [marker for marker in view.markers if marker.request == n]
-    cut = any(marker.kind in CUTS for marker in events)
+    cut = any(marker.kind in SHRINKS for marker in events)
     reserve = request.settings.get("max_tokens") or request.settings.get("max_completion_tokens")
     billed = view.billed[n].sum(axis=0)
     return Summary(
@@ -107,7 +108,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         int(billed[0]),
         int(billed[1]),
         int(billed[2]),
-        tuple(marker.what for marker in events),
+        tuple((marker.kind, told(marker.kind, marker.what)) for marker in events),
         notes(trace, n),
         headline(view, n),
         _put_in(view, trace, n),
@@ -159,10 +160,17 @@ def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
 
 
 def opening(view: Overview) -> int:
-    """The request to show first: the first at which something was cut, else the fullest."""
-    cuts = [marker.request for marker in view.markers if marker.kind == "cut" and marker.request]
-    cuts = cuts or [marker.request for marker in view.markers if marker.kind == "clear" and marker.request]
-    return cuts[0] if cuts else int(view.prompts.argmax()) if len(view) else 0
+    """The request to show first: the fullest before the largest cut, else the fullest of all."""
+    largest = largest_cut(view)
+    prompts = view.prompts[: largest.request] if largest else view.prompts
+    since = max((cut.request for cut in cuts(view) if largest and cut.request < largest.request), default=0)
+    return since + int(prompts[since:].argmax()) if len(prompts) else 0
+
+
+def largest_cut(view: Overview) -> Cut | None:
+    """Where most was taken out of the window; clearings count only where nothing else was. None where nothing ever was."""
+    found = [cut for cut in cuts(view) if cut.request]
+    return max([cut for cut in found if cut.kind != "clear"] or found, key=lambda cut: cut.before - cut.after, default=None)
 
 
 def annotated(trace: Trace, view: Overview) -> tuple[Overview, tuple[Finding, ...]]:
@@ -255,7 +263,7 @@ def cuts(view: Overview) -> tuple[Cut, ...]:
     """Every cut and clearing of a session, in order; several at one request count once."""
     found: dict[int, Cut] = {}
     for marker in view.markers:
-        if marker.kind in CUTS and marker.request not in found:
+        if marker.kind in SHRINKS and marker.request not in found:
             before = int(view.prompts[max(0, marker.request - 1)])
             found[marker.request] = Cut(marker.request, marker.kind, marker.what, before, int(view.prompts[marker.request]))
     return tuple(found.values())

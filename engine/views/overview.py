@@ -20,6 +20,7 @@ from engine.planning.trace import Trace, prompt_of
 from engine.pricing.windows import one_prompt
 from engine.session.model import Session
 from engine.views.bill import bill
+from engine.views.events import SHRINKS, kind_of
 from engine.views.whole_bill import WholeBill, whole_bill
 
 LABELS = {
@@ -34,13 +35,12 @@ LABELS = {
     "unattributed": "Unattributed",
 }
 
-CUTS = ("cut", "clear", "unlogged")  # markers of what made a prompt shorter
 SHOWN = 12  # requests listed in a notebook, besides the largest and those that were cut
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happened at a request: cut, clear, unlogged, retry, subagent, overflow; `findings.markers` adds break."""
+    """Something that happened at a request. `kind` as in `events.EVENTS`; `findings.markers` adds those of broken caches."""
 
     request: int
     kind: str
@@ -115,7 +115,7 @@ class Overview:
         if not len(self):
             return notebook.card(self.title or self.session_id, notebook.line("No request."), note=self.source)
         prompts, peak = self.prompts, int(self.prompts.argmax())
-        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in CUTS}
+        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in SHRINKS}
         evenly = {round(i * (len(self) - 1) / (SHOWN - 1)) for i in range(SHOWN)}
         rows = (
             (n, int(self.turns[n]), int(prompts[n]), notebook.bar(self._cells(n), int(prompts[peak]), slim=True),
@@ -182,7 +182,7 @@ def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> li
             span = decision.edit.span
             spoken = span is None or any(block.kind != "notice" for block in session.blocks[span.start : span.stop])
             if decision.splice and spoken and decision.edit.because != "superseded":
-                found.append(Marker(n, "cut" if action in ("condense", "drop") else "clear", decision.edit.because))
+                found.append(Marker(n, kind_of(action), decision.edit.because))
         if plan.request.attempts > 1:
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
         if plan.limit and prompt_of(plan.request) > plan.limit and one_prompt(session, plan.request):

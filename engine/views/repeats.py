@@ -25,14 +25,16 @@ PATHS = ("file_path", "path", "notebook_path", "filePath", "absolute_path", "tar
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Requests `start` to `stop` (both included) carried `reads` copies of one reading of `path`, all but the newest in vain.
+    """Requests `start` to `stop` (both included) carried copies of one reading of `path`, all but the newest in vain.
 
-    `tokens`: most that any of these requests carried of it; `weight`: what the older copies came to, in the unit of `paid`.
+    `most`: the first of these requests that carried the most of it, which were `reads` copies of `tokens` together; `weight`:
+    what the older copies came to, in the unit of `paid`.
     """
 
     path: str
     start: int
     stop: int
+    most: int
     reads: int
     tokens: int
     weight: float
@@ -119,9 +121,10 @@ def _stretches(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[Rep
 
 
 def _repeat(path: str, start: int, stop: int, group: Sequence[_Copy], weight: float) -> Repeat:
-    peak = held = 0
+    peak = held = most = reads = copies = 0
     events = [(copy.came, copy.tokens) for copy in group] + [(copy.left, -copy.tokens) for copy in group]
-    for _, tokens in sorted(events):  # at one request, what leaves goes before what comes
-        held += tokens
-        peak = max(peak, held)
-    return Repeat(path, start, stop - 1, len(group), peak, weight)
+    for request, tokens in sorted(events):  # at one request, what leaves goes before what comes
+        held, copies = held + tokens, copies + (1 if tokens > 0 else -1)
+        if held > peak:
+            peak, most, reads = held, request, copies
+    return Repeat(path, start, stop - 1, most, reads, peak, weight)

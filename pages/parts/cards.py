@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from engine import figures
-from engine.views import one_request
+from engine.views import events, one_request, ranges
 from engine.views import overview as views
-from engine.views.detail import Detail
+from engine.views.detail import Detail, Item
 from pages.parts.formats import esc, k, percent, short, usd
 
 HINTS = {
@@ -25,14 +25,23 @@ WORDS = {
     "estimated": "Counted here, then scaled to what was recorded.",
     "inferred": "Not in the log: what the recorded prompt holds beyond all that the log shows.",
 }
-SIGNS = {"cut": "▼", "clear": "▽", "unlogged": "◁", "break": "◆", "overflow": "✖", "retry": "×", "subagent": "●"}
+SIGNS = {
+    "compact": "▼",
+    "cut": "■",
+    "clear": "▽",
+    "unlogged": "◁",
+    "break": "◆",
+    "overflow": "✖",
+    "retry": "×",
+    "subagent": "●",
+}
 HATCHED = {"prefix": "135deg,* 0 3px", "earlier": "45deg,* 0 3px", "put_back": "0deg,* 0 3px", "unattributed": "90deg,* 0 3px"}
 CENT = Decimal("0.01")  # less that was counted is told on hovering alone
 TEXT = 800  # characters of a block shown in a list
 
 
 def title(view: views.Overview) -> str:
-    """Title line with chips: source, model and window, requests, cost, peak, truncations."""
+    """Title line with chips: source, model and window, requests, cost, peak, what was re-sent and what was taken out."""
     models = list(dict.fromkeys(model for model in view.models if model))
     window = int(view.windows.max(initial=0))
     model = (_undated(models[0]) if models else "model unknown") + (f" +{len(models) - 1}" if len(models) > 1 else "")
@@ -45,13 +54,13 @@ def title(view: views.Overview) -> str:
     if window and len(view):
         peak = float((view.prompts / view.windows.clip(min=1)).max())
         chips.append(_chip(f"peak {peak:.0%}", "bad" if peak > 1 else "warn" if peak > 0.75 else ""))
-    cuts = one_request.cuts(view)
-    for kind, word in (("cut", "truncation"), ("clear", "clearing")):
-        many = sum(cut.kind == kind for cut in cuts)
-        chips += [_chip(_many(many, word), "warn")] if many else []
-    chips += [] if cuts else [_chip("never truncated")]
-    name = esc(short(view.title or view.session_id, 80))
-    return f'<div class="ts-title"><h1>{name}</h1>{"".join(chips)}</div>'
+    if len(view) > 1:
+        resent = ranges.summary(view, 0, len(view)).resent
+        chips.append(_chip(f"{percent(resent)} re-sent", "", "Share of all input that the request before had carried already"))
+    shrunk = events.counted(cut.kind for cut in one_request.cuts(view))
+    chips += [_chip(text, "warn", events.EVENTS[kind].meaning) for kind, text in shrunk] or [_chip("nothing cut")]
+    full = view.title or view.session_id
+    return f'<div class="ts-title"><h1 title="{esc(short(full, 400))}">{esc(short(full, 80))}</h1>{"".join(chips)}</div>'
 
 
 def _money(view: views.Overview) -> list[str]:
@@ -91,10 +100,13 @@ def _chip(text: str, tone: str = "", hint: str = "") -> str:
     return f'<span class="ts-chip {tone}" title="{esc(hint or text)}">{esc(text)}</span>'
 
 
-def headline(now: one_request.Summary) -> str:
-    """One sentence with the number that matters, and what happened at this request."""
-    events = "".join(_chip(short(event.partition(": ")[0], 60), "warn", event) for event in now.events)
-    return f'<h2 class="ts-headline" data-request="{now.n}"><span>{esc(now.sentence)}</span>{events}</h2>'
+def headline(now: one_request.Summary, ahead: one_request.Cut | None = None) -> str:
+    """One sentence with the number that matters, what happened at this request, and a way to the cut that comes next."""
+    chips = "".join(_chip(f"{SIGNS[kind]} {short(what.partition(': ')[0], 60)}", "warn", what) for kind, what in now.events)
+    if ahead:
+        what = f"What was {events.EVENTS[ahead.kind].word} at request {ahead.request} →"
+        chips += f'<button type="button" class="ts-go" data-request="{ahead.request}">{what}</button>'
+    return f'<h2 class="ts-headline" data-request="{now.n}"><span>{esc(now.sentence)}</span>{chips}</h2>'
 
 
 def filled(name: str) -> str:
@@ -224,12 +236,17 @@ def panel(name: str, body: str, note: str = "") -> str:
     return f'<section class="ts-card"><h3>{esc(name)}<em>{esc(note)}</em></h3>{body}</section>'
 
 
-def largest(groups: Iterable[one_request.Group]) -> str:
-    """Groups of blocks with a meter each; a line opens to show the largest text of its group."""
-    listed = list(groups)
-    most = max((group.tokens for group in listed), default=1)
-    body = "".join(_group(group, most) for group in listed)
-    return body or '<div class="ts-empty">Nothing that the log holds.</div>'
+def largest(groups: Sequence[one_request.Group], shown: int = 12) -> str:
+    """The first groups of blocks with a meter each; a line opens to show the largest text of its group."""
+    most = max((group.tokens for group in groups), default=1)
+    body = "".join(_group(group, most) for group in groups[:shown])
+    return body + more(groups[shown:]) or '<div class="ts-empty">Nothing that the log holds.</div>'
+
+
+def more(groups: Sequence[one_request.Group]) -> str:
+    """What a list leaves out, so that no list looks complete that is not; "" where it leaves out nothing."""
+    rest = f"and {len(groups):,} more, {k(sum(group.tokens for group in groups))} tokens"
+    return f'<div class="ts-empty">{rest}</div>' if groups else ""
 
 
 def _group(group: one_request.Group, most: int) -> str:
@@ -248,21 +265,39 @@ def clip(text: str, most: int = TEXT) -> str:
     return esc(text[:most]) + (f'<span class="ts-faint">\n… {rest:,} more characters</span>' if rest > 0 else "") or "(no text)"
 
 
-def changes(now: one_request.Summary, detail: Detail) -> str:
+def deltas(items: Iterable[Item], sign: str, tone: str, shown: int = 6) -> str:
+    """Blocks that came or went, in groups."""
+    groups = one_request.groups(items, 1, 10**9)
+    return "".join(_delta(group, sign, tone) for group in groups[:shown]) + more(groups[shown:])
+
+
+def changes(detail: Detail) -> str:
     """What came since the request before, and what went."""
-    new, gone = one_request.groups(detail.added, 1, 6), one_request.groups(detail.left, 1, 6)
-    text = "".join(f'<div class="ts-row ts-warned">{esc(event)}</div>' for event in now.events)
-    text += "".join(_delta(group, "+", "ts-up") for group in new) + "".join(_delta(group, "−", "ts-down") for group in gone)
+    text = deltas(detail.added, "+", "ts-up") + deltas(detail.left, "−", "ts-down") + moved(detail.changed, 6)
     return text or '<div class="ts-empty">The same blocks as the request before.</div>'
+
+
+def moved(pairs: Sequence[tuple[Item, Item]], shown: int = 12) -> str:
+    """Blocks that stand otherwise than before, those that moved most first."""
+    ranked = sorted(pairs, key=lambda pair: -abs(pair[1].tokens - pair[0].tokens))
+    rows = "".join(
+        f'<div class="ts-row"><div class="line"><span class="name" title="{esc(after.label)}">{swatch(after.bucket)} '
+        f'{esc(after.label)}</span><span class="size">{before.tokens:,} → {after.tokens:,}</span></div></div>'
+        for before, after in ranked[:shown]
+    )
+    return rows + (f'<div class="ts-empty">and {len(ranked) - shown:,} more</div>' if len(ranked) > shown else "")
+
+
+def swatch(name: str) -> str:
+    """The small square in the colour of a bucket."""
+    return f'<i class="ts-swatch" style="{filled(name)}"></i>'
 
 
 def _delta(group: one_request.Group, sign: str, tone: str) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
-    swatch = f'<i class="ts-swatch" style="{filled(group.bucket)}"></i>'
     size = f'<span class="size {tone}">{sign}{group.tokens:,}</span>'
-    return (
-        f'<div class="ts-row"><div class="line"><span class="name">{swatch} {esc(group.label)}{count}</span>{size}</div></div>'
-    )
+    name = f'<span class="name" title="{esc(group.label)}">{swatch(group.bucket)} {esc(group.label)}{count}</span>'
+    return f'<div class="ts-row"><div class="line">{name}{size}</div></div>'
 
 
 def answer(detail: Detail) -> str:
@@ -281,7 +316,7 @@ def legend(view: views.Overview, heat: bool = False) -> str:
     names = [name for name in figures.STACK if view.cells[:, views.CELLS.index(name)].any()]
     swatches = "".join(f'<span><i class="ts-swatch" style="{filled(name)}"></i>{views.LABELS[name]}</span>' for name in names)
     signs = "".join(
-        f'<span><b style="color:var(--ts-{colour})">{SIGNS[kind]}</b>{word}</span>'
+        f'<span title="{events.EVENTS[kind].meaning}"><b style="color:var(--ts-{colour})">{SIGNS[kind]}</b>{word}</span>'
         for kind, colour, word in figures.legend(view)
     )
     cold = (

@@ -46,7 +46,7 @@ def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
     elif pane == "sent":
         _sent(replay, at)
     elif pane == "difference":
-        _code(exact_body.difference(replay.trace, at.request))
+        code(exact_body.difference(replay.trace, at.request))
     elif pane == "asks":
         _asks(replay, at)
     else:
@@ -93,13 +93,14 @@ def _texts(close: closeup.Closeup | None) -> None:
     stands = f" · stands for {close.stands_for:,} blocks" if close.stands_for > 1 else ""
     with left:
         st.html(f'<div class="pane-head">before · {close.before_tokens:,} tokens{more}</div>')
-        _code(close.before, "Nothing stood here.")
+        code(close.before, "Nothing stood here.")
     with right:
         st.html(f'<div class="pane-head">after · {close.after_tokens:,} tokens{stands}</div>')
-        _code(close.after, "Nothing stands here.")
+        code(close.after, "Nothing stands here.")
 
 
-def _code(text: str | None, otherwise: str = "", height: int = 300) -> None:
+def code(text: str | None, otherwise: str = "", height: int = 300) -> None:
+    """Text of a session as text, in a box that scrolls. `otherwise`: what stands there where there is none."""
     if not text:
         st.html(f'<div class="pane-empty">{esc(otherwise if text is None else "(no text)")}</div>')
         return
@@ -121,7 +122,7 @@ def _sent(replay: replays.Replay, at: replays.Place) -> None:
             "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",
             on_click="ignore", key="debugger.sent",
         )  # fmt: skip
-    _code(text, height=460)
+    code(text, height=460)
 
 
 def _asks(replay: replays.Replay, at: replays.Place) -> None:
@@ -136,10 +137,10 @@ def _asks(replay: replays.Replay, at: replays.Place) -> None:
         left, right = st.columns(2)
         with left:
             st.html('<div class="pane-head">question</div>')
-            _code(f"{each.ask.prompt}\n\n{each.ask.content}")
+            code(f"{each.ask.prompt}\n\n{each.ask.content}")
         with right:
             st.html('<div class="pane-head">answer</div>')
-            _code(each.answer.failed or each.answer.text or "\n".join(each.answer.items))
+            code(each.answer.failed or each.answer.text or "\n".join(each.answer.items))
 
 
 def _log(replay: replays.Replay, at: replays.Place) -> None:
@@ -162,4 +163,4 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
                 key="debugger.log.md",
             )  # fmt: skip
     if at.step:
-        _code(decision_log.markdown(trace, at.request, at.step - 1), height=360)
+        code(decision_log.markdown(trace, at.request, at.step - 1), height=360)

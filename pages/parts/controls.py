@@ -8,8 +8,8 @@ from typing import TypeVar
 import streamlit as st
 
 from engine import TurnscopeError, figures
-from engine.views import find_text
-from pages.parts import cards, components, shell, state, theme
+from engine.views.events import EVENTS
+from pages.parts import cards, components, registry, searching, shell, state, theme
 from pages.parts.formats import apart, esc, short
 
 ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Found", "chat": "Chat"}
@@ -22,7 +22,7 @@ GLOSSARY = {
     "Window": "The most tokens that the model takes in one request.",
     "Prefix": "System prompt and tools where the log does not hold them: known by size alone.",
     "Unattributed": "Recorded tokens that nothing in the log explains.",
-    "Truncation": "The tool dropped or summed up what no longer fitted.",
+    **{EVENTS[kind].word.capitalize(): EVENTS[kind].meaning for kind in ("compact", "cut", "clear", "break")},
     "Re-sent": "Tokens that an earlier request had carried already. A cache makes them cheap, not free.",
     "Cold": "A cell that was mostly read from cache, at about a tenth of the price.",
 }
@@ -60,11 +60,11 @@ def header_if_any() -> state.Shown | None:
         with st.container(key="header-tools", horizontal=True, width="content", gap="small", vertical_alignment="center"):
             _picker(shown)
             if shown:
-                _search()
+                searching.box()
                 _live(shown)
             _help()
     if shown:
-        _found(shown)
+        searching.found(shown)
     return shown
 
 
@@ -104,8 +104,12 @@ def _picker(shown: state.Shown | None) -> None:
         ids = list(known)
         file = shown.entry.file if shown else ""
         here = ids.index(file) if file in known else None
-        names = apart({entry.id: f"{entry.tool or ORIGINS[entry.origin]}: {short(entry.name, 60)}" for entry in known.values()})
-        chosen = st.selectbox("Session", ids, index=here, format_func=names.__getitem__, key=f"picker.session.{file}")
+        titles = state.titles()
+        names = apart({entry.id: _named(entry, titles.get(str(entry.path), "")) for entry in known.values()})
+        chosen = st.selectbox(
+            f"Session, {len(ids):,} known: type to search", ids, index=here, format_func=names.__getitem__,
+            key=f"picker.session.{file}", filter_mode="fuzzy",
+        )  # fmt: skip
         if chosen and chosen != file:
             state.choose(chosen)
             st.rerun()
@@ -123,6 +127,12 @@ def _picker(shown: state.Shown | None) -> None:
         st.page_link(shell.page("library"), label="Open another file", icon=":material/folder_open:")
 
 
+def _named(entry: registry.Entry, title: str) -> str:
+    """What a session is called in the picker: its title where it was opened before, its file, and where it comes from."""
+    name = f"{short(title, 60)} · {short(entry.name, 40, 'tail')}" if title else short(entry.name, 80)
+    return f"{name} ({entry.tool or ORIGINS[entry.origin]})"
+
+
 def _conversation(shown: state.Shown) -> None:
     """Which conversation of a file that holds several."""
     held = state.conversations(shown.entry)
@@ -137,50 +147,6 @@ def _conversation(shown: state.Shown) -> None:
     if chosen != inside:
         state.choose(shown.entry.of(chosen).id)
         st.rerun()
-
-
-def _search() -> None:
-    st.text_input(
-        "Search this session",
-        key="header-search",
-        placeholder="Search  /",
-        label_visibility="collapsed",
-        width=140,
-        persist_state="session",
-    )
-
-
-def _found(shown: state.Shown) -> None:
-    """Where the searched text appears: one strip over all requests per block, and why it left."""
-    text = (st.session_state.get("header-search") or "").strip()
-    if not text:
-        return
-    result = state.found(shown, shown.key, text)
-    with st.container(border=True, key="found"):
-        many = f"{result.blocks:,} block{'' if result.blocks == 1 else 's'} hold"
-        tail = f"; the first {len(result.hits)} are listed" if result.blocks > len(result.hits) else ""
-        st.html(f'<div class="ts-small ts-faint">{many}{"s" if result.blocks == 1 else ""} “{esc(text)}”{tail}. '
-                "Each strip shows over which requests the model could see it.</div>")  # fmt: skip
-        if result.hits:
-            colours = theme.palette()
-            items = [_hit(hit, colours[hit.bucket]) for hit in result.hits]
-            at = state.request(shown)
-            components.rows("found-rows", items, at=at, count=len(shown.view), go=state.go)
-
-
-def _hit(hit: find_text.Hit, colour: str) -> dict[str, object]:
-    request = hit.spans[0][0] if hit.spans else 0
-    end = hit.why or ("never sent" if not hit.spans else "still in the window at the end")
-    return {
-        "title": short(hit.label, 48),
-        "text": hit.before,
-        "match": hit.match,
-        "after": hit.after,
-        "spans": hit.spans,
-        "colour": colour,
-        "request": request,
-        "end": end,
-    }
 
 
 def _live(shown: state.Shown) -> None:
@@ -216,15 +182,16 @@ def _help() -> None:
         st.html(f'<dl class="ts-glossary">{keys}</dl><hr style="margin:10px 0"><dl class="ts-glossary">{words}</dl>')
 
 
-def heatmap_choices() -> tuple[figures.Unit, figures.Measure, figures.Scale]:
-    """What the heatmap shows: columns, measure, scale."""
+def heatmap_choices() -> tuple[figures.Unit, figures.Measure, figures.Scale, bool]:
+    """What the heatmap shows: columns, measure, scale, and whether each row has a scale of its own."""
     with st.container(horizontal=True, vertical_alignment="center", key="heatmap-choices"):
         by: figures.Unit = _choice("Columns", {"requests": "Requests", "turns": "Turns"}, "heatmap.by")
         measure: figures.Measure = _choice(
             "Measure", {"cost": "Cost", "tokens": "Tokens", "share": "Share of window"}, "heatmap.measure"
         )
-        scale: figures.Scale = _choice("Scale", {"log": "Logarithmic", "linear": "Linear"}, "heatmap.scale")
-    return by, measure, scale
+        scale: figures.Scale = _choice("Scale", {"rank": "By rank", "log": "Logarithmic", "linear": "Linear"}, "heatmap.scale")
+        each = _choice("Rows", {"shared": "One scale", "each": "Each row its own"}, "heatmap.rows") == "each"
+    return by, measure, scale, each
 
 
 def _choice(label: str, options: dict[C, str], key: str) -> C:

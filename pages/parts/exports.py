@@ -16,9 +16,9 @@ def sawtooth(shown: state.Shown) -> None:
     _buttons("sawtooth", state.sawtooth(shown, shown.key, theme.name()), shown, "requests")
 
 
-def heatmap(shown: state.Shown, by: figures.Unit, measure: figures.Measure, scale: figures.Scale) -> None:
+def heatmap(shown: state.Shown, by: figures.Unit, measure: figures.Measure, scale: figures.Scale, each: bool) -> None:
     """The heatmap page's chart, as chosen."""
-    _buttons("heatmap", state.heatmap(shown, shown.key, by, measure, scale, theme.name()), shown, by)
+    _buttons("heatmap", state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each), shown, by)
 
 
 def _buttons(name: str, figure: figures.Figure, shown: state.Shown, by: figures.Unit) -> None:

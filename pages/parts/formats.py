@@ -62,3 +62,8 @@ def apart(labels: Mapping[K, str]) -> dict[K, str]:
         found[key] = next(candidate for candidate in candidates if candidate not in used)
         used.add(found[key])
     return found
+
+
+def signed(tokens: int) -> str:
+    """Tokens with a true minus sign."""
+    return f"{tokens:,}".replace("-", "−")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import streamlit as st
 
-from engine import TurnscopeError
-from pages.parts import cards, controls, shell, state
-from pages.parts.formats import esc, when
+from engine import TurnscopeError, library
+from pages.parts import cards, controls, registry, shell, state
+from pages.parts.formats import esc, short, when
 
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
@@ -22,6 +22,10 @@ STORIES = {
     "chat-forgets-first-instruction": "A chat forgets its first instruction",
     "thinking-grows": "Thinking grows until it is half of the prompt",
     "cache-goes-cold": "A cache goes cold, and the bill grows",
+}
+FILE_COLUMNS: dict[str, ColumnConfig] = {
+    "Size": st.column_config.NumberColumn(format="%.2f MB"),
+    "Modified": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
 }
 T = TypeVar("T")
 
@@ -35,6 +39,7 @@ def upload() -> None:
         if dropped is not None and st.session_state.get("library.last") != dropped.file_id:
             st.session_state["library.last"] = dropped.file_id
             _open_bytes(dropped.name, dropped.getvalue())
+        _by_path()
     with right:
         st.html('<h2 class="ts-section">Samples</h2>')
         with st.container(gap=None):
@@ -44,6 +49,67 @@ def upload() -> None:
                     key = f"library.sample.{entry.id}"
                     if st.button(label, key=key, type="tertiary", icon=":material/play_circle:"):
                         _show(entry.id)
+
+
+def _by_path() -> None:
+    """Open what a path names: a file at once, a folder as a list of what can be opened in it."""
+    typed = st.text_input("Or type the path of a file or a folder", key="library.path", placeholder="~/logs/session.jsonl")
+    text = (typed or "").strip().strip("\"'")
+    if not text:
+        return
+    path = Path(text).expanduser()
+    try:
+        path = path.resolve()
+        if path.is_dir() and not registry.is_session(path):
+            _folder(path)
+        elif st.session_state.get("library.path.last") != text:
+            st.session_state["library.path.last"] = text
+            _open_path(path)
+        else:
+            st.button("Open it again", key="library.path.again", type="tertiary", on_click=_again)
+    except (OSError, RuntimeError, ValueError) as error:
+        controls.notice(f"{short(text, 200)} cannot be read: {error}.", "Check the path and its permissions.")
+
+
+def _again() -> None:
+    st.session_state.pop("library.path.last", None)
+
+
+def _open_path(path: Path) -> None:
+    """Open a file where it lies; it stays there, and is followed when it grows."""
+    bar = st.progress(0.0, "Opening")
+    try:
+        found = state.store().open(path, name=path.name, progress=lambda what, share: bar.progress(min(1.0, share), what))
+    except TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
+    finally:
+        bar.empty()
+    _show(next((id for id, entry in state.entries().items() if entry.path == path), found.key[:16]))
+
+
+def _folder(path: Path) -> None:
+    """What can be opened in a folder; a click on a line opens it."""
+    entries, whole = registry.inside(path)
+    if not entries:
+        looked = "No session was found in it" if whole else "No session was found in the part of it that was looked through"
+        kinds = ", ".join(sorted(library.suffixes()))
+        controls.notice(f"{path} holds nothing to open.", f"{looked}; looked for files that end in {kinds}.")
+        return
+    table: dict[str, Sequence[object]] = {
+        "File": [entry.name for entry in entries],
+        "Folder": [str(Path(path.name, entry.path.parent.relative_to(path))) for entry in entries],
+        "Size": [entry.size / 1e6 for entry in entries],
+        "Modified": [when(entry.modified) for entry in entries],
+    }
+    picked = st.dataframe(
+        table, key="library.inside-folder", column_config=FILE_COLUMNS, hide_index=True, on_select="rerun",
+        selection_mode="single-row", height="auto",
+    )["selection"]["rows"]  # fmt: skip
+    told = f"{len(entries):,} to open" + ("" if whole else "; the folder is large, and not all of it was looked through")
+    st.html(f'<div class="ts-empty">{told}.</div>')
+    if picked and 0 <= picked[0] < len(entries):
+        _open_path(entries[picked[0]].path)
 
 
 def _show(entry_id: str) -> NoReturn:
@@ -93,7 +159,7 @@ def opened_before() -> None:
         "Requests": [row.requests for row in rows],
         "Peak fill": [100 * row.peak / row.window if row.window else None for row in rows],
         "Cost": [float(row.usd) if row.usd is not None else None for row in rows],
-        "Cuts": [row.cuts for row in rows],
+        "Compacted, cut": [row.cuts for row in rows],
         "Started": [when(row.started) for row in rows],
         "File": [row.name for row in rows],
     }
@@ -147,11 +213,7 @@ def found() -> None:
         "Size": [entry.size / 1e6 for entry in rows],
         "Modified": [when(entry.modified) for entry in rows],
     }
-    columns = {
-        "Size": st.column_config.NumberColumn(format="%.2f MB"),
-        "Modified": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
-    }
-    _table("library.found", table, columns, [entry.id for entry in rows])
+    _table("library.found", table, FILE_COLUMNS, [entry.id for entry in rows])
 
 
 def _filtered(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> list[T]:

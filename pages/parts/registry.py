@@ -6,6 +6,8 @@ Looks at the metadata of files alone; a file is read when somebody chooses it. K
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -22,6 +24,7 @@ SAMPLES = ROOT / "sample_sessions"
 FIRST = "tool-results-eat-the-window"  # the sample that a new visitor sees
 MOST_FOUND = 500  # files listed; the newest ones
 MOST_LISTED = 300  # conversations of one file that are listed
+SECONDS = 3.0  # for a look through a folder that somebody names; it may be the whole disk
 MOST_COUNTED = 20_000  # and those after them that are counted
 BETWEEN = ":"  # in an id, between that of the file and that of one conversation in it
 
@@ -115,6 +118,29 @@ def state_of(path: Path) -> tuple[int, int]:
     parts = [*path.iterdir()] if path.is_dir() else [path, *([log] if log.exists() else [])]
     stats = [part.stat() for part in parts]
     return max((stat.st_mtime_ns for stat in stats), default=0), sum(stat.st_size for stat in stats)
+
+
+def is_session(folder: Path) -> bool:
+    """Whether a folder opens as one session, as the task folders of some tools do."""
+    return any(path.is_file() and library.part_of(path) == folder for path in islice(folder.iterdir(), MOST_FOUND))
+
+
+def inside(folder: Path) -> tuple[list[Entry], bool]:
+    """What can be opened in a folder, the newest first, and whether all of it was looked through. OSErrors."""
+    until, whole = time.monotonic() + SECONDS, True
+
+    def walk() -> Iterator[Path]:
+        nonlocal whole
+        wanted = library.suffixes()
+        for at, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if not name.startswith(".")] if Path(at) != folder else folders
+            yield from (library.part_of(Path(at, name)) for name in sorted(names) if Path(name).suffix in wanted)
+            if time.monotonic() > until:
+                whole = False
+                return
+
+    found = [*dict.fromkeys(islice(walk(), MOST_COUNTED))]
+    return _newest(_entries("given", found)), whole and len(found) <= MOST_FOUND
 
 
 def _inside(folder: Path) -> Iterator[Path]:

@@ -84,6 +84,13 @@ def entries() -> dict[str, Entry]:
     return known
 
 
+def titles() -> dict[str, str]:
+    """Titles of the sessions that were opened before, by the path of their file; of several in a file the one opened last."""
+    with suppress(engine.TurnscopeError):
+        return {row.path: row.title for row in reversed([*store().recent()]) if row.title}
+    return {}
+
+
 def chats_file() -> Path:
     """Where live chats are kept."""
     return settings.data_file()
@@ -328,9 +335,10 @@ def heatmap(
     measure: figures.Measure,
     scale: figures.Scale,
     theme: figures.Theme,
+    each: bool = False,
 ) -> figures.Figure:
     """The heatmap of a session, made once per choice."""
-    return figures.heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace)
+    return figures.heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=each)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
@@ -340,6 +348,6 @@ def sawtooth(_shown: Shown, key: str, theme: figures.Theme) -> figures.Figure:  
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def found(_shown: Shown, key: str, text: str) -> find_text.Found:  # noqa: ARG001  what the cache goes by
-    """Where a text appears in a session."""
-    return find_text.search(_shown.trace, text)
+def found(_shown: Shown, key: str, query: find_text.Query, start: int = 0) -> find_text.Found:  # noqa: ARG001  what the cache goes by
+    """Where a text appears in a session, a page of it. QueryError: the pattern is wrong, or takes too long."""
+    return find_text.search(_shown.trace, query, start)

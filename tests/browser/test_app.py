@@ -201,7 +201,7 @@ def test_slash_searches_and_a_hit_leads_to_where_it_entered(page: Page) -> None:
     page.keyboard.press("/")
     page.keyboard.type("public API")
     page.keyboard.press("Enter")
-    hit = page.locator(".st-key-found button").first
+    hit = page.locator(".st-key-found-rows button").first
     hit.wait_for()
     assert "left at request 112" in hit.inner_text()
     hit.click()
@@ -349,3 +349,151 @@ def test_the_first_page_has_an_address_of_its_own_too(page: Page, server: str) -
     page.wait_for_url("**/heatmap*")
     idle(page)
     page.locator(".js-plotly-plot").first.wait_for()
+
+
+def test_one_click_leads_to_the_cut_and_back_undoes_one_step_per_press(page: Page) -> None:
+    page.goto("/")
+    shows(page, 262)
+    idle(page)
+    begun = page.evaluate("history.length")
+    page.locator(".ts-go", has_text="What was compacted at request 263").click()
+    shows(page, 263)
+    idle(page)
+    page.keyboard.press("ArrowRight")
+    shows(page, 264)
+    idle(page)
+    page.get_by_role("link", name="Cost heatmap").first.click()
+    page.wait_for_url("**/heatmap?*request=264*")
+    page.locator(".ts-cursor").wait_for()
+    idle(page)
+    page.locator(".st-key-heatmap-rows button", has_text="Each row its own").click()  # a rerun, and no step
+    page.locator(".ts-shades.one").first.wait_for()
+    assert page.evaluate("history.length") - begun == 3
+    page.go_back()
+    page.wait_for_url(re.compile(r"/(start)?\?.*request=264"))
+    shows(page, 264)
+    for request in (263, 262):
+        idle(page)
+        page.go_back()
+        shows(page, request)
+    idle(page)
+    page.go_forward()
+    shows(page, 263)
+
+
+def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(tab: Page, found: tuple[str, Path]) -> None:
+    visit(tab, "/?session=tool-results-eat-the-window&request=112")
+    pane(tab, "Transcript")
+    lines = tab.locator(".st-key-transcript-lines button")
+    lines.nth(99).wait_for(state="attached")
+    assert lines.count() == 100
+    assert {"here", "absent", "later"} >= set(lines.evaluate_all("rows => rows.map((row) => row.dataset.state)"))
+    tab.locator(".st-key-transcript-which button", has_text="Not in it").click()
+    out = tab.locator(".st-key-transcript-lines button[data-state=absent]").first
+    out.wait_for()
+    assert "compacted into a summary" in (out.get_attribute("title") or "")
+    at = out.get_attribute("data-at")
+    out.click()
+    tab.locator(f".ts-closeup[data-block='{at}']").wait_for()
+    assert "–111. Compacted into a summary" in tab.locator(".ts-closeup").inner_text()
+    visit(tab, f"/?session={entry_id(found[1] / hostile.NAME)}&request=8")
+    pane(tab, "Transcript")
+    tab.get_by_label("Filter the transcript").fill("<script>")
+    tab.keyboard.press("Enter")
+    tab.locator(".st-key-transcript-lines button", has_text="<script>").first.click()
+    tab.locator(".stCode", has_text="<script>").first.wait_for()
+    assert tab.evaluate("window.pwned") is None
+    assert tab.locator("img[src*=evil], form[action*=evil], a[href*=evil], .katex").count() == 0
+
+
+def pane(page: Page, name: str) -> None:
+    page.locator(".st-key-detail-pane button", has_text=name).click()
+    idle(page)
+
+
+def test_any_two_requests_are_compared(page: Page) -> None:
+    visit(page, "/?session=tool-results-eat-the-window&request=112")
+    pane(page, "Difference")
+    table = page.locator(".ts-table")
+    table.wait_for()
+    assert "157,485" in table.inner_text()
+    field = page.get_by_label("From request")
+    field.fill("3")
+    field.press("Enter")
+    page.locator(".ts-table th", has_text="request 3").wait_for()
+    assert "18,938" in table.inner_text()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Next", exact=False).first.click()
+    shows(page, 113)
+    page.locator(".ts-table th", has_text="request 112").wait_for()
+
+
+def test_a_drag_over_a_chart_sums_up_a_range_and_a_click_still_goes_there(page: Page) -> None:
+    visit(page, "/heatmap?session=cache-goes-cold&request=40")
+    (left, y), (right, _) = cell(page, 10, 1), cell(page, 29, 1)
+    drag(page, (left, y), (right, y))
+    page.locator('.ts-range[data-range="10-30"]').wait_for()
+    assert "Requests 10–29 (20)" in page.locator(".ts-range").inner_text()
+    shows(page, 40)
+    idle(page)
+    assert page.locator(".ts-drawn").bounding_box()
+    click(page, cell(page, 60, 1), "request 60")
+    shows(page, 60)
+    idle(page)
+    page.locator(".ts-range .ts-go").click()
+    page.wait_for_function("Number(document.querySelector('.ts-headline').dataset.request) < 30")
+    idle(page)
+    page.get_by_role("link", name="Envelope").first.click()
+    page.locator('.ts-range[data-range="10-30"]').wait_for()
+    page.locator(".ts-cursor").wait_for()
+    idle(page)
+    box = page.locator(".js-plotly-plot").bounding_box()
+    assert box
+    middle = box["y"] + box["height"] * 0.6
+    drag(page, (box["x"] + box["width"] * 0.7, middle), (box["x"] + box["width"] * 0.5, middle))
+    page.wait_for_function("!document.querySelector('.ts-range[data-range=\"10-30\"]')")
+    page.locator(".ts-range").wait_for()
+    idle(page)
+    page.locator(".st-key-range-clear button").click()
+    page.locator(".ts-range").wait_for(state="detached")
+    page.wait_for_function("!document.querySelector('.ts-drawn')")
+
+
+def drag(page: Page, start: tuple[float, float], stop: tuple[float, float]) -> None:
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move((start[0] + stop[0]) / 2, stop[1], steps=4)
+    page.mouse.move(*stop, steps=4)
+    page.mouse.up()
+
+
+def test_a_wrong_pattern_is_said_to_be_wrong_and_a_long_list_is_turned(page: Page) -> None:
+    visit(page, "/?session=tool-results-eat-the-window&request=112")
+    field = page.locator(".st-key-header-search input")
+    field.fill("session")
+    field.press("Enter")
+    page.locator(".st-key-found .ts-pages", has_text="1–50 of").wait_for()
+    page.locator(".st-key-found button", has_text="Later").click()
+    page.locator(".st-key-found .ts-pages", has_text="51–100 of").wait_for()
+    page.locator(".st-key-found-regex label").click()
+    field.fill("(sess")
+    field.press("Enter")
+    page.locator(".st-key-found [role=alert]", has_text="no regular expression").wait_for()
+    field.fill("sess(ion|ions)\\b")
+    field.press("Enter")
+    page.locator(".st-key-found-rows button mark").first.wait_for()
+
+
+def test_a_path_typed_into_the_library_opens_what_lies_there(tab: Page, found: tuple[str, Path]) -> None:
+    visit(tab, "/library")
+    field = tab.get_by_label("Or type the path of a file or a folder")
+    empty = found[1].parent / "nothing-in-here"
+    empty.mkdir(exist_ok=True)
+    for path, told in ((empty, "holds nothing to open"), (empty / "no.jsonl", "cannot be read"), (found[1], "2 to open")):
+        field.fill(str(path))
+        field.press("Enter")
+        tab.get_by_text(told).first.wait_for()
+    field.fill(str(found[1] / hostile.NAME))
+    field.press("Enter")
+    tab.locator(".ts-headline").wait_for()
+    assert request_shown(tab) >= 0

@@ -60,7 +60,8 @@ def test_the_debugger_shows_the_very_body_that_the_envelope_page_shows(app: AppT
     app.query_params["session"] = sample
     app.query_params["request"] = "3"
     app.run()
-    app.toggle(key="detail.exact").set_value(True).run()
+    app.session_state["detail.pane"] = "exact"
+    app.run()
     (whole,) = codes(app)
     opened(app, session=sample, policy="as-recorded", request="3", step="0")
     app.session_state["debugger.pane"] = "sent"

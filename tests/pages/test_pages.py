@@ -71,15 +71,23 @@ def test_every_page_shows_every_sample(app: AppTest, page: str, sample: str) -> 
     assert "ts-title" in bodies(app)
 
 
-def test_the_app_opens_on_a_sample_at_a_request_where_something_was_cut(app: AppTest) -> None:
+def test_the_app_opens_right_before_the_largest_cut_and_shows_the_way_to_it(app: AppTest) -> None:
     app.run()
-    assert headline(app).startswith("At request 112 the model saw 18,938 of 200,000 tokens")
-    assert "The request before carried 157,485 tokens" in bodies(app)
+    assert headline(app) == "At request 262 the model saw 164,845 of 200,000 tokens.", "of the request alone"
+    assert '<button type="button" class="ts-go" data-request="263">What was compacted at request 263 →</button>' in bodies(app)
     assert app.query_params["session"] == FIRST
-    assert app.query_params["request"] == "112"
+    assert app.query_params["request"] == "262"
+    opened(app, session=FIRST, request="263")
+    assert "The request before carried 164,845 tokens" in bodies(app)
+    shown = bodies(app)
+    for said in ("compacted into a summary", "the window was nearly full", "The request before carried"):
+        assert len(re.findall(rf">[^<]*{said}", shown)) <= 1, "no sentence stands there twice"
+    assert "truncat" not in shown.casefold()
+    for word in ("2 compactions", ">compacted<", ">cache broke<", "% re-sent"):
+        assert word in shown
 
 
-@pytest.mark.parametrize(("wanted", "shown"), [("7", 7), ("-5", 0), ("99999", 324), ("x", 112), ("", 112), ("1e3", 112)])
+@pytest.mark.parametrize(("wanted", "shown"), [("7", 7), ("-5", 0), ("99999", 324), ("x", 262), ("", 262), ("1e3", 262)])
 def test_a_request_in_the_url_is_shown_or_brought_inside_the_session(app: AppTest, wanted: str, shown: int) -> None:
     opened(app, session=FIRST, request=wanted)
     assert f'data-request="{shown}"' in bodies(app)
@@ -133,21 +141,29 @@ def test_search_says_when_a_text_left_the_window_and_why(app: AppTest) -> None:
 
 @pytest.mark.parametrize("by", ["requests", "turns"])
 @pytest.mark.parametrize("measure", ["cost", "tokens", "share"])
-@pytest.mark.parametrize("scale", ["log", "linear"])
-def test_the_heatmap_draws_every_choice(app: AppTest, by: str, measure: str, scale: str) -> None:
+@pytest.mark.parametrize(("scale", "rows"), [("rank", "shared"), ("log", "each"), ("linear", "shared"), ("rank", "each")])
+def test_the_heatmap_draws_every_choice_and_says_how_to_read_it(
+    app: AppTest, by: str, measure: str, scale: str, rows: str
+) -> None:
     app.run()
     app.switch_page("pages/heatmap.py").run()
-    for key, value in (("by", by), ("measure", measure), ("scale", scale)):
+    for key, value in (("by", by), ("measure", measure), ("scale", scale), ("rows", rows)):
         app.session_state[f"heatmap.{key}"] = value
     app.run()
     assert not app.exception
     assert len(app.get("plotly_chart")) == 1
+    shown = bodies(app)
+    assert f"Each column is a {by[:-1]}, each row a part of it" in shown
+    assert len(re.findall('class="ts-shades', shown)) == (4 if rows == "each" else 1)
+    values = re.findall(r'<div class="ends"><span>(.*?)</span>', shown)
+    assert all(re.match({"cost": r"[$<]", "tokens": r"\d", "share": r"[<\d].*%"}[measure], value) for value in values)
 
 
 def test_the_exact_request_is_shown_on_demand_and_marks_what_the_log_does_not_hold(app: AppTest) -> None:
-    app.run()
+    opened(app, session=FIRST, request="112")
     assert not app.code
-    app.toggle(key="detail.exact").set_value(True).run()
+    app.session_state["detail.pane"] = "exact"
+    app.run()
     body = json.loads(app.code[0].value)
     assert body["model"] == "claude-sonnet-4-5-20250929"
     assert "not in the log" in body["system"]
@@ -302,3 +318,86 @@ def test_a_session_that_grows_is_read_on(cold: None, app: AppTest, data_folder: 
     assert not app.exception
     assert app.query_params["request"] == "20"
     assert laid == []
+
+
+def test_a_search_is_narrowed_by_role_tool_and_request_and_turned_page_by_page(app: AppTest) -> None:
+    opened(app, session=FIRST, request="112")
+    app.text_input(key="header-search").set_value("session").run()
+    whole = blocks_found(app)
+    assert whole > 100
+    assert f"1–50 of {whole:,} blocks" in bodies(app)
+    next(button for button in app.button if button.label == "Last").click().run()
+    assert f"–{whole:,} of {whole:,} blocks" in bodies(app)
+    app.toggle(key="found.only").set_value(True).run()
+    only = blocks_found(app)
+    assert 0 < only < whole
+    app.toggle(key="found.only").set_value(False).run()
+    parts = []
+    for role in ("user", "assistant", "tool", "system"):
+        app.selectbox(key="found.role").set_value(role).run()
+        parts.append(blocks_found(app))
+    assert sum(parts) == whole
+    app.selectbox(key="found.role").set_value("").run()
+    app.selectbox(key="found.tool").set_value("Read").run()
+    assert 0 < blocks_found(app) < whole
+    app.toggle(key="found.regex").set_value(True).run()
+    app.text_input(key="header-search").set_value("sess(ion").run()
+    assert not app.exception
+    assert "This is no regular expression" in bodies(app)
+    app.text_input(key="header-search").set_value("sess(ion)?s").run()
+    assert blocks_found(app) > 0
+
+
+def blocks_found(app: AppTest) -> int:
+    found = re.search(r">([\d,]+) blocks? holds? “", bodies(app))
+    return int(found[1].replace(",", "")) if found else -1
+
+
+def test_the_transcript_holds_every_block_and_the_difference_agrees_with_the_envelope(app: AppTest) -> None:
+    from engine import load, replay
+    from engine.views.overview import overview
+
+    trace = replay(load(SAMPLES / f"{FIRST}.jsonl"))
+    view = overview(trace)
+    opened(app, session=FIRST, request="112")
+    app.session_state["detail.pane"] = "transcript"
+    app.run()
+    assert not app.exception
+    count, cut = len(trace.session.blocks), trace.plans[112].request.cut
+    begin = (cut - 1) // 100 * 100
+    assert f"{begin + 1:,}–{begin + 100:,} of {count:,} blocks" in bodies(app), "the page on which the request ends"
+    assert f'data-block="{cut - 1}"' in bodies(app)
+    app.text_input(key="transcript.text").set_value("no such text at all").run()
+    assert "no blocks" in bodies(app)
+    app.session_state["detail.pane"] = "difference"
+    app.run()
+    assert not app.exception
+    assert "<td><b>Whole prompt</b></td><td>157,485</td><td>18,938</td><td>−138,547</td>" in bodies(app)
+    app.number_input(key="difference.old").set_value(3).run()
+    before, after = int(view.prompts[3]), int(view.prompts[112])
+    assert f"<td>{before:,}</td><td>{after:,}</td>" in bodies(app)
+
+
+def test_a_path_opens_a_file_lists_a_folder_and_says_what_to_do_otherwise(app: AppTest, data_folder: Path) -> None:
+    folder = data_folder.parent / "logs"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    shutil.copy(SAMPLES / "cache-goes-cold.jsonl", folder / "deep" / "cold.jsonl")
+    opened(app, "library")
+    app.text_input(key="library.path").set_value(str(folder / "empty")).run()
+    assert "holds nothing to open" in bodies(app)
+    assert ".jsonl" in bodies(app)
+    app.text_input(key="library.path").set_value(str(folder / "nowhere.jsonl")).run()
+    assert "cannot be read" in bodies(app)
+    assert "Check the path" in bodies(app)
+    app.text_input(key="library.path").set_value(str(folder)).run()
+    assert "1 to open" in bodies(app)
+    assert any(list(frame.value["File"]) == ["cold.jsonl"] for frame in app.dataframe if "Folder" in frame.value)
+    app.text_input(key="library.path").set_value(f'"{folder}/deep/cold.jsonl"').run()
+    assert not app.exception
+    app.switch_page("pages/envelope.py")
+    app.query_params["session"] = app.session_state["state.session"]
+    app.run()
+    assert "High water" in bodies(app)
+    names = next(box for box in app.selectbox if box.label.startswith("Session")).options
+    assert any("High water" in name and "cold.jsonl" in name for name in names)

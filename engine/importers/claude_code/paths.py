@@ -21,6 +21,7 @@ from engine.session.model import BEGUN, Fork, Note, Session, joined
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
+TITLE_CHARS = 80
 NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
 
 
@@ -300,7 +301,9 @@ def _opening(entry: Entry) -> str:
     if entry.data.get("isMeta") is True:
         return ""
     text = " ".join(text_of(entry.message.get("content")).split())
-    return "" if text.startswith("<") else text[:80]
+    if text.startswith("<"):
+        return ""
+    return text if len(text) <= TITLE_CHARS else f"{text[: TITLE_CHARS - 1].rstrip()}…"
 
 
 def _parted(main: Session, fork: Fork) -> int:

@@ -1,8 +1,9 @@
 // Steps through requests in the browser and tells the app where it stopped. Also joins a Plotly chart on the page: draws the
-// cursor on it and turns every click into a step, the same cell clicked twice included. Session text never comes here.
+// cursor on it, turns every click into a step, the same cell clicked twice included, and every drag into a range. Session text never comes here.
 
 const instances = new WeakMap();
 const REPORT_AFTER = 140; // ms without a further step, so that ten quick presses become one report; a click is one at once
+const DRAG = 6; // pixels; less is a click with an unsteady hand
 const WATCH = 80; // ms between looks for the chart
 
 export default function (component) {
@@ -83,10 +84,84 @@ export default function (component) {
   }
 
   function clicked(event) {
+    if (self.dragging) return; // the end of a drag is no click; the next press begins anew
     const point = event.points?.[0];
     const custom = point?.customdata;
     const request = Array.isArray(custom) || ArrayBuffer.isView(custom) ? custom[0] : (custom ?? point?.x);
     if (request !== undefined) go(Number(request), 0);
+  }
+
+  // A line of the page that leads to a request: anything with the class, so that a sentence can hold its own way there.
+  function followed(event) {
+    const link = event.target.closest?.(".ts-go");
+    if (link?.dataset.request) go(Number(link.dataset.request), 0);
+  }
+
+  // Dragging over the chart marks requests, whether columns are requests or turns; the app sums them up.
+  function place(event) {
+    const axis = self.chart._fullLayout.xaxis;
+    const x = event.clientX - self.chart.getBoundingClientRect().left - axis._offset;
+    return Math.max(axis.range[0], Math.min(axis.range[1], axis.p2l(x)));
+  }
+
+  function requests(from, to) {
+    const starts = self.chart.layout?.meta?.starts;
+    const [low, high] = [Math.round(Math.min(from, to)), Math.round(Math.max(from, to))];
+    if (!starts) return [Math.max(0, low), Math.min(self.data.count, high + 1)];
+    return [starts[Math.max(0, low)], starts[high + 1] ?? self.data.count];
+  }
+
+  function shade(from, to) {
+    let area = self.chart.querySelector(".ts-drawn");
+    if (from === null) return area?.remove();
+    const axis = self.chart._fullLayout.xaxis;
+    const upper = self.chart._fullLayout.yaxis;
+    const lower = self.chart._fullLayout.yaxis2 ?? upper;
+    if (!area) {
+      area = document.createElement("div");
+      area.className = "ts-drawn";
+      area.style.cssText = "position:absolute;pointer-events:none;z-index:4;opacity:0.16";
+      self.chart.append(area);
+    }
+    const [left, right] = [axis.l2p(Math.min(from, to)), axis.l2p(Math.max(from, to))];
+    area.style.background = self.data.colour;
+    area.style.left = `${axis._offset + left}px`;
+    area.style.width = `${Math.max(1, right - left)}px`;
+    area.style.top = `${upper._offset}px`;
+    area.style.height = `${lower._offset + lower._length - upper._offset}px`;
+  }
+
+  function marked() {
+    const range = self.data.range;
+    if (!self.chart?._fullLayout?.xaxis || self.from !== undefined) return;
+    if (!range) return shade(null);
+    const starts = self.chart.layout?.meta?.starts;
+    const at = (n) => (starts ? starts.findLastIndex((start) => start <= n) : n);
+    shade(at(range[0]) - 0.5, at(range[1] - 1) + 0.5);
+  }
+
+  function grabbed(event) {
+    if (event.button !== 0 || !self.chart?.contains(event.target) || !event.target.closest(".draglayer")) return;
+    self.from = place(event);
+    self.grabbedAt = event.clientX;
+    self.dragging = false;
+  }
+
+  function pulled(event) {
+    if (self.from === undefined || !self.chart?._fullLayout) return;
+    if (Math.abs(event.clientX - self.grabbedAt) > DRAG) self.dragging = true;
+    if (self.dragging) shade(self.from, place(event));
+  }
+
+  function released(event) {
+    if (self.from === undefined) return;
+    const from = self.from;
+    self.from = undefined;
+    if (!self.dragging) return;
+    const [start, stop] = requests(from, place(event));
+    self.data.range = [start, stop];
+    marked();
+    self.send("range", { start, stop, seq: Date.now() });
   }
 
   // The app may draw another chart in the place of the one that is joined, and drawing anew removes what was hung on it.
@@ -99,6 +174,7 @@ export default function (component) {
       chart.on(event, handler);
     }
     self.cursor();
+    self.marked();
   }
 
   function pressed(event) {
@@ -120,14 +196,20 @@ export default function (component) {
   if (self.pressed) window.removeEventListener("keydown", self.pressed, true); // this function runs again on every rerun
   self.pressed = pressed;
   window.addEventListener("keydown", pressed, true);
-  Object.assign(self, { clicked, cursor, join });
-  self.handlers ??= { plotly_click: (event) => self.clicked(event), plotly_afterplot: () => self.cursor() };
+  for (const [event, handler] of Object.entries(self.mouse ?? {})) window.removeEventListener(event, handler, true);
+  self.mouse = { click: followed, mousedown: grabbed, mousemove: pulled, mouseup: released };
+  for (const [event, handler] of Object.entries(self.mouse)) window.addEventListener(event, handler, true);
+  Object.assign(self, { clicked, cursor, join, marked });
+  const drawn = () => (self.cursor(), self.marked());
+  self.handlers ??= { plotly_click: (event) => self.clicked(event), plotly_afterplot: drawn };
   self.watch ??= setInterval(() => self.join(), WATCH);
   join();
   paint();
+  marked();
   return () => {
     clearInterval(self.watch);
     self.watch = undefined;
     window.removeEventListener("keydown", self.pressed, true);
+    for (const [event, handler] of Object.entries(self.mouse)) window.removeEventListener(event, handler, true);
   };
 }

@@ -34,12 +34,14 @@ export default function (component) {
       if (item.request === data.at) row.classList.add("now");
       if (item.spans) row.classList.add("wide");
       row.append(make("span", "title", item.title));
+      row.firstChild.title = item.full ?? item.title;
       const text = make("span", "text");
       text.append(make("span", "", item.text ?? ""));
       if (item.match) text.append(make("mark", "", item.match), make("span", "", item.after));
       row.append(text);
       if (item.spans) row.append(strip(item, data));
       if (item.end) row.append(make("span", "end", item.end));
+      if (item.why) row.title = item.why;
       row.onclick = () => setStateValue("go", { request: item.request, seq: Date.now() });
       return row;
     }),

@@ -1,0 +1,105 @@
+"""Beside the envelope: every block of the session in order, in or out of the request that is shown; one of them in full."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import streamlit as st
+
+from engine import TurnscopeError
+from engine.views import find_text, transcript
+from engine.views.find_text import Query
+from pages.parts import closeups, components, pager, searching, state, theme
+from pages.parts.formats import esc, short
+
+PAGE = 100
+CHOSEN = "transcript.block"
+WHICH = {"": "All blocks", "in": "In this request", "out": "Not in it"}
+WORDS: dict[transcript.State, str] = {
+    "here": "in", "replaced": "replaced", "absent": "out", "unseen": "sent, not seen", "later": "not yet said",
+}  # fmt: skip
+
+
+@st.fragment
+def draw(shown: state.Shown, n: int) -> None:
+    """The list on the left, the chosen block on the right. A filter or a click draws this alone."""
+    query = _query(shown, n)
+    try:
+        places = find_text.matching(shown.trace, query)
+    except TurnscopeError as error:
+        st.html(f'<div class="ts-card ts-notice" role="alert"><b>{esc(error.what)}</b><p>{esc(error.hint)}</p></div>')
+        return
+    newest = max(0, shown.trace.plans[n].request.cut - 1)
+    first = sum(at <= newest for at in places) - 1  # the page on which the request ends
+    key = f"transcript.start.{shown.key}.{n}.{query}"
+    begin = pager.start(key, len(places), PAGE, first)
+    chosen = _chosen(shown, newest)
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        pager.draw(key, len(places), PAGE, begin, "blocks")
+        colours = theme.palette()
+        lines = transcript.lines(shown.trace, n, places[begin : begin + PAGE])
+        items = [_item(line, colours[line.bucket]) for line in lines]
+        components.lines("transcript-lines", items, at=chosen, choose=lambda at: _choose(shown, at))
+    with right:
+        _closeup(shown, n, chosen)
+
+
+def _query(shown: state.Shown, n: int) -> Query:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="transcript-choices"):
+        text = st.text_input(
+            "Filter the transcript", key="transcript.text", placeholder="Filter by text", label_visibility="collapsed",
+            width=190, persist_state="session",
+        )  # fmt: skip
+        pattern = st.toggle("Regex", key="transcript.regex", persist_state="session")
+        role, tool = searching.chosen("transcript", shown)
+        chosen = st.segmented_control(
+            "Which blocks", list(WHICH), default="", required=True, format_func=WHICH.__getitem__, key="transcript.which",
+            label_visibility="collapsed", persist_state="session",
+        )  # fmt: skip
+    which: Literal["", "in", "out"] = "in" if chosen == "in" else "out" if chosen == "out" else ""
+    return Query((text or "").strip(), pattern, role, tool, n, which)
+
+
+def _chosen(shown: state.Shown, otherwise: int) -> int:
+    key, at = st.session_state.get(CHOSEN, ("", 0))
+    return int(at) if key == shown.key else otherwise
+
+
+def _choose(shown: state.Shown, at: int) -> None:
+    st.session_state[CHOSEN] = (shown.key, at)
+
+
+def _item(line: transcript.Line, colour: str) -> dict[str, object]:
+    return {
+        "at": line.at,
+        "turn": line.turn,
+        "role": line.role,
+        "kind": line.kind.replace("_", " "),
+        "label": line.label if line.tool else "",
+        "text": line.text,
+        "tokens": f"{line.tokens:,}",
+        "state": line.state,
+        "word": WORDS[line.state],
+        "why": line.because,
+        "colour": colour,
+    }
+
+
+def _closeup(shown: state.Shown, n: int, at: int) -> None:
+    """One block in full: where it stands, over which requests the model saw it, and its text."""
+    blocks = shown.trace.session.blocks
+    if not 0 <= at < len(blocks):
+        st.html('<div class="ts-empty">No block yet.</div>')
+        return
+    line = transcript.lines(shown.trace, n, [at])[0]
+    spans = next(shown.trace.carried([at]))
+    seen = ", ".join(f"{span.start:,}–{span.stop - 1:,}" for span in spans[:6]) + (", …" if len(spans) > 6 else "")
+    head = f"#{at:,} · {esc(short(line.label, 120))} · {line.role} · turn {line.turn:,} · {line.tokens:,} tokens"
+    told = f"Seen by requests {seen}." if seen else "No request showed it to the model."
+    why = f' <span class="ts-warned">{esc(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
+    st.html(
+        f'<div class="ts-closeup" data-block="{at}"><b title="{esc(line.label)}">{head}</b>'
+        f'<div class="ts-small ts-faint">{told}{why}</div></div>'
+    )
+    closeups.code(blocks[at].text, "(no text)", height=430)
