@@ -5,8 +5,10 @@ Keeps nothing: `store` remembers, pages cache.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,20 +18,36 @@ from msgspec import structs
 from engine import importers
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.media import media_tokens
-from engine.counting.tokens import estimator
+from engine.counting.tokens import estimator, prepare
 from engine.planning import policy as shelf
 from engine.planning.policy import Policy, following
 from engine.planning.trace import Trace, trace
 from engine.pricing.overlay import read_overlay
 from engine.pricing.prices import PRICES, Prices
 from engine.reading.holders import open_source
-from engine.reading.source import Entry
+from engine.reading.source import Entry, Source
 from engine.session.model import Answer, Session
 from engine.session.thread import Thread
 from engine.settings import context_pairs, machine, prices_file
 from engine.views import overview as views
 
 AS_RECORDED = "as-recorded"
+LONG = 1_000_000  # bytes of a file that takes longer to be read than a vocabulary takes to be loaded
+
+
+@contextmanager
+def unwalked() -> Iterator[None]:
+    """While a session is made: without the garbage collector, which would walk over what is read again and again.
+
+    A third of the time that reading takes goes there, and nothing is found: what is dropped meanwhile has no cycles.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @cache
@@ -80,7 +98,15 @@ def thread(path: Path | str, entry: Entry | str = "") -> Thread:
     >>> engine.thread("sample_sessions/cache-goes-cold.jsonl").leaves
     ('d9487e17-7279-42b9-8e29-af6015ee7538',)
     """
-    return importers.read_entry(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
+    return read(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
+
+
+def read(source: Source, entry: str = "") -> Thread:
+    """Read a conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s."""
+    if source.kind == "file" and source.size > LONG:
+        prepare()  # its texts will be counted next
+    with unwalked():
+        return importers.read_entry(source, entry)
 
 
 def entries(path: Path | str) -> Iterator[Entry]:
@@ -163,4 +189,5 @@ def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
     >>> view.prompts[:3], view.total
     (array([18251, 18676, 19158]), Decimal('5.72862325'))
     """
-    return views.overview(replay(session, AS_RECORDED, ledger))
+    with unwalked():
+        return views.overview(replay(session, AS_RECORDED, ledger))
