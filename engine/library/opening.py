@@ -19,9 +19,11 @@ from engine import importers
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.media import media_tokens
 from engine.counting.tokens import estimator, prepare
+from engine.envelope.plan import Plan
 from engine.planning import policy as shelf
+from engine.planning.assemble import beside_the_record
 from engine.planning.policy import Policy, following
-from engine.planning.trace import Trace, trace
+from engine.planning.trace import Trace, own_counts, trace
 from engine.pricing.overlay import read_overlay
 from engine.pricing.prices import PRICES, Prices
 from engine.reading.holders import open_source
@@ -173,13 +175,31 @@ def replay(
     `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.
     """
     prices = prices or own_prices()
+    session, chosen = _asked(session, policy, answers)
+    return trace(session, chosen, ledger or ledger_of(session, prices=prices), prices)
+
+
+def begun(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] | None = None) -> tuple[Trace, Iterator[Plan]]:
+    """A replay that is made while somebody watches: its trace without a plan, and the plans that make it whole, one by one.
+
+    `recorded`: the same session as it was really sent, to which all that was billed belongs; so its fits are those of every
+    replay. With all plans the trace equals what `replay` gives.
+    """
+    session, chosen = _asked(recorded.session, policy, answers)
+    ledger, prices = replace(recorded.ledger, memo={**recorded.ledger.memo}), recorded.prices  # its texts go with it
+    pairs = beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices)
+    return Trace(session, chosen, ledger, (), recorded.fits, prices), (plan for plan, _ in pairs)
+
+
+def _asked(session: Session, policy: Policy | str, answers: Mapping[str, Answer] | None) -> tuple[Session, Policy]:
+    """What is replayed: the session with what is known beside it, and the policy with what a person wished."""
     if answers:
         recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
         session = structs.replace(session, recorded=recorded)
     chosen = named(policy) if isinstance(policy, str) else policy
     if chosen.name != AS_RECORDED and session.recorded.wishes:
         chosen = following(chosen)  # what a person condensed by hand stays so under every policy
-    return trace(session, chosen, ledger or ledger_of(session, prices=prices), prices)
+    return session, chosen
 
 
 def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
