@@ -26,7 +26,8 @@ try:
 except TurnscopeError as error:
     controls.notice(error.what, error.hint)
     st.stop()
-replaying.draw(run, made)
+with bar:
+    replaying.draw(run, made)
 if made is None:
     st.stop()
 replay: replays.Replay = made

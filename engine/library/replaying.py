@@ -77,9 +77,11 @@ class Replaying:
         return self.stage
 
     def wait(self, seconds: float) -> None:
-        """Wait until it is at its end, at most so long."""
+        """Wait until it is at its end, at most so long. Whoever waits looks."""
         with self._turn:
+            self._seen = monotonic() + seconds
             self._turn.wait_for(lambda: self.state != "running", seconds)
+            self._seen = monotonic()
 
     def cancel(self) -> None:
         """Stop after the request that is being planned; what is there stays."""
