@@ -169,10 +169,7 @@ def arrive(shown: state.Shown, replay: Replay) -> None:
     step = max(0, min(len(plans[request].decisions), step))
     if held is None or held.key != replay.run.key or (held.request, held.step, held.ahead) != (request, step, ahead):
         held = Place(replay.run.key, request, step, None, held.seq + 1 if held else 1, ahead)
-    if ahead:
-        st.session_state[_PLACE] = held
-    else:
-        keep(shown, held)
+    keep(shown, held)
 
 
 def _number(name: str) -> int | None:
@@ -183,8 +180,10 @@ def _number(name: str) -> int | None:
 
 
 def keep(shown: state.Shown, at: Place) -> None:
-    """Write a place to the URL and to memory."""
+    """Write a place to the URL and to memory; while the URL's own is not replayed yet, to memory alone."""
     st.session_state[_PLACE] = at
+    if at.ahead:
+        return
     st.session_state["state.session"] = shown.entry.id
     base = {"session": shown.entry.id, "request": str(at.request)} | ({"part": str(shown.part)} if shown.part else {})
     st.session_state["state.query"] = base
@@ -203,11 +202,12 @@ def moved(shown: state.Shown, replay: Replay, sent: Mapping[str, Any]) -> None:
     step = max(0, min(len(plans[request].decisions), int(sent.get("step") or 0)))
     block = sent.get("block")
     picked = int(block) if isinstance(block, (int, float)) and 0 <= block < len(blocks) else None
-    keep(shown, Place(replay.run.key, request, step, picked, held.seq if held else 1))
+    waits = held is not None and held.ahead and (held.request, held.step) == (request, step)
+    keep(shown, Place(replay.run.key, request, step, picked, held.seq if held else 1, waits))
 
 
 def go(shown: state.Shown, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:
     """The app moves the stepper from where it stands by now: to another place, or to a block of this one."""
     at: Place = st.session_state[_PLACE]
     there = (at.request, at.step) if request is None else (request, step)
-    keep(shown, Place(at.key, *there, block, at.seq + 1))
+    keep(shown, Place(at.key, *there, block, at.seq + 1, at.ahead and request is None))
