@@ -20,7 +20,7 @@ from engine.views.stepper import Steps, steps
 FIRST = 0.4  # seconds until the first requests are worth a look; from then on whenever it has taken twice as long
 UNSEEN = 6.0  # seconds without anybody looking after which it waits
 BREATH, AIR = 0.004, 0.001  # seconds of work after which others get their turn, and how long that is
-SWITCH = 0.001  # seconds for which this thread may keep others waiting inside one request
+DEFER = 0.1  # seconds for which others go first, at most, before the next request is planned
 
 State = Literal["waiting", "running", "done", "cancelled", "full", "failed"]
 
@@ -133,7 +133,7 @@ class Replaying:
                 took = monotonic() - now
                 due = monotonic() + max(now - began, 3 * took)
             if now - breathed > BREATH:
-                sleep(AIR)
+                _breathe()
                 breathed = monotonic()
         return "done"
 
@@ -147,6 +147,17 @@ class Replaying:
         self.held += len(stage.steps.data)
         self.stage = stage
         self._settle()
+
+
+def _breathe() -> None:
+    """Let other threads go first. One that has work to do makes a short sleep a long one."""
+    began = woke = monotonic()
+    while woke - began < DEFER:
+        slept = woke
+        sleep(AIR)
+        woke = monotonic()
+        if woke - slept < 2 * AIR:
+            return
 
 
 class Replays:

@@ -7,6 +7,7 @@ the built-in ones and those in the user's folder; what a URL says is never joine
 from __future__ import annotations
 
 import hashlib
+import sys
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from pages.parts import state
 
 RECORDED = "as-recorded"
 HELD = 200_000_000  # bytes of all replays, and of each
+SWITCH = 0.001  # seconds for which a thread may keep others waiting
 PATIENCE = 0.5  # seconds that a page waits for a replay before it shows how far that is
 _PLACE = "replays.place"
 _CHOICE = "replays.choice"
@@ -138,7 +140,8 @@ def replayed(shown: state.Shown, chosen_policy: Policy) -> tuple[library.Replayi
 
 @st.cache_resource(show_spinner=False)
 def _replays() -> library.Replays:
-    """Every replay that is held."""
+    """Every replay that is held. From then on threads take turns more often, so that a page need not wait for a replay."""
+    sys.setswitchinterval(SWITCH)
     return library.Replays(HELD)
 
 
