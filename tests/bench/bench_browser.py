@@ -145,17 +145,14 @@ class Wire:
         setattr(self, what, time.perf_counter())
 
 
-def served(page: Page, wire: Wire, clicks: int) -> list[float]:
-    """Seconds of the server's for each click on the heatmap."""
+def served(page: Page, wire: Wire, clicks: Sequence[int]) -> list[float]:
+    """Seconds of the server's for each click on the heatmap; their numbers say where, so that each shows something else."""
     found = []
     box = page.locator(".js-plotly-plot").bounding_box()
     assert box
-    for i in range(clicks):
-        milliseconds(
-            page,
-            ".ts-headline",
-            (box["x"] + box["width"] * (0.15 + 0.7 * ((i * 7) % clicks) / clicks), box["y"] + box["height"] * 0.7),
-        )
+    for n in clicks:
+        place = (box["x"] + box["width"] * (0.15 + 0.7 * (n * 0.618 % 1)), box["y"] + box["height"] * 0.7)
+        milliseconds(page, ".ts-headline", place)
         page.wait_for_timeout(150)
         found.append(wire.heard - wire.sent)
     return found
@@ -170,14 +167,14 @@ def replays(browser: Browser, server: Server, sessions: Sequence[str], clicks: i
     one.goto(f"{server.url}/heatmap?session={sessions[0]}&request=1")
     one.locator(".ts-cursor").wait_for()
     idle(one, 60_000)
-    served(one, wire, 3)
-    before = served(one, wire, clicks)
+    served(one, wire, range(3))
+    before = served(one, wire, range(3, clicks + 3))
     print(f"\nserver's time for a click: {_ms(before)}; memory {server.memory / 1e6:.0f} MB")
     two.goto(f"{server.url}/debugger?session={sessions[0]}&policy={SLOW}&request=1999&step=0")
     two.locator(".replay-line").wait_for()
     during: list[float] = []
     while two.locator(".replay-line", has_text="Replaying").count() and len(during) < clicks:
-        during += served(one, wire, 1)
+        during += served(one, wire, [len(during) + 1])
     print(f"while {SLOW} is replayed: {_ms(during)}")
     if two.get_by_role("button", name="Cancel").count():
         two.get_by_role("button", name="Cancel").click()
@@ -190,7 +187,7 @@ def replays(browser: Browser, server: Server, sessions: Sequence[str], clicks: i
             two.locator(".replay-line", has_text="Replaying").wait_for(state="detached")
             idle(two, 60_000)
             print(f"  {session} {name:28}{time.perf_counter() - began:6.1f} s {server.memory / 1e6:6.0f} MB", flush=True)
-    after = served(one, wire, clicks)
+    after = served(one, wire, range(clicks))
     print(
         f"after {len(policy.names())} policies on {len(sessions)} sessions: {_ms(after)}; memory {server.memory / 1e6:.0f} MB"
     )
