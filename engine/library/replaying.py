@@ -18,6 +18,7 @@ from engine.planning.trace import Trace
 from engine.views.stepper import Steps, steps
 
 FIRST = 0.4  # seconds until the first requests are worth a look; from then on whenever it has taken twice as long
+FEW = 10  # requests that are not
 UNSEEN = 6.0  # seconds without anybody looking after which it waits
 BREATH, AIR = 0.004, 0.001  # seconds of work after which others get their turn, and how long that is
 DEFER = 0.1  # seconds for which others go first, at most, before the next request is planned
@@ -128,7 +129,8 @@ class Replaying:
                 return "cancelled"
             if now - self._seen > UNSEEN:
                 return "waiting"
-            if now > due and (self.count - self.done) * (now - began) / (self.done - before) > took:  # else the end is near
+            left = (self.count - self.done) * (now - began) / (self.done - before)
+            if now > due and self.done >= FEW and left > took:
                 self._show()
                 took = monotonic() - now
                 due = monotonic() + max(now - began, 3 * took)
