@@ -49,7 +49,7 @@ class Gate:
             yield plan
 
 
-def until(true: Callable[[], object], seconds: float = 20.0) -> None:
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for something that another thread does."""
     end = time.monotonic() + seconds
     while not true():
