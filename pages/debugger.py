@@ -7,19 +7,34 @@ shell.ensure()
 import streamlit as st  # noqa: E402
 
 from engine import TurnscopeError  # noqa: E402
-from pages.parts import closeups, controls, debugging, policy_form, real_summaries, replays, stepper  # noqa: E402
+from pages.parts import (  # noqa: E402
+    closeups,
+    controls,
+    debugging,
+    policy_form,
+    real_summaries,
+    replaying,
+    replays,
+    stepper,
+)
 
 shown = controls.header()
 debugging.style()
 chosen, bar = policy_form.choose()
 try:
-    replay = replays.replayed(shown, chosen)
+    run, made = replays.replayed(shown, chosen)
 except TurnscopeError as error:
     controls.notice(error.what, error.hint)
     st.stop()
 with bar:
-    real_summaries.offer(shown, replay)
-bar.html(debugging.verdict(replay), width="stretch")
+    replaying.draw(run, made)
+if made is None:
+    st.stop()
+replay: replays.Replay = made
+if replay.whole:
+    with bar:
+        real_summaries.offer(shown, replay)
+    bar.html(debugging.verdict(replay), width="stretch")
 stepper.load(replay)
 replays.arrive(shown, replay)
 

@@ -107,10 +107,16 @@ def isolated(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def app(data_folder: Path) -> AppTest:
-    """The app, run in this process without a browser. It starts on its first page; call `.run()`."""
+def app(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """The app, run in this process without a browser. It starts on its first page; call `.run()`.
+
+    Nothing runs a page again there while a replay is under way, so pages wait for its end.
+    """
     from streamlit.testing.v1 import AppTest
 
+    from pages.parts import replays
+
+    monkeypatch.setattr(replays, "PATIENCE", 25.0)
     return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
 
 

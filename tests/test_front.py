@@ -55,6 +55,8 @@ def visit(page):
     app.query_params["policy"] = "condense-oldest"
     app.run()
     assert not app.exception, app.exception
+from pages.parts import replays
+replays.PATIENCE = 25.0
 for page in ("envelope", "heatmap", "library", "debugger"):
     visit(page)
 assert app.button(key="condense.ask")

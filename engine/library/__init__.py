@@ -1,11 +1,12 @@
-"""Sessions opened: from a file to a trace and its overview, what is remembered of them, and their exact counts."""
+"""Sessions opened: from a file to a trace and its overview, what is remembered of them, exact counts, replays under way."""
 
 from engine.counting.exact import ExactCounts
 from engine.counting.exact import available as exact_available
 from engine.counting.ledger import Ledger
 from engine.importers import Place, part_of, suffixes
 from engine.library.following import Following
-from engine.library.opening import ledger_of_branch, places
+from engine.library.opening import begun, ledger_of_branch, places
+from engine.library.replaying import Replaying, Replays, Stage
 from engine.library.store import Opened, Progress, Recent, Store
 from engine.reading.source import Entry
 from engine.storage.sessions import KEPT
@@ -20,7 +21,11 @@ __all__ = [
     "Place",
     "Progress",
     "Recent",
+    "Replaying",
+    "Replays",
+    "Stage",
     "Store",
+    "begun",
     "exact_available",
     "ledger_of_branch",
     "part_of",

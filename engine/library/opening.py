@@ -5,8 +5,10 @@ Keeps nothing: `store` remembers, pages cache.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,20 +18,38 @@ from msgspec import structs
 from engine import importers
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.media import media_tokens
-from engine.counting.tokens import estimator
+from engine.counting.tokens import estimator, prepare
+from engine.envelope.plan import Plan
 from engine.planning import policy as shelf
+from engine.planning.assemble import beside_the_record
 from engine.planning.policy import Policy, following
-from engine.planning.trace import Trace, trace
+from engine.planning.trace import Trace, own_counts, trace
 from engine.pricing.overlay import read_overlay
 from engine.pricing.prices import PRICES, Prices
 from engine.reading.holders import open_source
-from engine.reading.source import Entry
+from engine.reading.source import Entry, Source
 from engine.session.model import Answer, Session
 from engine.session.thread import Thread
 from engine.settings import context_pairs, machine, prices_file
 from engine.views import overview as views
 
 AS_RECORDED = "as-recorded"
+LONG = 1_000_000  # bytes of a file that takes longer to be read than a vocabulary takes to be loaded
+
+
+@contextmanager
+def unwalked() -> Iterator[None]:
+    """While a session is made: without the garbage collector, which would walk over what is read again and again.
+
+    A third of the time that reading takes goes there, and nothing is found: what is dropped meanwhile has no cycles.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @cache
@@ -80,7 +100,15 @@ def thread(path: Path | str, entry: Entry | str = "") -> Thread:
     >>> engine.thread("sample_sessions/cache-goes-cold.jsonl").leaves
     ('d9487e17-7279-42b9-8e29-af6015ee7538',)
     """
-    return importers.read_entry(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
+    return read(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
+
+
+def read(source: Source, entry: str = "") -> Thread:
+    """Read a conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s."""
+    if source.kind == "file" and source.size > LONG:
+        prepare()  # its texts will be counted next
+    with unwalked():
+        return importers.read_entry(source, entry)
 
 
 def entries(path: Path | str) -> Iterator[Entry]:
@@ -147,13 +175,31 @@ def replay(
     `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.
     """
     prices = prices or own_prices()
+    session, chosen = _asked(session, policy, answers)
+    return trace(session, chosen, ledger or ledger_of(session, prices=prices), prices)
+
+
+def begun(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] | None = None) -> tuple[Trace, Iterator[Plan]]:
+    """A replay that is made while somebody watches: its trace without a plan, and the plans that make it whole, one by one.
+
+    `recorded`: the same session as it was really sent, to which all that was billed belongs; so its fits are those of every
+    replay. With all plans the trace equals what `replay` gives.
+    """
+    session, chosen = _asked(recorded.session, policy, answers)
+    ledger, prices = replace(recorded.ledger, memo={**recorded.ledger.memo}), recorded.prices  # its texts go with it
+    pairs = beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices)
+    return Trace(session, chosen, ledger, (), recorded.fits, prices), (plan for plan, _ in pairs)
+
+
+def _asked(session: Session, policy: Policy | str, answers: Mapping[str, Answer] | None) -> tuple[Session, Policy]:
+    """What is replayed: the session with what is known beside it, and the policy with what a person wished."""
     if answers:
         recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
         session = structs.replace(session, recorded=recorded)
     chosen = named(policy) if isinstance(policy, str) else policy
     if chosen.name != AS_RECORDED and session.recorded.wishes:
         chosen = following(chosen)  # what a person condensed by hand stays so under every policy
-    return trace(session, chosen, ledger or ledger_of(session, prices=prices), prices)
+    return session, chosen
 
 
 def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
@@ -166,4 +212,5 @@ def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
     >>> view.prompts[:3], view.total
     (array([18251, 18676, 19158]), Decimal('5.72862325'))
     """
-    return views.overview(replay(session, AS_RECORDED, ledger))
+    with unwalked():
+        return views.overview(replay(session, AS_RECORDED, ledger))

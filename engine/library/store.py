@@ -24,7 +24,7 @@ from engine.counting.tokens import exact_counter
 from engine.errors import TurnscopeError
 from engine.library import opinion
 from engine.library.opened import Opened
-from engine.library.opening import family_of, own_prices
+from engine.library.opening import family_of, own_prices, read, unwalked
 from engine.library.opinion import Opinion
 from engine.planning.trace import Trace
 from engine.reading.holders import open_source
@@ -47,6 +47,7 @@ class Store:
     path: Path
     clock: Callable[[], float] = field(default=time.time)
 
+    @unwalked()
     def open(self, file: Path, *, entry: str = "", name: str = "", progress: Progress | None = None) -> Opened:
         """Open a conversation of a file, folder or the like ("" = the main one), from memory where it is known.
 
@@ -157,7 +158,7 @@ class Store:
     def _read(self, source: Source, entry: str, stamp: Stamp, key: str, tell: Progress) -> Opened:
         """Read a session and keep it. What it came as is given up for what was kept, so that it is in memory once."""
         tell("Reading its messages", 0.2)
-        session = importers.read_entry(source, entry).session
+        session = read(source, entry).session
         found, trace = opinion.formed(session, tell)
         if _rewritten(source, stamp):
             return _opened(key, found, session, trace)
@@ -196,7 +197,7 @@ def _texts_of(file: Path | None, entry: str, key: str) -> dict[str, JSON]:
     """The texts of a session file by digest, if it still has that key."""
     with suppress(TurnscopeError):
         if file is not None and _key(source := open_source(file), entry) == key:
-            session = importers.read_entry(source, entry).session
+            session = read(source, entry).session
             pairs = zip(packing.contents(session), packing.blocks_of(session), strict=True)
             return {digest: block.raw for (digest, _), block in pairs}
     return {}

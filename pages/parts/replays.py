@@ -1,4 +1,4 @@
-"""A session replayed under a policy: what the URL says of it, the cache of replays, and the place the stepper stands at.
+"""A session replayed under a policy: what the URL says of it, the shelf of replays, and the place the stepper stands at.
 
 `?policy=<name>&set=<changed parameters>&request=<n>&step=<k>`, beside what `state` reads. A policy's name is looked up among
 the built-in ones and those in the user's folder; what a URL says is never joined into a path.
@@ -7,6 +7,7 @@ the built-in ones and those in the user's folder; what a URL says is never joine
 from __future__ import annotations
 
 import hashlib
+import sys
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,37 +16,53 @@ from typing import Any
 
 import streamlit as st
 
-import engine
-from engine import Policy, Trace, settings
+from engine import Policy, Trace, library, settings
 from engine.live.threads import Threads
-from engine.views import Answer, knobs, one_request, stepper
+from engine.views import knobs, one_request, stepper
 from pages.parts import state
 
 RECORDED = "as-recorded"
+HELD = 200_000_000  # bytes of all replays, and of each
+SWITCH = 0.001  # seconds for which a thread may keep others waiting
+PATIENCE = 0.5  # seconds that a page waits for a replay before it shows how far that is
 _PLACE = "replays.place"
 _CHOICE = "replays.choice"
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A trace and its steps. `key` names session, part and policy; `packed` is what the browser gets, under that name."""
+    """A trace and its steps, of all requests or of the first ones. `key` names session, part, policy and how many those are;
+    `packed` is what the browser gets, under that name. `run` is the replay that it was taken from."""
 
     key: str
     policy: Policy
     trace: Trace
     steps: stepper.Steps
-    packed: bytes
+    run: library.Replaying
+
+    @property
+    def packed(self) -> bytes:
+        return self.key.encode() + b"\n" + self.steps.data
+
+    @property
+    def whole(self) -> bool:
+        """Every request of the session is in it."""
+        return len(self.trace.plans) == self.run.count
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the stepper stands. `seq` changes when the app moves it, not when it moved by itself."""
+    """Where the stepper stands. `seq` changes when the app moves it, not when it moved by itself.
+
+    `key` names session, part and policy; `ahead`: the place that the URL names is not replayed yet, this is the nearest.
+    """
 
     key: str
     request: int
     step: int
     block: int | None
     seq: int
+    ahead: bool = False
 
 
 # Which policy: the URL
@@ -95,20 +112,37 @@ def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
 # The replay
 
 
-def replayed(shown: state.Shown, chosen_policy: Policy) -> Replay:
-    """The session under a policy; what was really sent is at hand already. Raises `TurnscopeError`s."""
+def replayed(shown: state.Shown, chosen_policy: Policy) -> tuple[library.Replaying, Replay | None]:
+    """The session under a policy: replayed as long as somebody looks, once for all tabs; and as much of it as there is.
+
+    Raises what went wrong in it; then it is begun anew when it is asked for again.
+    """
     digest = hashlib.sha256(f"{chosen_policy.name}\n{knobs.as_text(chosen_policy)}".encode()).hexdigest()[:16]
     answers = Threads(state.chats_file()).kept_answers() if chosen_policy.name != RECORDED else {}
     key = f"{shown.key}:{shown.part}:{len(shown.view)}:{digest}:{len(answers)}"
-    return _replayed(shown, key, chosen_policy, answers)
+
+    def make() -> library.Replaying:
+        recorded = shown.trace
+        if recorded.policy == chosen_policy:
+            return library.Replaying(key, recorded, recorded.plans, HELD, state.settle)
+        return library.Replaying(key, *library.begun(recorded, chosen_policy, answers), HELD, state.settle)
+
+    run = _replays().ask(key, make)
+    try:
+        run.look()
+        run.wait(PATIENCE)
+        stage = run.look()
+    except Exception:
+        _replays().drop(key)
+        raise
+    return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage.trace, stage.steps, run) if stage else None
 
 
-@st.cache_resource(max_entries=8, show_spinner="Replaying the session under this policy")
-def _replayed(_shown: state.Shown, key: str, _policy: Policy, _answers: dict[str, Answer]) -> Replay:
-    recorded = _shown.trace
-    trace = recorded if recorded.policy == _policy else engine.replay(recorded.session, _policy, recorded.ledger, _answers)
-    made = stepper.steps(trace)
-    return Replay(key, _policy, trace, made, key.encode() + b"\n" + made.data)
+@st.cache_resource(show_spinner=False)
+def _replays() -> library.Replays:
+    """Every replay that is held. From then on threads take turns more often, so that a page need not wait for a replay."""
+    sys.setswitchinterval(SWITCH)
+    return library.Replays(HELD)
 
 
 # The place: the URL, and what the stepper reports
@@ -121,10 +155,14 @@ def place() -> Place:
 
 
 def arrive(shown: state.Shown, replay: Replay) -> None:
-    """Take the place from the URL, else the first change. Once per run of the page: a fragment's run may bring an older URL."""
+    """Take the place from the URL, else the first change. Once per run of the page: a fragment's run may bring an older URL.
+
+    Where that is not replayed yet the URL stays, and the stepper waits at the last request that there is.
+    """
     held: Place | None = st.session_state.get(_PLACE)
     request, step = _number("request"), _number("step")
     plans, changes = replay.trace.plans, replay.steps.changes
+    ahead = not replay.whole and (not changes if request is None else request >= len(plans))
     if request is None:
         request = changes[0].request if changes else one_request.opening(shown.view)
     request = max(0, min(len(plans) - 1, request))
@@ -132,8 +170,8 @@ def arrive(shown: state.Shown, replay: Replay) -> None:
         after = bisect_left(changes, (request, 0))
         step = changes[after].step if after < len(changes) and changes[after].request == request else 0
     step = max(0, min(len(plans[request].decisions), step))
-    if held is None or held.key != replay.key or (held.request, held.step) != (request, step):
-        held = Place(replay.key, request, step, None, held.seq + 1 if held else 1)
+    if held is None or held.key != replay.run.key or (held.request, held.step, held.ahead) != (request, step, ahead):
+        held = Place(replay.run.key, request, step, None, held.seq + 1 if held else 1, ahead)
     keep(shown, held)
 
 
@@ -145,8 +183,10 @@ def _number(name: str) -> int | None:
 
 
 def keep(shown: state.Shown, at: Place) -> None:
-    """Write a place to the URL and to memory."""
+    """Write a place to the URL and to memory; while the URL's own is not replayed yet, to memory alone."""
     st.session_state[_PLACE] = at
+    if at.ahead:
+        return
     st.session_state["state.session"] = shown.entry.id
     base = {"session": shown.entry.id, "request": str(at.request)} | ({"part": str(shown.part)} if shown.part else {})
     st.session_state["state.query"] = base
@@ -165,11 +205,12 @@ def moved(shown: state.Shown, replay: Replay, sent: Mapping[str, Any]) -> None:
     step = max(0, min(len(plans[request].decisions), int(sent.get("step") or 0)))
     block = sent.get("block")
     picked = int(block) if isinstance(block, (int, float)) and 0 <= block < len(blocks) else None
-    keep(shown, Place(replay.key, request, step, picked, held.seq if held else 1))
+    waits = held is not None and held.ahead and (held.request, held.step) == (request, step)
+    keep(shown, Place(replay.run.key, request, step, picked, held.seq if held else 1, waits))
 
 
 def go(shown: state.Shown, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:
     """The app moves the stepper from where it stands by now: to another place, or to a block of this one."""
     at: Place = st.session_state[_PLACE]
     there = (at.request, at.step) if request is None else (request, step)
-    keep(shown, Place(at.key, *there, block, at.seq + 1))
+    keep(shown, Place(at.key, *there, block, at.seq + 1, at.ahead and request is None))

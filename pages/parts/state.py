@@ -227,7 +227,7 @@ def opened(entry: Entry, part: int = 0, progress: Progress | None = None, *, liv
             _sharpen(slot, slot.opened)
         if part not in slot.shown:
             slot.shown[part] = _shown(entry, slot.opened, part)
-            _settle()
+            settle()
         return slot.shown[part]
 
 
@@ -262,7 +262,7 @@ def _counting() -> ExactCounts:
     return ExactCounts()
 
 
-def _settle() -> None:
+def settle() -> None:
     """Take what is open out of the garbage collector's sight.
 
     Streamlit runs a full collection after every script run. Over the objects of a long session that takes 300 ms, and no

@@ -3,9 +3,15 @@
 Both servers run at once and their clicks take turns, so that a busy machine slows both alike; what counts is the ratio of the
 medians. Also: bytes over the websocket for the first load. The sessions are made by `make_claude_code`.
 
-    python tests/bench/bench_browser.py [--clicks 12] [--requests 200 2000 10000]
+Then replays, on four compacted sessions of 2,000 requests: the server's time for a click on the heatmap while SLOW is replayed
+in another window (from the frame that tells it to the last frame that comes back); then every policy on each session in the
+debugger, one after the other, the server's memory after them, and a click next to one before.
 
-Exits 1 where a click takes more than LIMIT times that of the empty page, or a first load more than PAYLOAD bytes.
+    python tests/bench/bench_browser.py [--clicks 12] [--requests 200 2000 10000] [--only clicks | replays]
+
+Exits 1 where a click takes more than LIMIT times that of the empty page, or a first load more than PAYLOAD bytes; where a click
+beside a replay takes the server over SERVER seconds, one after all replays over AFTERWARDS times one before, or its memory is
+over MEMORY.
 """
 
 from __future__ import annotations
@@ -21,18 +27,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from make_claude_code import write
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from conftest import FLAGS, ROOT, chromium, free_port, healthy, idle, isolated
+sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
+from conftest import FLAGS, ROOT, chromium, free_port, healthy, idle, isolated  # noqa: E402
+
+from engine.planning import policy  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 LIMIT = 2.0
 PAYLOAD = 500_000
+SLOW = "librechat-agents"
+SERVER = 0.2  # seconds
+AFTERWARDS = 1.2
+MEMORY = 600_000_000  # bytes
+SESSIONS = 4
 BREATH = 400  # ms before each click, so that the click before it has no part in it
 EMPTY = """
 import streamlit as st
@@ -46,9 +59,22 @@ one()
 """
 
 
+class Server(NamedTuple):
+    """A running Streamlit: its address, and its process."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    @property
+    def memory(self) -> int:
+        """Resident bytes."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 @contextmanager
-def serving(script: Path, folder: Path, *extra: str) -> Iterator[str]:
-    """A Streamlit server of its own; gives its address."""
+def serving(script: Path, folder: Path, *extra: str) -> Iterator[Server]:
+    """A Streamlit server of its own."""
     port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port), "--server.headless", "true"]
     given = os.environ | isolated(folder) | dict(pair.split("=", 1) for pair in extra)
@@ -58,7 +84,7 @@ def serving(script: Path, folder: Path, *extra: str) -> Iterator[str]:
         while not healthy(url):
             assert process.poll() is None, "the server ended"
             time.sleep(0.1)
-        yield url
+        yield Server(url, process)
     finally:
         process.terminate()
         process.wait(15)
@@ -107,11 +133,86 @@ def compare(browser: Browser, app: str, empty: str, path: str, clicks: int) -> t
     return median(ours[2:]), median(theirs[2:]), payload  # the first two warm up
 
 
+class Wire:
+    """When a page last told the server something, and when it last heard of it."""
+
+    def __init__(self, page: Page) -> None:
+        self.sent = self.heard = 0.0
+        page.on("websocket", lambda opened: opened.on("framesent", lambda _: self._note("sent")))
+        page.on("websocket", lambda opened: opened.on("framereceived", lambda _: self._note("heard")))
+
+    def _note(self, what: str) -> None:
+        setattr(self, what, time.perf_counter())
+
+
+def served(page: Page, wire: Wire, clicks: Sequence[int]) -> list[float]:
+    """Seconds of the server's for each click on the heatmap; their numbers say where, so that each shows something else."""
+    found = []
+    box = page.locator(".js-plotly-plot").bounding_box()
+    assert box
+    for n in clicks:
+        place = (box["x"] + box["width"] * (0.15 + 0.7 * (n * 0.618 % 1)), box["y"] + box["height"] * 0.7)
+        milliseconds(page, ".ts-headline", place)
+        page.wait_for_timeout(150)
+        found.append(wire.heard - wire.sent)
+    return found
+
+
+def replays(browser: Browser, server: Server, sessions: Sequence[str], clicks: int) -> bool:
+    """Print what replays cost those who click elsewhere, and what is left of them; gives whether a limit was missed."""
+    one, two = (browser.new_context(viewport={"width": 1440, "height": 900}).new_page() for _ in range(2))
+    for page in (one, two):
+        page.set_default_timeout(180_000)
+    wire = Wire(one)
+    one.goto(f"{server.url}/heatmap?session={sessions[0]}&request=1")
+    one.locator(".ts-cursor").wait_for()
+    idle(one, 60_000)
+    served(one, wire, range(3))
+    before = served(one, wire, range(3, clicks + 3))
+    print(f"\nserver's time for a click: {_ms(before)}; memory {server.memory / 1e6:.0f} MB")
+    two.goto(f"{server.url}/debugger?session={sessions[0]}&policy={SLOW}&request=1999&step=0")
+    two.locator(".replay-line").wait_for()
+    during: list[float] = []
+    while two.locator(".replay-line", has_text="Replaying").count() and len(during) < clicks:
+        during += served(one, wire, [len(during) + 1])
+    print(f"while {SLOW} is replayed: {_ms(during)}")
+    if two.get_by_role("button", name="Cancel").count():
+        two.get_by_role("button", name="Cancel").click()
+        two.locator(".replay-line", has_text="Stopped").wait_for()
+    for session in sessions:
+        for name in policy.names():
+            began = time.perf_counter()
+            two.goto(f"{server.url}/debugger?session={session}&policy={name}")
+            two.locator(".where[data-request]").wait_for()
+            two.locator(".replay-line", has_text="Replaying").wait_for(state="detached")
+            idle(two, 60_000)
+            print(f"  {session} {name:28}{time.perf_counter() - began:6.1f} s {server.memory / 1e6:6.0f} MB", flush=True)
+    after = served(one, wire, range(clicks))
+    print(
+        f"after {len(policy.names())} policies on {len(sessions)} sessions: {_ms(after)}; memory {server.memory / 1e6:.0f} MB"
+    )
+    beside = bool(during) and median(during) > SERVER
+    return beside or median(after) > AFTERWARDS * median(before) or server.memory > MEMORY
+
+
+def _ms(seconds: Sequence[float]) -> str:
+    return (
+        f"median {median(seconds) * 1000:.0f} ms, worst {max(seconds) * 1000:.0f} ms of {len(seconds)}"
+        if seconds
+        else "not one"
+    )
+
+
+def _id(file: Path) -> str:
+    return hashlib.sha256(str(file).encode()).hexdigest()[:12]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print a table. Gives the exit code."""
     parser = argparse.ArgumentParser(description="Time clicks in the browser.")
     parser.add_argument("--clicks", type=int, default=12)
     parser.add_argument("--requests", type=int, nargs="+", default=[200, 2_000, 10_000])
+    parser.add_argument("--only", choices=["clicks", "replays"])
     given = parser.parse_args(argv)
     from playwright.sync_api import sync_playwright
 
@@ -120,20 +221,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = Path(name).resolve()
         sessions = folder / "sessions"
         sessions.mkdir()
-        for n in given.requests:
+        sizes = [] if given.only == "replays" else given.requests
+        for n in sizes:
             write(sessions / f"{n}.jsonl", megabytes=n / 200 + 2, requests=n, compactions=max(1, n // 50))
+        compacted = [] if given.only == "clicks" else [sessions / f"compacted-{k}.jsonl" for k in range(SESSIONS)]
+        for k, file in enumerate(compacted):
+            write(file, megabytes=20 + k, requests=2_000, compactions=21)
         (folder / "empty.py").write_text(EMPTY, encoding="utf-8")
         app = stack.enter_context(serving(ROOT / "app.py", folder, f"TURNSCOPE_OPEN={sessions}"))
         empty = stack.enter_context(serving(folder / "empty.py", folder))
         browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=chromium(), args=list(FLAGS))
-        print(f"{'page':10}{'requests':>10}{'click ms':>10}{'empty ms':>10}{'ratio':>8}{'first load KB':>15}")
+        if sizes:
+            print(f"{'page':10}{'requests':>10}{'click ms':>10}{'empty ms':>10}{'ratio':>8}{'first load KB':>15}")
         for page in ("heatmap", "envelope"):
-            for n in given.requests:
-                session = hashlib.sha256(str(sessions / f"{n}.jsonl").encode()).hexdigest()[:12]
-                path = f"/{'' if page == 'envelope' else page}?session={session}&request=1"
-                ours, theirs, payload = compare(browser, app, empty, path, given.clicks)
+            for n in sizes:
+                path = f"/{'' if page == 'envelope' else page}?session={_id(sessions / f'{n}.jsonl')}&request=1"
+                ours, theirs, payload = compare(browser, app.url, empty.url, path, given.clicks)
                 missed |= ours > LIMIT * theirs or payload > PAYLOAD
                 print(f"{page:10}{n:>10,}{ours:>10.0f}{theirs:>10.0f}{ours / theirs:>8.2f}{payload / 1000:>15.0f}")
+        if compacted:
+            missed |= replays(browser, app, [_id(file) for file in compacted], given.clicks)
         browser.close()
     return int(missed)
 

@@ -36,9 +36,10 @@ SCREEN = """e => JSON.stringify([e.innerText, [...e.querySelectorAll('.tile')].f
 
 
 def visit(page: Page, **query: str) -> None:
-    """Open the debugger and wait until the stepper stands and the app has settled."""
+    """Open the debugger and wait until the stepper stands on the whole replay and the app has settled."""
     page.goto("/debugger?" + "&".join(f"{name}={value}" for name, value in query.items()))
     page.locator(".where[data-request]").wait_for()
+    page.locator(".replay-line").wait_for(state="detached")
     idle(page)
 
 

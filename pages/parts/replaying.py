@@ -1,0 +1,49 @@
+"""A replay under way: how far it is, a button to stop it, and the page drawn anew when there is more to see."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine.library import Replaying
+from pages.parts import replays
+from pages.parts.formats import esc
+
+POLL = 0.5  # seconds
+MEGABYTE = 1_000_000
+
+
+def draw(run: Replaying, replay: replays.Replay | None) -> None:
+    """Draw it where the page shows less than the whole `replay`; nothing otherwise."""
+    if replay and replay.whole:
+        return
+    shown = len(replay.trace.plans) if replay else 0
+
+    def progress() -> None:
+        if run.failed or len(run.look() or ()) != shown:
+            st.rerun()
+        with st.container(key="replay-bar", horizontal=True, vertical_alignment="center", gap="small"):
+            st.html(_line(run, shown), width="stretch")
+            if run.state == "running":
+                st.button("Cancel", icon=":material/stop_circle:", key="replay.cancel", on_click=run.cancel)
+            elif run.state == "cancelled":
+                st.button("Go on", icon=":material/play_arrow:", key="replay.on", on_click=run.go_on)
+
+    st.fragment(progress, run_every=None if run.state == "full" else POLL)()
+
+
+def _line(run: Replaying, shown: int) -> str:
+    """How far it is, and of how many requests the page tells."""
+    first = f"Below: the first {shown:,} requests." if shown else "Nothing to show yet."
+    if run.state == "cancelled":
+        said, more = f"Stopped after {run.done:,} of {run.count:,} requests", first
+    elif run.state == "full":
+        size = f"{run.held / MEGABYTE:,.0f} MB"
+        said = f"Stopped after {run.done:,} of {run.count:,} requests"
+        more = f"What it decided so far fills {size}, the most that is held. {first}"
+    else:
+        said, more = f"Replaying {run.done:,} of {run.count:,} requests …", first
+    share = run.done / max(1, run.count)
+    return (
+        f'<div class="replay-line" role="status"><b>{esc(said)}</b> <span>{esc(more)}</span>'
+        f'<i><em style="width:{share:.1%}"></em></i></div>'
+    )

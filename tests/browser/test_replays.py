@@ -1,0 +1,132 @@
+"""A replay that takes long, in a real Chromium: its progress, its first requests, stopping it, and other pages meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import idle, serve, watched
+from make_claude_code import write
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+SLOW = "librechat-agents"
+SECONDS = 0.2  # of the server's time for a click
+CLICKS = 5
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A server with a session of 20 MB, 2,000 requests and 21 compactions; its address, and the session's id."""
+    folder = tmp_path_factory.mktemp("big")
+    file = folder / "big.jsonl"
+    write(file, megabytes=20, requests=2_000, compactions=21)
+    before = os.environ.get("TURNSCOPE_OPEN")
+    os.environ["TURNSCOPE_OPEN"] = str(file)
+    try:
+        with serve(folder) as url:
+            yield url, hashlib.sha256(str(file).encode()).hexdigest()[:12]
+    finally:
+        os.environ.pop("TURNSCOPE_OPEN")
+        if before is not None:
+            os.environ["TURNSCOPE_OPEN"] = before
+
+
+@pytest.fixture
+def tabs(browser: Browser, big: tuple[str, str]) -> Iterator[tuple[Page, Page]]:
+    """Two windows; each is in front of its own, as with two people."""
+    contexts = [browser.new_context(base_url=big[0], viewport={"width": 1440, "height": 900}) for _ in range(2)]
+    pages = [context.new_page() for context in contexts]
+    with watched(pages[0], big[0]), watched(pages[1], big[0]):
+        for page in pages:
+            page.set_default_timeout(60_000)
+        yield pages[0], pages[1]
+        for context in contexts:
+            context.close()
+
+
+class Wire:
+    """When a page last told the server something, and when it last heard of it."""
+
+    def __init__(self, page: Page) -> None:
+        self.sent = self.heard = 0.0
+        page.on("websocket", lambda opened: opened.on("framesent", lambda _: self._note("sent")))
+        page.on("websocket", lambda opened: opened.on("framereceived", lambda _: self._note("heard")))
+
+    def _note(self, what: str) -> None:
+        setattr(self, what, time.perf_counter())
+
+
+def clicks(page: Page, wire: Wire) -> float:
+    """Seconds from a click on the heatmap until the server has said all it says to it, as a median."""
+    found = []
+    box = page.locator(".js-plotly-plot").bounding_box()
+    assert box
+    for n in range(CLICKS):
+        page.mouse.move(box["x"] + box["width"] * (0.2 + 0.6 * (n * 2 % CLICKS) / CLICKS), box["y"] + box["height"] * 0.7)
+        page.wait_for_timeout(300)
+        before = page.locator(".ts-headline").inner_text()
+        page.mouse.down()
+        page.mouse.up()
+        page.wait_for_function("old => document.querySelector('.ts-headline')?.innerText !== old", arg=before)
+        idle(page, 60_000)
+        page.wait_for_timeout(100)
+        found.append(wire.heard - wire.sent)
+    return median(found)
+
+
+def test_a_long_replay_shows_its_progress_can_be_cancelled_and_slows_nobody(
+    tabs: tuple[Page, Page], big: tuple[str, str]
+) -> None:
+    here, there = tabs
+    wire = Wire(there)
+    there.goto(f"/heatmap?session={big[1]}&request=1")
+    there.locator(".ts-cursor").wait_for()
+    idle(there, 60_000)
+    clicks(there, wire)  # the first ones warm up
+    before = clicks(there, wire)
+
+    here.goto(f"/debugger?session={big[1]}&policy={SLOW}&request=1999&step=0")
+    here.locator(".replay-line", has_text=re.compile(r"Replaying [\d,]+ of 2,000 requests")).wait_for()
+    here.locator(".replay-line", has_text=re.compile(r"the first [\d,]+ requests")).wait_for()
+    here.locator(".where[data-request]").wait_for()
+    here.get_by_role("button", name="Cancel").click()
+    here.locator(".replay-line", has_text=re.compile(r"Stopped after [\d,]+ of 2,000 requests")).wait_for()
+    stopped = here.locator(".replay-line b").inner_text()
+    many = int(stopped.split()[2].replace(",", ""))
+    here.locator(".replay-line", has_text=f"the first {many:,} requests").wait_for()
+    here.locator(f'.where[data-request="{many - 1}"]').wait_for()
+    assert "request=1999&step=0" in here.url, "the link still says what was asked for"
+    here.wait_for_timeout(1_500)
+    assert here.locator(".replay-line b").inner_text() == stopped
+
+    here.get_by_role("button", name="Go on").click()
+    here.locator(".replay-line", has_text="Replaying").wait_for()
+    during = clicks(there, wire)
+    assert during <= max(SECONDS, 1.5 * before), f"{during:.2f} s for a click, {before:.2f} s without a replay"
+    if here.get_by_role("button", name="Cancel").count():
+        here.get_by_role("button", name="Cancel").click()
+    after = clicks(there, wire)
+    assert after <= max(SECONDS, 1.5 * before), f"{after:.2f} s for a click afterwards, {before:.2f} s before"
+
+
+def test_going_back_while_a_replay_is_under_way_shows_what_was_there(tabs: tuple[Page, Page], big: tuple[str, str]) -> None:
+    page, _ = tabs
+    page.goto(f"/debugger?session={big[1]}&policy={SLOW}&set=%7B%22budget.output%22%3A9000%7D&request=5&step=0")
+    page.locator('.where[data-request="5"]').wait_for()
+    idle(page, 60_000)
+    page.keyboard.press("Shift+ArrowRight")
+    page.wait_for_url(re.compile("request=6"))
+    idle(page, 60_000)
+    page.go_back()
+    page.locator('.where[data-request="5"]').wait_for()
+    page.wait_for_url(re.compile("request=5"))

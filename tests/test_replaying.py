@@ -1,0 +1,239 @@
+"""Replays under way: what is there is the beginning of the whole, whoever looks shares it, and nothing grows unseen."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import pytest
+from conftest import ROOT
+
+import engine
+from engine.envelope.plan import Plan
+from engine.library import Replaying, Replays, begun, replaying
+from engine.planning import policy
+from engine.planning.trace import Trace
+from engine.views.stepper import steps
+
+SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Trace:
+    return engine.replay(engine.load(SAMPLE))
+
+
+@pytest.fixture(scope="module")
+def short() -> Trace:
+    return engine.replay(engine.load(SAMPLE.with_name("cache-goes-cold.jsonl")))
+
+
+class Gate:
+    """Plans that come as far as a test lets them."""
+
+    def __init__(self, recorded: Trace, name: str = "balanced") -> None:
+        self.whole, self._plans = begun(recorded, policy.load(name))
+        self._open = threading.Semaphore(0)
+        self.taken = 0
+
+    def let(self, many: int) -> None:
+        self._open.release(many)
+
+    def plans(self) -> Iterator[Plan]:
+        for plan in self._plans:
+            self._open.acquire()
+            self.taken += 1
+            yield plan
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait for something that another thread does."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("name", policy.names())
+def test_at_its_end_it_is_what_a_replay_gives(short: Trace, name: str) -> None:
+    run = Replaying("k", *begun(short, policy.load(name)))
+    run.look()
+    run.wait(60)
+    stage = run.look()
+    whole = engine.replay(short.session, name, short.ledger)
+    assert (run.state, run.done) == ("done", len(whole.plans))
+    assert stage
+    assert (stage.trace.plans, stage.trace.fits) == (whole.plans, whole.fits)
+    assert stage.steps == steps(whole)
+
+
+def test_a_session_without_usage_is_fitted_the_same(recorded: Trace) -> None:
+    from msgspec import structs
+
+    bare = tuple(structs.replace(request, usage=None) for request in recorded.session.requests)
+    trace = engine.replay(structs.replace(recorded.session, requests=bare))
+    whole, _ = begun(trace, policy.load("balanced"))
+    assert whole.fits == engine.replay(trace.session, "balanced").fits
+
+
+def test_a_replay_leaves_the_counts_of_its_session_as_they_are(recorded: Trace) -> None:
+    before = len(recorded.ledger.memo)
+    run = Replaying("k", *begun(recorded, policy.load("one-line-calls")))
+    run.look()
+    run.wait(60)
+    assert run.stage
+    assert any(plan.changed for plan in run.stage.trace.plans)
+    assert len(recorded.ledger.memo) == before
+
+
+def test_what_is_there_is_the_beginning_of_the_whole(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "FIRST", 0.0)
+    gate = Gate(recorded)
+    run = Replaying("k", gate.whole, gate.plans())
+    assert run.look() is None
+    gate.let(150)
+    until(lambda: gate.taken == 150 and run.stage)
+    stage = run.look()
+    assert stage
+    assert 0 < len(stage) <= 150 < run.count
+    whole = engine.replay(recorded.session, "balanced", recorded.ledger)
+    assert stage.trace.plans == whole.plans[: len(stage)]
+    assert [stage.trace.expected(n) for n in range(len(stage))] == [whole.expected(n) for n in range(len(stage))]
+    last = whole.session.blocks[-1].at
+    assert stage.trace.why(last, len(stage) - 1).state == "later"
+    run.cancel()
+    gate.let(1)
+    run.wait(20)
+
+
+def test_cancelled_it_keeps_what_is_there_and_can_go_on(recorded: Trace) -> None:
+    gate = Gate(recorded)
+    run = Replaying("k", gate.whole, gate.plans())
+    run.look()
+    gate.let(99)
+    until(lambda: run.done == 99)
+    run.cancel()
+    gate.let(1)
+    run.wait(20)
+    assert (run.state, run.done) == ("cancelled", 100)
+    stage = run.look()
+    assert stage
+    assert len(stage) == 100
+    assert run.state == "cancelled", "to look at it does not begin it again"
+    run.go_on()
+    gate.let(run.count)
+    run.wait(60)
+    assert run.state == "done"
+    assert run.stage
+    assert run.stage.trace.plans == engine.replay(recorded.session, "balanced", recorded.ledger).plans
+
+
+def test_it_waits_while_nobody_looks(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "UNSEEN", 0.05)
+    gate = Gate(recorded)
+    run = Replaying("k", gate.whole, gate.plans())
+    run.look()
+    time.sleep(0.1)
+    gate.let(1)
+    until(lambda: run.state == "waiting")
+    assert run.done == 1
+    monkeypatch.setattr(replaying, "UNSEEN", 60.0)
+    run.look()
+    gate.let(run.count)
+    run.wait(60)
+    assert run.state == "done"
+
+
+def test_it_stops_where_it_would_fill_too_much(recorded: Trace) -> None:
+    run = Replaying("k", *begun(recorded, policy.load("balanced")), most=200_000)
+    run.look()
+    run.wait(60)
+    assert run.state == "full"
+    assert run.stage
+    assert 0 < len(run.stage) == run.done < run.count
+    run.go_on()
+    assert run.state == "full"
+
+
+def test_what_goes_wrong_reaches_whoever_looks(recorded: Trace) -> None:
+    go = threading.Event()
+
+    def broken() -> Iterator[Plan]:
+        yield recorded.plans[0]
+        go.wait(20)
+        raise ZeroDivisionError("in a rule")
+
+    run = Replaying("k", begun(recorded, policy.load("balanced"))[0], broken())
+    run.look()
+    go.set()
+    run.wait(20)
+    assert run.state == "failed"
+    with pytest.raises(ZeroDivisionError, match="in a rule"):
+        run.look()
+
+
+def test_whoever_asks_for_the_same_gets_the_same(recorded: Trace) -> None:
+    shelf = Replays(10**9)
+    asked = [shelf.ask("a", lambda: Replaying("a", *begun(recorded, policy.load("balanced")))) for _ in range(2)]
+    assert asked[0] is asked[1]
+    shelf.drop("a")
+    assert shelf.ask("a", lambda: Replaying("a", *begun(recorded, policy.load("balanced")))) is not asked[0]
+
+
+def test_the_shelf_gives_up_what_nobody_asked_for_longest(recorded: Trace) -> None:
+    def make(key: str) -> Callable[[], Replaying]:
+        return lambda: Replaying(key, *begun(recorded, policy.load("balanced")))
+
+    def whole(shelf: Replays, key: str) -> Replaying:
+        run = shelf.ask(key, make(key))
+        run.look()
+        run.wait(60)
+        return run
+
+    shelf = Replays(10**12)
+    one = whole(shelf, "1")
+    whole(shelf, "2")
+    whole(shelf, "1")
+    shelf.most = shelf.held
+    three = whole(shelf, "3")
+    assert shelf.ask("3", make("3")) is three
+    assert shelf.ask("1", make("1")) is one
+    assert len(shelf) == 2
+    assert shelf.held <= shelf.most
+
+
+def test_one_that_is_given_up_ends(recorded: Trace) -> None:
+    gate = Gate(recorded)
+    shelf = Replays(0)
+    run = shelf.ask("1", lambda: Replaying("1", gate.whole, gate.plans()))
+    run.look()
+    gate.let(3)
+    until(lambda: run.done == 3)
+    shelf.ask("2", lambda: Replaying("2", *begun(recorded, policy.load("balanced"))))
+    gate.let(1)
+    run.wait(20)
+    assert run.state == "cancelled"
+
+
+@pytest.mark.parametrize(
+    "name", ["keep-everything", "clear-tool-results", "balanced", "one-line-calls", "condense-oldest", "roo"]
+)
+def test_what_it_says_it_holds_is_about_what_is_allocated(recorded: Trace, name: str) -> None:
+    list(begun(recorded, policy.load(name))[1])  # what is loaded for the first replay is no part of it
+    gc.collect()
+    tracemalloc.start()
+    try:
+        whole, plans = begun(recorded, policy.load(name))
+        memo = tracemalloc.get_traced_memory()[0]  # of the session's own counts
+        run = Replaying("k", whole, plans)
+        run.look()
+        run.wait(60)
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0] - memo
+    finally:
+        tracemalloc.stop()
+    assert run.state == "done"
+    assert 0.5 < run.held / held < 2.0, f"{run.held:,} said, {held:,} allocated"
