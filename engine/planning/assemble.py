@@ -21,6 +21,7 @@ from engine.envelope.plan import Plan, StepState, Verdict
 from engine.envelope.rule import Ctx
 from engine.errors import RuleError
 from engine.planning.answers import Answers, answerer
+from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries
 from engine.planning.policy import Policy, Step, load
 from engine.planning.provider_edits import compaction_replaces_what_precedes, provider_strips_old_thinking
 from engine.pricing.prices import PRICES, Prices
@@ -94,6 +95,8 @@ def _planned(
     ctx = _context(previous, session, request, basis, calibration, room, done)
     left = [*previous.states] if previous else []
     states: list[StepState] = []
+    for edit in foreign_summaries(previous, session, request, policy):
+        run.apply(LEFT_OUT, "remembers", edit, ctx)
     for part in policy.rules:
         if part.rule.state is None:
             run.rule(part, ctx)
@@ -190,14 +193,15 @@ class _Run:
                     self.asks.append((wish, answer))
                     wish = edits.send(answer)
                 else:
-                    self._apply(part.rule.name, part.rule.memory, wish, ctx)
+                    self.apply(part.rule.name, part.rule.memory, wish, ctx)
                     wish = edits.send(self.after)
         except StopIteration as end:
             if end.value is None or part.rule.state is not None:
                 return end.value
         raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
 
-    def _apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
+    def apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
+        """Apply one edit to the request and, as its memory says, to what is carried on."""
         number = self.first + len(self.decisions)
         before = self.after
         one = self.kept is before

@@ -39,13 +39,17 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the stepper stands. `seq` changes when the app moves it, not when it moved by itself."""
+    """Where the stepper stands. `seq` changes when the app moves it, not when it moved by itself.
+
+    `linked`: the app took it from an address, which a browser in a hurry may have left since.
+    """
 
     key: str
     request: int
     step: int
     block: int | None
     seq: int
+    linked: bool = False
 
 
 # Which policy: the URL
@@ -133,7 +137,7 @@ def arrive(shown: state.Shown, replay: Replay) -> None:
         step = changes[after].step if after < len(changes) and changes[after].request == request else 0
     step = max(0, min(len(plans[request].decisions), step))
     if held is None or held.key != replay.key or (held.request, held.step) != (request, step):
-        held = Place(replay.key, request, step, None, held.seq + 1 if held else 1)
+        held = Place(replay.key, request, step, None, held.seq + 1 if held else 1, linked=True)
     keep(shown, held)
 
 
