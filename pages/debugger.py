@@ -19,7 +19,7 @@ except TurnscopeError as error:
     st.stop()
 with bar:
     real_summaries.offer(shown, replay)
-bar.html(debugging.verdict(replay), width="stretch")
+bar.html(debugging.verdict(shown, replay), width="stretch")
 stepper.load(replay)
 replays.arrive(shown, replay)
 

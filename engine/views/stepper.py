@@ -95,6 +95,21 @@ def size(trace: Trace, n: int) -> tuple[int, bool]:
     return trace.expected(n), False
 
 
+def beginning(trace: Trace, n: int) -> tuple[int, int, int]:
+    """Request `n` before its first decision: provider tokens, how many of them the log does not hold, and the block from
+    which on nothing existed yet, because the recorded condensation that it came with had not been made (-1 = all did)."""
+    plan, fit = trace.plans[n], trace.fit(n)
+    tokens, sure = size(trace, n)
+    later = min((at for d in plan.decisions if d.splice and (at := summary_at(d.edit)) >= 0), default=-1)
+    standing = plan.before.tokens - (trace.ledger.tokens(later, plan.request.cut) if later >= 0 else 0)
+    if later >= 0 and sure and n:  # what stood there was sent, and billed, one request ago
+        fit = trace.fit(n - 1)
+        grown = standing - trace.plans[n - 1].after.tokens
+        return max(0, size(trace, n - 1)[0] + round(fit.scale * grown)), fit.prefix, later
+    changed = round(fit.scale * (standing - plan.after.tokens)) if plan.changed else 0
+    return max(0, tokens + changed), fit.prefix, later
+
+
 def error(record: Trace) -> float | None:
     """How far estimates of a session lie off, as a share: the median over what was recorded. None where nothing was.
 
@@ -103,6 +118,16 @@ def error(record: Trace) -> float | None:
     used = [(n, plan.request.usage.prompt_tokens) for n, plan in enumerate(record.plans) if plan.request.usage]
     off = [abs(record.expected(n) - tokens) / tokens for n, tokens in used if tokens]
     return median(off) if off else None
+
+
+def summary_of(trace: Trace, cursor: Cursor, at: int) -> int | None:
+    """The block that holds the summary of block `at` at a place, where what stands for it is a message of its own."""
+    envelope = trace.frame(cursor).envelope
+    piece = envelope.at(at) if 0 <= at < envelope.stop else None
+    if piece is None or piece.body != () or piece.by < 0:
+        return None
+    found = summary_at(trace.decision(piece.by).edit)
+    return found if found >= 0 else None
 
 
 def still(decision: Decision, previous: Plan | None, slots: dict[str, list[Body]]) -> tuple[bool, int]:
@@ -198,7 +223,7 @@ class _Columns:
                 self.changes.append(Cursor(plan.request.n, number))
             standing = self._decision(plan, decision, kind, focus, standing)
         self.ended = standing
-        self._request(previous, plan, back)
+        self._request(plan, back)
 
     def _decision(self, plan: Plan, decision: Decision, kind: int, focus: int, standing: set[int]) -> set[int]:
         """The columns of one decision; gives the inserts that stand after it."""
@@ -243,23 +268,16 @@ class _Columns:
         names = self.text("|".join(name.replace("_", " ") for name in facts))
         return self.facts.setdefault(json.dumps([names, *values]), len(self.facts))
 
-    def _request(self, previous: Plan | None, plan: Plan, back: tuple[int, int, int]) -> None:
+    def _request(self, plan: Plan, back: tuple[int, int, int]) -> None:
         add, fit, n = self.requests, self.trace.fit(plan.request.n), plan.request.n
         tokens, sure = size(self.trace, n)
-        later = min((at for d in plan.decisions if d.splice and (at := summary_at(d.edit)) >= 0), default=-1)
-        standing = plan.before.tokens - (self.trace.ledger.tokens(later, plan.request.cut) if later >= 0 else 0)
-        fits, start = fit, tokens
-        if later >= 0 and sure and previous:  # what stood there was sent, and billed, one request ago
-            fits = self.trace.fit(n - 1)
-            start = max(0, self.sizes[-1] + round(fits.scale * (standing - previous.after.tokens)))
-        elif plan.changed:
-            start = max(0, tokens + round(fit.scale * (standing - plan.after.tokens)))
+        start, prefix, later = beginning(self.trace, n)
         self.sizes.append(tokens)
         hidden = [b - a for a, b in zip(plan.seen.counts, plan.after.counts, strict=True)]
         add["size"].append(tokens)
         add["sure"].append(int(sure))
         add["start"].append(start)
-        add["was"].append(fits.prefix)
+        add["was"].append(prefix)
         add["later"].append(later)
         add["hidden"].append(hidden if any(hidden) else 0)
         add["usd"].append(_dollars(self.trace, plan, tokens))

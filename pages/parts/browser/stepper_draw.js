@@ -143,6 +143,8 @@ function decisionCard(model, frame) {
     const told = typeof value === "number" ? value.toLocaleString("en") : value;
     chips.push(make("span", "", d.summary[number] >= 0 && name === "summary" ? `its summary is block #${d.summary[number]}` : `${worded(name)} ${told}`));
   });
+  const came = number === model.joins[request] ? model.requests.size[request] - model.requests.start[request] - change - (sum(model.late[request]) - d.size[number]) * model.requests.scale[request] : 0;
+  if (model.requests.sure[request] && came > 1500) chips.push(make("span", "mark", `${short(came)} more came with it that the log does not hold`));
   const spanned = d.stop[number] > d.start[number];
   return {
     verb: SAID[action] ?? action,

@@ -120,9 +120,9 @@ function lookOf(film, frame, at, picked) {
   const { model } = film;
   const gone = frame.state[at] === STATE.dropped || frame.state[at] === STATE.summed;
   let look = `tile ${BUCKETS[model.bucket[at]]} ${model.looks[frame.state[at]]}`;
-  if (model.sigma.has(at)) look += " sigma";
+  if (model.sigma.has(at)) look += frame.number >= 0 && model.sigma.get(at) === frame.number ? " sigma current" : " sigma";
   if (frame.waits[at]) look += " waits";
-  if (frame.number >= 0 && frame.by[at] === frame.number) look += " current";
+  if (frame.number >= 0 && frame.by[at] === frame.number && frame.state[at] !== STATE.summed) look += " current";
   if (frame.hidden[at] && frame.last && !gone) look += " unseen";
   if (at === picked) look += " picked";
   return look;
