@@ -95,7 +95,7 @@ def _planned(
     ctx = _context(previous, session, request, basis, calibration, room, done)
     left = [*previous.states] if previous else []
     states: list[StepState] = []
-    for edit in foreign_summaries(previous, session, request, policy):
+    for edit in foreign_summaries(run.after, ctx, policy):
         run.apply(LEFT_OUT, "remembers", edit, ctx)
     for part in policy.rules:
         if part.rule.state is None:
@@ -108,6 +108,8 @@ def _planned(
             model, run.model = run.model, ""
             room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, request, basis, calibration, room, done)
+    for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
+        run.apply(LEFT_OUT, "remembers", edit, ctx)
     changed = not lasting or any(d.splice for d in run.decisions)
     seen, server = _seen(previous, run.after, ctx, changed)
     verdict = _verdict(policy, run.decisions, room, calibration.predict(seen.tokens))

@@ -80,15 +80,17 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
         "Go to decision", key="debugger.there", disabled=not away, width="stretch", on_click=replays.go, args=(shown,),
         kwargs=there._asdict() if there else {},
     )  # fmt: skip
-    st.session_state[_BLOCK] = close.at
+    # Never set by the app: what a browser in a hurry still held of an earlier block would count as a block chosen by hand, and
+    # take the stepper back to where it stood then.
+    key = f"{_BLOCK}.{at.seq}"
 
     def other() -> None:
-        if st.session_state[_BLOCK] != close.at:
-            replays.go(shown, block=int(st.session_state[_BLOCK]))
+        if st.session_state[key] is not None:
+            replays.go(shown, block=int(st.session_state[key]))
 
     right.number_input(
-        "Block", 0, len(replay.trace.session.blocks) - 1, key=_BLOCK, label_visibility="collapsed", on_change=other,
-        help="Any block by its number; a click on a tile chooses it too",
+        "Block", 0, len(replay.trace.session.blocks) - 1, None, key=key, placeholder="Block", label_visibility="collapsed",
+        on_change=other, help="Any block by its number; a click on a tile chooses it too",
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def between(cost: Dollars) -> str:
     left_out = f", {cost.unpriced:,} without a price" if cost.unpriced else ""
     if cost.exact:
         return f"{usd(cost.most)}{left_out}"
-    return f"between {usd(cost.least)} and {usd(cost.most)} uncached{left_out}"
+    return f"{usd(cost.least)} to {usd(cost.most)} uncached{left_out}"
 
 
 def percent(share: float) -> str:

@@ -67,7 +67,7 @@ def _unknown(known: knobs.Shelf, name: str) -> None:
     meant = f" Perhaps {known.policies[close[0]].title} ({close[0]}) is meant." if close else ""
     controls.notice(
         f"There is no policy {short(wanted, 60)!r} here; {known.policies[name].title} is shown instead.",
-        f"Choose one above.{meant} If it was saved on another machine, put its file into {replays.folder()}.",
+        f"Choose another one in the list.{meant} If it was saved on another machine, put its file into {replays.folder()}.",
     )
 
 

@@ -53,6 +53,11 @@ def at(page: Page, request: int, step: int) -> None:
     page.wait_for_url(re.compile(rf"[?&]request={request}&.*step={step}(&|$)"))
 
 
+def point(trace: Trace, request: int, step: int) -> str:
+    """Where a place lies on the slider, whose unit is requests."""
+    return str(request + (step + 0.5) / (len(trace.plans[request].decisions) + 1))
+
+
 def screen(page: Page) -> str:
     return str(page.locator(".stepper").evaluate(SCREEN))
 
@@ -83,7 +88,7 @@ class Film:
             self.tab = self.closing.enter_context(opened(self.profile, self.server))
             visit(self.tab, session=FIRST, policy="balanced", request=str(request), step=str(step))
         slider = self.tab.locator(".time input")
-        slider.fill(str(sum(len(plan.decisions) + 1 for plan in self.trace.plans[:request]) + step))
+        slider.fill(point(self.trace, request, step))
         slider.blur()
         self.tab.mouse.move(0, 0)
         self.tab.wait_for_timeout(250)  # the stepper waits before it tells the app; what the test before did may be told late
@@ -141,10 +146,9 @@ def test_keys_and_buttons_make_the_same_moves(film: Film, trace: Trace) -> None:
         "p": ("changeBack", changes[0]),
     }
     page = film.at(*start)
-    before = sum(len(plan.decisions) + 1 for plan in trace.plans[: start.request]) + start.step
     for key, (name, wanted) in moves.items():
         for way in ("key", "button"):
-            page.locator(".time input").fill(str(before))
+            page.locator(".time input").fill(point(trace, *start))
             at(page, *start)
             if way == "key":
                 page.keyboard.press(key)
@@ -181,10 +185,9 @@ def test_playing_goes_on_by_itself_until_it_is_stopped(film: Film) -> None:
     assert place(page) == stopped
 
 
-def test_the_slider_reaches_every_place(film: Film, trace: Trace) -> None:
+def test_the_axis_is_requests_and_the_slider_reaches_both_ends(film: Film, trace: Trace) -> None:
     page = film.at(31, 0)
-    places = sum(len(plan.decisions) + 1 for plan in trace.plans)
-    assert page.locator(".time input").get_attribute("max") == str(places - 1)
+    assert page.locator(".time input").get_attribute("max") == str(len(trace.plans))
     box = page.locator(".time").bounding_box()
     assert box
     page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 10)
@@ -393,14 +396,14 @@ def test_hostile_text_is_text_in_the_stepper(browser: Browser, tmp_path_factory:
 def test_a_changed_parameter_replays_and_stays_in_the_link(page: Page) -> None:
     visit(page, session=FIRST, policy="clear-tool-results", request="57", step="1")
     page.locator(".st-key-policy-turn button").first.click()
-    keep = page.get_by_label("keep", exact=True)
+    keep = page.get_by_label("Keep the newest (tool uses)", exact=True)
     keep.fill("30")
     keep.press("Tab")
     page.get_by_role("button", name="Apply").click()
     page.wait_for_url(re.compile(r"set=.*keep"))
-    page.locator(".policy-line", has_text="clear old results: keep = 30").wait_for()
+    page.locator(".policy-line", has_text="clear old results: Keep the newest (tool uses) = 30").wait_for()
     idle(page)
     link: Any = page.url
     page.goto(link)
     page.locator(".where[data-request]").wait_for()
-    page.locator(".policy-line", has_text="clear old results: keep = 30").wait_for()
+    page.locator(".policy-line", has_text="clear old results: Keep the newest (tool uses) = 30").wait_for()

@@ -91,7 +91,7 @@ function wireStops(self) {
 function listTools(self) {
   const select = self.part.stops.querySelector("[name=tool]");
   select.replaceChildren(...["", ...Object.keys(self.model.calls).sort()].map((name) => {
-    const option = make("option", "", name || "any tool: do not stop");
+    const option = make("option", "", name || "no tool");
     option.value = name;
     return option;
   }));

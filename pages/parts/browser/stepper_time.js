@@ -130,7 +130,7 @@ function drawRange(self) {
     return made;
   };
   const buttons = [];
-  if (chosen) buttons.push(button("Zoom in", () => zoomTo(self, ...self.span)));
+  if (chosen && !(self.zoom && self.zoom[0] === span[0] && self.zoom[1] <= Math.max(span[1], span[0] + CLOSEST))) buttons.push(button("Zoom in", () => zoomTo(self, ...self.span)));
   if (known && told.grew !== null) buttons.push(button("Go to biggest change", () => go(self, placeOf(model, told.grew, 0))));
   if (self.zoom) buttons.push(button("Whole session", () => zoomTo(self, 0, model.count)));
   if (chosen) buttons.push(button("Clear", () => chooseRange(self, null)));
