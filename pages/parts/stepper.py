@@ -20,12 +20,16 @@ def _read(*names: str) -> str:
     return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
 
 
-_data = st.components.v2.component("turnscope_steps", html="", js=_read("stepper_data.js"))
+# The code stands with the data, outside the fragment: what is inside is sent again with every step.
+_CODE = ("model", "film", "draw", "time", "stops")
+_data = st.components.v2.component(
+    "turnscope_steps", html="", js=_read("stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js")
+)
 _stepper = st.components.v2.component(
     "turnscope_stepper",
     html=_read("stepper.html"),
     css=_read("stepper.css"),
-    js=_read("stepper_model.js", "stepper_film.js", "stepper_draw.js", "stepper_time.js", "stepper_stops.js", "stepper.js"),
+    js=_read("stepper_begin.js"),
 )
 
 

@@ -3,12 +3,11 @@
 // where), stepper_film.js, stepper_draw.js, stepper_time.js (the strip), stepper_stops.js (breakpoints).
 
 const instances = new WeakMap();
-const SHELF = (globalThis[Symbol.for("turnscope.steps")] ??= new Map());
 const REPORT_AFTER = 160; // ms without a further step
 const GO = "turnscope.go"; // event by which another part of the page sends the stepper to a place
 const RETRY = 30; // ms between looks for the data
 
-export default function (component) {
+globalThis[Symbol.for("turnscope.stepper")] ??= function (component) {
   const { data, parentElement: root, setStateValue } = component;
   const self = instances.get(root) ?? { place: 0, picked: -1, seq: null, timer: null };
   instances.set(root, self);
@@ -22,7 +21,7 @@ export default function (component) {
   load(self);
   // Called again after each report, and this before it: a pause between the two would lose keys and stop the playing.
   return () => setTimeout(() => root.isConnected || dispose(self), 0);
-}
+};
 
 function dispose(self) {
   stop(self);
