@@ -34,7 +34,7 @@ replay: replays.Replay = made
 if replay.whole:
     with bar:
         real_summaries.offer(shown, replay)
-    bar.html(debugging.verdict(replay), width="stretch")
+    bar.html(debugging.verdict(shown, replay), width="stretch")
 stepper.load(replay)
 replays.arrive(shown, replay)
 

@@ -101,7 +101,7 @@ def test_what_is_there_is_the_beginning_of_the_whole(recorded: Trace, monkeypatc
     assert 0 < len(stage) <= 150 < run.count
     whole = engine.replay(recorded.session, "balanced", recorded.ledger)
     assert stage.trace.plans == whole.plans[: len(stage)]
-    assert [stage.trace.expected(n) for n in range(len(stage))] == [whole.expected(n) for n in range(len(stage))]
+    assert [stage.trace.tokens(n) for n in range(len(stage))] == [whole.tokens(n) for n in range(len(stage))]
     last = whole.session.blocks[-1].at
     assert stage.trace.why(last, len(stage) - 1).state == "later"
     run.cancel()

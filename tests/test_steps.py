@@ -140,7 +140,7 @@ def standing(envelope: Envelope) -> tuple[list[tuple[bool, bool, int]], set[int]
 
 
 def told(states: list[tuple[int, int]]) -> list[tuple[bool, bool, int]]:
-    return [(STATES[state] in ("kept", "restored"), STATES[state] == "dropped", by) for state, by in states]
+    return [(STATES[state] in ("kept", "restored"), STATES[state] in ("dropped", "summed"), by) for state, by in states]
 
 
 @given(sessions, chosen)

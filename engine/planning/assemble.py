@@ -21,6 +21,7 @@ from engine.envelope.plan import Plan, StepState, Verdict
 from engine.envelope.rule import Ctx
 from engine.errors import RuleError
 from engine.planning.answers import Answers, answerer
+from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries
 from engine.planning.policy import Policy, Step, load
 from engine.planning.provider_edits import compaction_replaces_what_precedes, provider_strips_old_thinking
 from engine.pricing.prices import PRICES, Prices
@@ -96,6 +97,8 @@ def _planned(
     ctx = _context(previous, session, request, basis, calibration, room, done)
     left = [*previous.states] if previous else []
     states: list[StepState] = []
+    for edit in foreign_summaries(run.after, ctx, policy):
+        run.apply(LEFT_OUT, "remembers", edit, ctx)
     for part in policy.rules:
         if part.rule.state is None:
             run.rule(part, ctx)
@@ -107,6 +110,8 @@ def _planned(
             model, run.model = run.model, ""
             room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, request, basis, calibration, room, done)
+    for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
+        run.apply(LEFT_OUT, "remembers", edit, ctx)
     changed = not lasting or any(d.splice for d in run.decisions)
     if policy.name == AS_RECORDED and any(d.splice and d.action == "condense" for d in run.decisions):
         calibration = calibration.compaction()
@@ -194,14 +199,15 @@ class _Run:
                     self.asks.append((wish, answer))
                     wish = edits.send(answer)
                 else:
-                    self._apply(part.rule.name, part.rule.memory, wish, ctx)
+                    self.apply(part.rule.name, part.rule.memory, wish, ctx)
                     wish = edits.send(self.after)
         except StopIteration as end:
             if end.value is None or part.rule.state is not None:
                 return end.value
         raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
 
-    def _apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
+    def apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
+        """Apply one edit to the request and, as its memory says, to what is carried on."""
         number = self.first + len(self.decisions)
         before = self.after
         one = self.kept is before

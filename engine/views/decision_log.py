@@ -13,10 +13,11 @@ from collections.abc import Iterator
 
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
+from engine.planning.foreign_summaries import summary_at
 from engine.planning.policy import write
 from engine.planning.trace import Trace
 from engine.session.model import JSON
-from engine.views import tables
+from engine.views import stepper, tables
 
 COLUMNS = (
     "session", "policy", "decision", "request", "turn", "model", "by", "rule", "action", "because", "start", "stop", "slot",
@@ -36,15 +37,23 @@ def rows(trace: Trace) -> Iterator[dict[str, JSON]]:
 
 def _row(trace: Trace, plan: Plan, decision: Decision, by: str) -> dict[str, JSON]:
     span = decision.edit.span
-    expected = trace.fit(plan.request.n).expected
+    tokens = _tokens(trace, decision)
     memory = next((part.rule.memory for part in trace.policy.rules if part.rule.name == decision.rule), "")
     values = (
         trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
         decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
-        decision.splice is not None, memory, decision.before, decision.after, expected(decision.before),
-        expected(decision.after), plan.budget.limit, plan.verdict, dict(decision.edit.facts),
+        decision.splice is not None, memory, decision.before, decision.after, *tokens, plan.budget.limit, plan.verdict,
+        dict(decision.edit.facts),
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
+
+
+def _tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
+    """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them."""
+    if summary_at(decision.edit) >= 0:
+        return stepper.beginning(trace, decision.request)[0], stepper.size(trace, decision.request)[0]
+    expected = trace.fit(decision.request).expected
+    return expected(decision.before), expected(decision.after)
 
 
 def json_lines(trace: Trace) -> str:
@@ -57,23 +66,32 @@ def csv_text(trace: Trace) -> str:
     return tables.csv_text(COLUMNS, (tuple(row.values()) for row in rows(trace)))
 
 
-def markdown(trace: Trace, request: int, number: int) -> str:
-    """Decision `number` (from 0) of a request as Markdown for a bug report: what, why, where, under which policy.
+def told(trace: Trace, request: int, number: int) -> tuple[tuple[str, str], ...]:
+    """Decision `number` (from 0) of a request as names and values for people: what, why, where, by how much.
 
     It names tools and kinds of the blocks, never their text; a reason may name a file. IndexError where there is none.
     """
     plan = trace.plans[request]
     decision = plan.decisions[number]
-    edit, expected = decision.edit, trace.fit(request).expected
+    edit, (before, after) = decision.edit, _tokens(trace, decision)
     span = edit.span
-    told = [
+    return (
         ("Action", decision.action), ("Rule", decision.rule), ("Reason", edit.because),
         ("Place", f"request {request} (turn {plan.request.turn}), decision {number + 1} of {len(plan.decisions)}"),
         ("Blocks", _blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
         ("Tokens, counted", f"{decision.before:,} -> {decision.after:,} ({trace.ledger.label})"),
-        ("Tokens, expected of the provider", f"{expected(decision.before):,} -> {expected(decision.after):,}"),
+        ("Tokens, expected of the provider", f"{before:,} -> {after:,}"),
         ("Budget", f"limit {plan.budget.limit:,}, window {plan.budget.window:,}{'' if plan.budget.known else ' (assumed)'}"),
-        ("Model", plan.model or "not named"), ("Verdict", plan.verdict), ("Source", trace.session.source),
+        ("Model", plan.model or "not named"), ("Verdict", plan.verdict),
+    )  # fmt: skip
+
+
+def markdown(trace: Trace, request: int, number: int) -> str:
+    """The same decision as Markdown for a bug report, with its session and its policy. IndexError where there is none."""
+    decision = trace.plans[request].decisions[number]
+    edit = decision.edit
+    lines = [
+        *told(trace, request, number), ("Source", trace.session.source),
         ("Session", f"{len(trace.session.blocks):,} blocks, {len(trace.session.requests):,} requests"),
         ("Python", platform.python_version()),
     ]  # fmt: skip
@@ -83,7 +101,7 @@ def markdown(trace: Trace, request: int, number: int) -> str:
     fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)
     return "\n".join([
         f"## {_inline(decision.action)} by {_inline(decision.rule)} at request {request}", "",
-        *(f"- **{name}**: {_inline(value)}" for name, value in told), *table,
+        *(f"- **{name}**: {_inline(value)}" for name, value in lines), *table,
         "", f"Policy `{trace.policy.name}`:", "", f"{fence}toml", policy.rstrip("\n"), fence, "",
     ])  # fmt: skip
 

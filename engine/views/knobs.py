@@ -20,7 +20,9 @@ from engine.errors import PolicyError
 from engine.planning import policy as policies
 from engine.planning.policy import Policy, Step
 from engine.session.model import JSON
+from engine.views.knob_words import words
 
+KIN = ("What happened", "Turnscope's own", "Ports of other systems", "One idea each, for learning", "Yours")
 Kind = Literal["flag", "whole", "real", "text", "choice", "list", "table"]
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 _KINDS: Mapping[Any, Kind] = {bool: "flag", int: "whole", float: "real", str: "text", tuple: "list", Mapping: "table"}
@@ -28,10 +30,14 @@ _KINDS: Mapping[Any, Kind] = {bool: "flag", int: "whole", float: "real", str: "t
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One parameter. `key`: `<group>.<field>`; `help`: one line; `choices`: of a `choice`; `optional`: it may be None."""
+    """One parameter. `key`: `<group>.<field>`; `words`: what a person calls it, with its unit; `help`: one line.
+
+    `choices`: of a `choice`; `optional`: it may be None.
+    """
 
     key: str
     name: str
+    words: str
     help: str
     kind: Kind
     value: JSON
@@ -60,22 +66,56 @@ class Shelf:
     problems: Mapping[str, PolicyError]
 
 
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """Policies that belong together, under a title for people; names in the order in which they are offered."""
+
+    title: str
+    names: tuple[str, ...]
+
+
+def kin(shelf: Shelf) -> tuple[Kin, ...]:
+    """All policies of a shelf in groups: what was sent, our own, those of other systems, single ideas, the user's."""
+    found: dict[str, list[str]] = {title: [] for title in KIN}
+    for name, policy in sorted(shelf.policies.items(), key=lambda item: item[1].title.lower()):
+        found[_kin(name, policy, name in shelf.own)].append(name)
+    return tuple(Kin(title, tuple(names)) for title, names in found.items() if names)
+
+
+def _kin(name: str, policy: Policy, own: bool) -> str:
+    recorded, ours, ports, ideas, users = KIN
+    if own:
+        return users
+    if name in ("as-recorded", "keep-everything"):
+        return recorded
+    if not policy.fidelity.startswith("ours"):
+        return ports
+    return ideas if "for learning" in policy.fidelity else ours
+
+
 def groups(policy: Policy) -> tuple[Group, ...]:
     """Every parameter of a policy, the budget's first, then rule by rule. Rules are numbered from 1, as in the file."""
-    budget = Group("budget", "Budget", "What a request may have.", "", "", _knobs("budget", policy.budget))
+    budget = Group("budget", "Budget", "What a request may have.", "", "", _knobs("budget", "budget", policy.budget))
     rules = (
-        Group(str(n), part.rule.name, part.rule.doc, part.rule.source, part.rule.memory, _knobs(str(n), part.params))
+        Group(
+            str(n),
+            part.rule.name,
+            part.rule.doc,
+            part.rule.source,
+            part.rule.memory,
+            _knobs(str(n), part.rule.name, part.params),
+        )
         for n, part in enumerate(policy.rules, 1)
     )
     return (budget, *rules)
 
 
-def _knobs(group: str, params: Any) -> tuple[Knob, ...]:
+def _knobs(group: str, rule: str, params: Any) -> tuple[Knob, ...]:
     hints = get_type_hints(type(params), include_extras=True)
-    return tuple(_knob(group, f.name, hints[f.name], getattr(params, f.name)) for f in fields(params))
+    return tuple(_knob(group, rule, f.name, hints[f.name], getattr(params, f.name)) for f in fields(params))
 
 
-def _knob(group: str, name: str, hint: Any, value: JSON) -> Knob:
+def _knob(group: str, rule: str, name: str, hint: Any, value: JSON) -> Knob:
     text = ""
     if get_origin(hint) is Annotated:
         hint, text = get_args(hint)[:2]
@@ -86,7 +126,7 @@ def _knob(group: str, name: str, hint: Any, value: JSON) -> Knob:
     choices = tuple(FORMULAS) if (group, name) == ("budget", "formula") else get_args(hint) if origin is Literal else ()
     kind: Kind = "choice" if choices else "table" if origin is dict else _KINDS.get(origin, "text")
     shown = list(value) if kind == "list" else dict(value) if kind == "table" else value
-    return Knob(f"{group}.{name}", name, text, kind, shown, tuple(map(str, choices)), optional)
+    return Knob(f"{group}.{name}", name, words(rule, name), text, kind, shown, tuple(map(str, choices)), optional)
 
 
 def tuned(policy: Policy, changes: Mapping[str, JSON]) -> Policy:

@@ -5,6 +5,10 @@ state of a block at (request, step) is: `carried` painted request by request, th
 A change is a decision after which the request differs from the request before it; a rule that makes the same cut again only
 stands still. Tokens are in the ledger's units; what the log does not hold of a request, its scale and its rest (`Trace.fit`)
 turn them into the provider's.
+
+Two totals of each request are the provider's: `size`, as it was sent (recorded where it was), and `start`, before its first
+decision. What lies between them goes by counted tokens. A recorded condensation names its summary, which is a message of its
+own: nothing from there on (`later`) existed before it.
 """
 
 from __future__ import annotations
@@ -16,16 +20,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.counting.reconcile import Terms
 from engine.envelope import difference
 from engine.envelope.envelope import Envelope, total
 from engine.envelope.pieces import Decision, Piece
 from engine.envelope.plan import Plan
+from engine.planning.foreign_summaries import LEFT_OUT, summary_at
 from engine.planning.trace import Cursor, Trace
-from engine.session.model import Body, Bucket, Span
+from engine.session.model import Body, Bucket, Edit, Span
 from engine.views.labels import label
+from engine.views.replay_cost import cost
 
-STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped")
-KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED = range(6)
+STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped", "summed")
+KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED, SUMMED = range(7)  # summed: condensed, and the summary stands elsewhere
 KINDS = ("look", "change", "still", "event")  # event: a warning, fallback or refusal that the request before did not have
 LOOK, CHANGE, STILL, EVENT = range(4)
 VERDICTS = ("send", "warn", "overflow", "refuse")
@@ -43,7 +50,7 @@ class Steps:
 
     `data`: JSON in UTF-8. `changes`: every place at which something changed, in order; `changed`: requests that have one.
     `sent`, `whole`: provider tokens of all requests, under the policy and with everything kept. `peak`: provider tokens of the
-    largest request, and its number. `verdicts`: requests by verdict, as VERDICTS.
+    largest request, and its number. `verdicts`: requests by verdict, as VERDICTS. `sizes`: provider tokens by request.
     """
 
     data: bytes
@@ -54,6 +61,7 @@ class Steps:
     whole: int
     peak: tuple[int, int]
     verdicts: tuple[int, ...]
+    sizes: tuple[int, ...]
 
 
 def steps(trace: Trace) -> Steps:
@@ -64,7 +72,7 @@ def steps(trace: Trace) -> Steps:
         columns.carry(previous, plan)
         columns.plan(previous, plan)
         previous = plan
-    sent = [trace.tokens(n) for n in range(len(trace.plans))]
+    sent = columns.sizes
     top = max(range(len(sent)), key=sent.__getitem__, default=0)
     return Steps(
         data=json.dumps(columns.payload(), separators=(",", ":")).encode(),
@@ -75,7 +83,46 @@ def steps(trace: Trace) -> Steps:
         whole=trace.whole,
         peak=(sent[top] if sent else 0, top),
         verdicts=tuple(sum(plan.verdict == verdict for plan in trace.plans) for verdict in VERDICTS),
+        sizes=tuple(sent),
     )
+
+
+def size(trace: Trace, n: int) -> tuple[int, bool]:
+    """Provider tokens of request `n` as it is sent here, and whether they are recorded; else they are estimated."""
+    return trace.tokens(n), trace.fit(n).error == 0.0
+
+
+def beginning(trace: Trace, n: int) -> tuple[int, Terms, int]:
+    """Request `n` before its first decision: provider tokens, what turns counted ones into them, and the block from which on
+    nothing existed yet, because the recorded condensation that it came with had not been made (-1 = all did)."""
+    plan, terms = trace.plans[n], trace.fit(n)
+    tokens, sure = size(trace, n)
+    later = min((at for d in plan.decisions if d.splice and (at := summary_at(d.edit)) >= 0), default=-1)
+    standing = plan.before.tokens - (trace.ledger.tokens(later, plan.request.cut) if later >= 0 else 0)
+    if later >= 0 and sure and n:  # what stood there was sent, and billed, one request ago
+        terms = trace.fit(n - 1)
+        grown = standing - trace.plans[n - 1].after.tokens
+        return max(0, trace.tokens(n - 1) + round(terms.scale * grown)), terms, later
+    changed = round(terms.scale * (standing - plan.after.tokens)) if plan.changed else 0
+    return max(0, tokens + changed), terms, later
+
+
+def error(record: Trace) -> float | None:
+    """How far estimates of a session lie off, as a share that nine of ten requests keep within. None: nothing was recorded.
+
+    `record`: the session as recorded, for usage belongs to what was really sent.
+    """
+    return max((fit.error for fit in record.fits if fit.error is not None), default=None)
+
+
+def summary_of(trace: Trace, cursor: Cursor, at: int) -> int | None:
+    """The block that holds the summary of block `at` at a place, where what stands for it is a message of its own."""
+    envelope = trace.frame(cursor).envelope
+    piece = envelope.at(at) if 0 <= at < envelope.stop else None
+    if piece is None or piece.body != () or piece.by < 0:
+        return None
+    found = summary_at(trace.decision(piece.by).edit)
+    return found if found >= 0 else None
 
 
 def still(decision: Decision, previous: Plan | None, slots: dict[str, list[Body]]) -> tuple[bool, int]:
@@ -115,6 +162,8 @@ class _Columns:
         self.facts: dict[str, int] = {}  # decisions of one rule at one request often share them
         self.begun: set[int] = set()  # inserts that stand before the request's first decision, by decision
         self.ended: set[int] = set()  # inserts of the request before, as it was sent
+        self.sizes: list[int] = []  # provider tokens of each request, as it was sent
+        self.summed: set[int] = set()  # blocks that hold a summary of the tool's
 
     def text(self, text: str) -> int:
         """Number of a text in the table."""
@@ -143,7 +192,9 @@ class _Columns:
         action = self.actions[by] if by >= 0 else ""
         if body is None:
             return RESTORED if action in ("restore", "retrieve") else KEPT
-        return _OF.get(action, REWRITTEN) if body else DROPPED
+        if not body:
+            return SUMMED if action == "condense" else DROPPED
+        return _OF.get(action, REWRITTEN)
 
     def plan(self, previous: Plan | None, plan: Plan) -> None:
         """The columns of one request and of its decisions."""
@@ -160,7 +211,7 @@ class _Columns:
             kind, focus = STILL if decision.splice is None and span.start < span.stop else LOOK, span.start
             if decision.splice and any(piece.body is not None for part in decision.splice[1:] for piece in part):
                 same, focus = still(decision, previous, slots)
-                kind = STILL if same else CHANGE
+                kind = STILL if same else LOOK if decision.rule == LEFT_OUT else CHANGE
             elif decision.action in _EVENTS and (decision.rule, decision.action) not in warned:
                 kind = EVENT
             if kind in (CHANGE, EVENT):
@@ -187,12 +238,22 @@ class _Columns:
         add["kind"].append(kind)
         add["lasts"].append(int(self.memory.get(decision.rule, "remembers") != "fresh"))
         add["offline"].append(int(_offline(plan, body)))
-        add["size"].append(sum(self.trace.ledger.body(body)) if splice and body else 0)
+        add["size"].append(self._stands(edit, summary_at(edit)) if splice else 0)
+        add["summary"].append(summary_at(edit))
         add["slot"].append(self.text(edit.slot) if edit.slot else -1)
         add["facts"].append(self._facts(decision))
         add["delta"] += [b - a for a, b in zip(before, after, strict=True)]
         add["removes"].append(sorted(old - new) or 0)
         return standing - (old - new) | (new - old)
+
+    def _stands(self, edit: Edit, summary: int) -> int:
+        """Counted tokens of what stands in place of a span; of a summary that is a message of its own, once."""
+        if summary >= 0 and summary not in self.summed:
+            self.summed.add(summary)
+            session = self.trace.session
+            message = session.messages[session.blocks[summary].message]
+            return self.trace.ledger.tokens(message.start, message.stop)
+        return sum(self.trace.ledger.body(edit.body)) if edit.body and not edit.restore else 0
 
     def _facts(self, decision: Decision) -> int:
         facts = dict(decision.edit.facts) | ({"model": decision.edit.model} if decision.edit.model else {})
@@ -203,7 +264,16 @@ class _Columns:
         return self.facts.setdefault(json.dumps([names, *values]), len(self.facts))
 
     def _request(self, plan: Plan, back: tuple[int, int, int]) -> None:
-        add, fit = self.requests, self.trace.fit(plan.request.n)
+        add, fit, n = self.requests, self.trace.fit(plan.request.n), plan.request.n
+        tokens, sure = size(self.trace, n)
+        start, terms, later = beginning(self.trace, n)
+        self.sizes.append(tokens)
+        add["size"].append(tokens)
+        add["sure"].append(int(sure))
+        add["start"].append(start)
+        add["was"].append([terms.prefix, terms.earlier, terms.put_back])
+        add["later"].append(later)
+        add["usd"].append(_dollars(self.trace, plan, tokens))
         add["turn"].append(plan.request.turn)
         add["cut"].append(plan.request.cut)
         add["first"].append(len(self.actions))  # number of the first decision after this request
@@ -234,15 +304,26 @@ class _Columns:
         """Everything as JSON can hold it."""
         order = {bucket: str(number) for number, bucket in enumerate(Bucket)}
         blocks, sums = self.trace.session.blocks, self.trace.ledger.total
-        about = {
+        about: dict[str, Any] = {
             "label": [self.text(label(self.trace.session, block)) for block in blocks],
             "bucket": "".join(order[block.bucket] for block in blocks),
             "tokens": [sums[at + 1] - sums[at] for at in range(len(blocks))],
             "turn": [block.turn for block in blocks],
         }
         names = {"states": STATES, "kinds": KINDS, "verdicts": VERDICTS, "table": list(self.table)}
+        calls: dict[str, list[int]] = defaultdict(list)
+        for block in blocks:
+            if block.kind == "tool_use":
+                calls[block.name or "tool"].append(block.at)
+        about["calls"] = calls
         rows = {"blocks": about, "requests": self.requests, "decisions": self.decisions, "carried": self.carried}
         return {**rows, "facts": [json.loads(fact) for fact in self.facts], **names}
+
+
+def _dollars(trace: Trace, plan: Plan, tokens: int) -> float | None:
+    """USD of a request at list prices: as billed where this very request was, else with a cold cache. None: no known price."""
+    priced = cost(trace, plan, tokens)
+    return round(float(priced[1]), 6) if priced else None
 
 
 def _absent(piece: Piece) -> int:

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import streamlit as st
 
+from engine import Trace
 from engine.views import Cursor, closeup, decision_log, exact_body
-from pages.parts import replays, state
+from engine.views.stepper import summary_of
+from pages.parts import decisions, replays, state
 from pages.parts.formats import esc, k
 
 _BLOCK = "debugger.block"
 SHOWN = 20_000  # characters of a text on the page; a download has them all
 PANES = {
     "text": "Before and after",
+    "list": "All decisions",
     "sent": "What was sent",
     "difference": "Against the request before",
     "asks": "Asked",
-    "log": "Decision log",
+    "log": "This decision",
 }
 HERE = {
     "here": ("Here", "good"),
@@ -42,7 +45,9 @@ def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
         label_visibility="collapsed", persist_state="session",
     )  # fmt: skip
     if pane == "text":
-        _texts(close)
+        _texts(replay, at, close)
+    elif pane == "list":
+        decisions.draw(replay, at)
     elif pane == "sent":
         _sent(replay, at)
     elif pane == "difference":
@@ -60,6 +65,9 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
         return
     standing = replay.trace.why(close.at, at.request)
     word, tone = HERE[standing.state]
+    summary = _summary(replay, at, close)
+    if summary is not None and standing.state == "absent":
+        word, tone = "In a summary", "accent"
     made = standing.decision if standing.by == "policy" else None
     there = closeup.place(replay.trace, made) if made else None
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
@@ -72,19 +80,27 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
         "Go to decision", key="debugger.there", disabled=not away, width="stretch", on_click=replays.go, args=(shown,),
         kwargs=there._asdict() if there else {},
     )  # fmt: skip
-    st.session_state[_BLOCK] = close.at
+    # Never set by the app: what a browser in a hurry still held of an earlier block would count as a block chosen by hand, and
+    # take the stepper back to where it stood then.
+    key = f"{_BLOCK}.{at.seq}"
 
     def other() -> None:
-        if st.session_state[_BLOCK] != close.at:
-            replays.go(shown, block=int(st.session_state[_BLOCK]))
+        if st.session_state[key] is not None:
+            replays.go(shown, block=int(st.session_state[key]))
 
     right.number_input(
-        "Block", 0, len(replay.trace.session.blocks) - 1, key=_BLOCK, label_visibility="collapsed", on_change=other,
-        help="Any block by its number; a click on a tile chooses it too",
+        "Block", 0, len(replay.trace.session.blocks) - 1, None, key=key, placeholder="Block", label_visibility="collapsed",
+        on_change=other, help="Any block by its number; a click on a tile chooses it too",
     )  # fmt: skip
 
 
-def _texts(close: closeup.Closeup | None) -> None:
+def _summary(replay: replays.Replay, at: replays.Place, close: closeup.Closeup) -> closeup.Closeup | None:
+    """The summary that stands for a block of the request, where it is a message of its own."""
+    found = summary_of(replay.trace, Cursor(at.request, at.step), close.at)
+    return closeup.closeup(replay.trace, Cursor(at.request, at.step), found) if found is not None else None
+
+
+def _texts(replay: replays.Replay, at: replays.Place, close: closeup.Closeup | None) -> None:
     if close is None:
         st.html('<div class="ts-empty">No block yet.</div>')
         return
@@ -94,7 +110,12 @@ def _texts(close: closeup.Closeup | None) -> None:
     with left:
         st.html(f'<div class="pane-head">before · {close.before_tokens:,} tokens{more}</div>')
         code(close.before, "Nothing stood here.")
+    summary = _summary(replay, at, close) if close.after is None else None
     with right:
+        if summary is not None:
+            st.html(f'<div class="pane-head">after · the summary, block #{summary.at} · {summary.tokens:,} tokens</div>')
+            code(summary.after)
+            return
         st.html(f'<div class="pane-head">after · {close.after_tokens:,} tokens{stands}</div>')
         code(close.after, "Nothing stands here.")
 
@@ -162,5 +183,21 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
                 f"decision-{at.request}-{at.step}.md", "text/markdown", icon=":material/bug_report:", on_click="ignore",
                 key="debugger.log.md",
             )  # fmt: skip
-    if at.step:
+    if not at.step:
+        st.html('<div class="ts-empty">No decision here: the request stands as it came. One step on is the first.</div>')
+        return
+    st.html(_card(trace, at))
+    with st.expander("As Markdown, to copy"):
         code(decision_log.markdown(trace, at.request, at.step - 1), height=360)
+
+
+def _card(trace: Trace, at: replays.Place) -> str:
+    """The decision as a card: what was done and why, then where and by how much, then what the rule noted."""
+    (_, action), (_, rule), (_, reason), *rows = decision_log.told(trace, at.request, at.step - 1)
+    facts = trace.plans[at.request].decisions[at.step - 1].edit.facts
+    noted = [(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)) for name, value in facts.items()]
+    listed = "".join(f"<dt>{esc(name)}</dt><dd>{esc(value[:400])}</dd>" for name, value in (*rows, *noted))
+    return (
+        f'<div class="ts-card decision"><b>{esc(action)}</b> <span>by {esc(rule.replace("_", " "))}</span>'
+        f'<p>{esc(reason)}</p><dl class="ts-glossary">{listed}</dl></div>'
+    )

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import streamlit as st
 
+from engine.views import replay_cost
 from engine.views.stepper import VERDICTS
-from pages.parts import replays
-from pages.parts.formats import esc, k
+from pages.parts import replays, state
+from pages.parts.formats import between, esc, k, usd
 
 SHEET = Path(__file__).parent / "browser" / "debugger.css"
 TONES = {"warn": "warn", "overflow": "bad", "refuse": "bad"}
@@ -26,7 +27,7 @@ def style() -> None:
     st.html(f"<style>{_sheet()}</style>")
 
 
-def verdict(replay: replays.Replay) -> str:
+def verdict(shown: state.Shown, replay: replays.Replay) -> str:
     """One line about the whole session under the policy; a clear notice where it changes nothing."""
     made, count = replay.steps, len(replay.trace.plans)
     peak, top = made.peak
@@ -37,6 +38,7 @@ def verdict(replay: replays.Replay) -> str:
         for name, many in zip(VERDICTS, made.verdicts, strict=True)
         if many and name != "send"
     )
+    chips += _dollars(shown, replay)
     if not made.changes:
         hint = "It would send every request as it stands." if not over else "It lets requests grow past the limit."
         return (
@@ -52,6 +54,21 @@ def verdict(replay: replays.Replay) -> str:
         f'<span class="ts-chip" title="{esc(largest)}">peak {k(peak)} of {k(replay.trace.plans[top].budget.limit)}</span>'
     )
     return f'<div class="policy-line">{numbers}{chips}</div>'
+
+
+def _dollars(shown: state.Shown, replay: replays.Replay) -> str:
+    """What the requests would cost beside what they did: a range, for nobody knows what a cache would have held."""
+    recorded = shown.view.total
+    if replay.policy.name == replays.RECORDED or recorded is None:
+        return ""
+    cost = replay_cost.dollars(replay.trace, replay.steps.sizes)
+    if cost is None:
+        return ""
+    told = (
+        "Estimated at list prices with the recorded answers. At least: every prompt read from cache. At most: nothing cached. "
+        "What a cache would have held is not simulated here."
+    )
+    return f'<span class="ts-chip" title="{told}">estimated {between(cost)} · recorded {usd(recorded)}</span>'
 
 
 def _many(number: int, word: str) -> str:

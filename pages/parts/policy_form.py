@@ -5,6 +5,8 @@ A changed policy is a value that the link holds; saving writes its text into the
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from typing import Any
 
 import streamlit as st
@@ -12,8 +14,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from engine import Policy, TurnscopeError
 from engine.views import knobs
-from pages.parts import controls, replays
-from pages.parts.formats import esc
+from pages.parts import controls, policy_picker, replays
+from pages.parts.formats import esc, short
 
 MEMORY = {
     "remembers": "what it cut stays cut",
@@ -29,6 +31,7 @@ def choose() -> tuple[Policy, DeltaGenerator]:
     known = replays.shelf()
     name = replays.chosen(known)
     base = known.policies[name]
+    _unknown(known, name)
     changed, problem = _changed(base)
     current = changed or base
     bar = st.container(key="policy-bar", horizontal=True, vertical_alignment="center", gap="small")
@@ -38,7 +41,10 @@ def choose() -> tuple[Policy, DeltaGenerator]:
         _turn(base, current)
         _edit(base, current, name in known.own)
     if problem:
-        controls.notice(problem.what, problem.hint)
+        controls.notice(
+            f"The parameters of this link are not used: {problem.what}.",
+            f"{problem.hint} {base.title} is shown as its file says; Parameters, As in the file, takes them out of the link.",
+        )
     for bad, error in known.problems.items():
         controls.notice(f"Your policy {bad!r} is left out: {error.what}", error.hint)
     st.html(_line(base, current, name in known.own))
@@ -52,34 +58,27 @@ def _changed(base: Policy) -> tuple[Policy | None, TurnscopeError | None]:
         return None, error
 
 
+def _unknown(known: knobs.Shelf, name: str) -> None:
+    """Say it where the link names a policy that there is not: what is shown is another one."""
+    wanted = st.query_params.get("policy", "")
+    if not wanted or wanted == name:
+        return
+    close = get_close_matches(wanted, known.policies, 1)
+    meant = f" Perhaps {known.policies[close[0]].title} ({close[0]}) is meant." if close else ""
+    controls.notice(
+        f"There is no policy {short(wanted, 60)!r} here; {known.policies[name].title} is shown instead.",
+        f"Choose another one in the list.{meant} If it was saved on another machine, put its file into {replays.folder()}.",
+    )
+
+
 def _pick(known: knobs.Shelf, name: str) -> None:
-    names = _ordered(known)
-    titles = {each: _title(known, each) for each in names}
-    picked = st.selectbox(
-        "Policy", names, index=names.index(name), format_func=titles.__getitem__, key=f"policy.pick.{name}", width=330,
-        label_visibility="collapsed",
-    )  # fmt: skip
-    if picked and picked != name:
+    """Every policy in groups, behind a button that says which one is shown."""
+    label = re.sub(r"([\\`*_\[\]<>$:~#|!])", r"\\\1", known.policies[name].title)
+    with st.popover(label, icon=":material/rule:", key=f"policy-pick-{name}"):
+        picked = policy_picker.draw(known, name)
+    if picked and picked in known.policies and picked != name:
         replays.choose(picked)
         st.rerun()
-
-
-def _ordered(known: knobs.Shelf) -> list[str]:
-    """What was really sent first, then Turnscope's own, then other systems by name, then the user's."""
-    first = [replays.RECORDED, "keep-everything", "balanced"]
-
-    def rank(name: str) -> tuple[bool, int, bool, str, str]:
-        each = known.policies[name]
-        place = first.index(name) if name in first else len(first)
-        return name in known.own, place, each.source != "Turnscope", each.source.lower(), each.title.lower()
-
-    return sorted(known.policies, key=rank)
-
-
-def _title(known: knobs.Shelf, name: str) -> str:
-    each = known.policies[name]
-    system = "yours" if name in known.own else each.source
-    return f"{each.title} · {system}"[:90]
 
 
 def _line(base: Policy, current: Policy, own: bool) -> str:
@@ -91,15 +90,15 @@ def _line(base: Policy, current: Policy, own: bool) -> str:
         chips.append(
             f'<span class="ts-chip" title="laws that every request of it keeps">{esc(" · ".join(base.guarantees))}</span>'
         )
+    names = {knob.key: knob.words for group in knobs.groups(base) for knob in group.knobs}
     for key, value in list(changes.items())[:6]:
-        chips.append(f'<span class="ts-chip warn">{esc(_short(base, key))} = {esc(value)}</span>')
+        chips.append(f'<span class="ts-chip warn">{esc(_rule(base, key))}: {esc(names[key])} = {esc(value)}</span>')
     return f'<div class="policy-line"><span>{esc(base.doc or base.title)}</span>{"".join(chips)}</div>'
 
 
-def _short(base: Policy, key: str) -> str:
-    group, _, name = key.partition(".")
-    rule = base.rules[int(group) - 1].rule.name if group.isdigit() else group
-    return f"{rule}: {name}".replace("_", " ")
+def _rule(base: Policy, key: str) -> str:
+    group = key.partition(".")[0]
+    return (base.rules[int(group) - 1].rule.name if group.isdigit() else group).replace("_", " ")
 
 
 def _about(base: Policy) -> None:
@@ -155,7 +154,7 @@ def _group(group: knobs.Group, key: str, given: dict[str, Any]) -> None:
 
 
 def _knob(knob: knobs.Knob, key: str) -> Any:
-    name, value = knob.name.replace("_", " "), knobs.shown(knob)
+    name, value = knob.words, knobs.shown(knob)
     if knob.kind == "flag":
         return st.toggle(name, value, key=key, help=knob.help)
     if knob.kind == "choice":

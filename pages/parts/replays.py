@@ -54,7 +54,8 @@ class Replay:
 class Place:
     """Where the stepper stands. `seq` changes when the app moves it, not when it moved by itself.
 
-    `key` names session, part and policy; `ahead`: the place that the URL names is not replayed yet, this is the nearest.
+    `key` names session, part and policy; `ahead`: the place that the URL names is not replayed yet, this is the nearest;
+    `linked`: the app took it from an address, which a browser in a hurry may have left since.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Place:
     block: int | None
     seq: int
     ahead: bool = False
+    linked: bool = False
 
 
 # Which policy: the URL
@@ -171,7 +173,7 @@ def arrive(shown: state.Shown, replay: Replay) -> None:
         step = changes[after].step if after < len(changes) and changes[after].request == request else 0
     step = max(0, min(len(plans[request].decisions), step))
     if held is None or held.key != replay.run.key or (held.request, held.step, held.ahead) != (request, step, ahead):
-        held = Place(replay.run.key, request, step, None, held.seq + 1 if held else 1, ahead)
+        held = Place(replay.run.key, request, step, None, held.seq + 1 if held else 1, ahead, linked=True)
     keep(shown, held)
 
 

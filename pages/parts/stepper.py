@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
+from engine.views import stepper, stretch
 from pages.parts import replays, state, theme
+from pages.parts.formats import between, k, percent
 
 _HERE = Path(__file__).parent / "browser"
 KEY = "debugger-stepper"
+_RANGE = "stepper.range"
 
 
 def _read(*names: str) -> str:
     return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
 
 
-_data = st.components.v2.component("turnscope_steps", html="", js=_read("stepper_data.js"))
+# The code stands with the data, outside the fragment: what is inside is sent again with every step.
+_CODE = ("model", "film", "draw", "time", "stops")
+_data = st.components.v2.component(
+    "turnscope_steps", html="", js=_read("stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js")
+)
 _stepper = st.components.v2.component(
     "turnscope_stepper",
     html=_read("stepper.html"),
     css=_read("stepper.css"),
-    js=_read("stepper_model.js", "stepper_film.js", "stepper_draw.js", "stepper.js"),
+    js=_read("stepper_begin.js"),
 )
 
 
@@ -38,6 +46,7 @@ def draw(shown: state.Shown, replay: replays.Replay) -> replays.Place:
         sent = st.session_state[KEY].get("at")
         if sent:
             replays.moved(shown, replay, sent)
+            st.session_state[_RANGE] = (replay.key, sent.get("range"))
 
     at = replays.place()
     data = {
@@ -45,7 +54,40 @@ def draw(shown: state.Shown, replay: replays.Replay) -> replays.Place:
         "at": [at.request, at.step],
         "block": at.block,
         "seq": f"{replay.key}:{at.seq}",
+        "linked": at.linked,
+        "off": stepper.error(shown.trace),
+        "range": _range(replay),
         "theme": theme.name(),
     }
     _stepper(key=KEY, data=data, default={"at": None}, on_at_change=report)
     return at
+
+
+def _range(replay: replays.Replay) -> dict[str, Any] | None:
+    """What is said of the requests that were chosen on the strip; numbers from a browser are taken with care."""
+    key, span = st.session_state.get(_RANGE, ("", None))
+    if key != replay.key or not isinstance(span, (list, tuple)) or len(span) != 2:
+        return None
+    try:
+        start, stop = int(span[0]), int(span[1])
+    except (TypeError, ValueError):
+        return None
+    found = stretch.stretch(replay.trace, replay.steps, start, stop)
+    if found.start == found.stop:
+        return None
+    many = found.stop - found.start
+    words = [
+        f"requests {found.start:,} – {found.stop - 1:,}" if many > 1 else f"request {found.start:,}",
+        f"{many:,} request{'' if many == 1 else 's'}",
+        f"{k(found.tokens)} tokens sent",
+        f"{percent(found.resent)} re-sent",
+        f"peak {k(found.peak)}",
+    ]
+    if found.usd:
+        words.append(between(found.usd))
+    rules = [f"{rule.replace('_', ' ')}: {action} {times:,}×" for rule, action, times in found.rules]
+    more = f" and {len(rules) - 3:,} more" if len(rules) > 3 else ""
+    words.append("; ".join(rules[:3]) + more if rules else "no change by a rule")
+    if found.grew is not None:
+        words.append(f"biggest change: request {found.grew:,}, {'+' if found.change > 0 else '−'}{k(abs(found.change))}")
+    return {"start": found.start, "stop": found.stop, "words": words, "grew": found.grew}

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import signal
+import subprocess
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import hostile
 import pytest
+from claude_log import Log, call
 from conftest import ROOT, idle, look, looks, opened, serve
 from debugger_links import linked
 from PIL import Image, ImageChops
@@ -21,6 +27,7 @@ import engine
 from engine.planning.trace import Cursor, Trace
 from engine.views import knobs
 from engine.views.stepper import steps
+from engine.views.stretch import stretch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -54,6 +61,11 @@ def at(page: Page, request: int, step: int) -> None:
     page.wait_for_url(re.compile(rf"[?&]request={request}&.*step={step}(&|$)"))
 
 
+def point(trace: Trace, request: int, step: int) -> str:
+    """Where a place lies on the slider, whose unit is requests."""
+    return str(request + (step + 0.5) / (len(trace.plans[request].decisions) + 1))
+
+
 def screen(page: Page) -> str:
     return str(page.locator(".stepper").evaluate(SCREEN))
 
@@ -84,7 +96,7 @@ class Film:
             self.tab = self.closing.enter_context(opened(self.profile, self.server))
             visit(self.tab, session=FIRST, policy="balanced", request=str(request), step=str(step))
         slider = self.tab.locator(".time input")
-        slider.fill(str(sum(len(plan.decisions) + 1 for plan in self.trace.plans[:request]) + step))
+        slider.fill(point(self.trace, request, step))
         slider.blur()
         self.tab.mouse.move(0, 0)
         self.tab.wait_for_timeout(250)  # the stepper waits before it tells the app; what the test before did may be told late
@@ -142,10 +154,9 @@ def test_keys_and_buttons_make_the_same_moves(film: Film, trace: Trace) -> None:
         "p": ("changeBack", changes[0]),
     }
     page = film.at(*start)
-    before = sum(len(plan.decisions) + 1 for plan in trace.plans[: start.request]) + start.step
     for key, (name, wanted) in moves.items():
         for way in ("key", "button"):
-            page.locator(".time input").fill(str(before))
+            page.locator(".time input").fill(point(trace, *start))
             at(page, *start)
             if way == "key":
                 page.keyboard.press(key)
@@ -182,14 +193,15 @@ def test_playing_goes_on_by_itself_until_it_is_stopped(film: Film) -> None:
     assert place(page) == stopped
 
 
-def test_the_slider_reaches_every_place(film: Film, trace: Trace) -> None:
+def test_the_axis_is_requests_and_the_slider_reaches_both_ends(film: Film, trace: Trace) -> None:
     page = film.at(31, 0)
-    places = sum(len(plan.decisions) + 1 for plan in trace.plans)
-    assert page.locator(".time input").get_attribute("max") == str(places - 1)
+    assert page.locator(".time input").get_attribute("max") == str(len(trace.plans))
     box = page.locator(".time").bounding_box()
     assert box
     page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 10)
     assert place(page)[0] >= len(trace.plans) - 2
+    page.mouse.click(box["x"] + box["width"] * 100.2 / len(trace.plans), box["y"] + 10)
+    assert place(page)[0] == 100, "as far along as its number, whatever was decided before it"
     page.keyboard.press("Home")
     assert place(page) == (0, 0), "keys work while the slider has the focus"
 
@@ -326,6 +338,216 @@ def test_the_way_back_in_the_browser_is_the_way_back_in_the_session(film: Film) 
     page.locator(f'.where[data-request="{first[0]}"]').wait_for()
 
 
+def test_quick_presses_count_while_the_server_is_slow(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Answers that come late speak of places that one has left: none of them takes one back."""
+    with serve(tmp_path_factory.mktemp("slow")) as url:
+        context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=url)
+        tab = context.new_page()
+        visit(tab, session=FIRST, policy="balanced", request="31", step="0")
+        with held(process_of(url)):
+            for key, times in (("End", 1), ("Home", 1), ("Shift+ArrowRight", 31)):
+                for n in range(times):
+                    tab.keyboard.press(key)
+                    tab.wait_for_timeout((0, 30, 190, 260)[n % 4])
+        assert place(tab) == (31, 0)
+        tab.wait_for_url(re.compile("request=31&.*step=0"), timeout=20_000)
+        idle(tab)
+        tab.wait_for_timeout(400)
+        assert place(tab) == (31, 0), "and it stays there once all is told"
+        context.close()
+
+
+def process_of(url: str) -> int:
+    """The process that serves an address."""
+    port = url.rsplit(":", 1)[1]
+    return int(subprocess.run(["pgrep", "-f", f"server.port {port} "], capture_output=True, check=True).stdout.split()[0])
+
+
+@contextmanager
+def held(process: int, held: float = 0.3, free: float = 0.08) -> Iterator[None]:
+    """Hold a process again and again, as a busy machine does; times in seconds."""
+    over = threading.Event()
+
+    def hold() -> None:
+        while not over.is_set():
+            os.kill(process, signal.SIGSTOP)
+            time.sleep(held)
+            os.kill(process, signal.SIGCONT)
+            time.sleep(free)
+
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def drag(page: Page, start: float, stop: float) -> None:
+    """Drag over the strip, from one share of its width to another."""
+    box = page.locator(".time").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] * start, box["y"] + 15)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * stop, box["y"] + 18, steps=4)
+    page.mouse.up()
+
+
+def test_a_range_is_dragged_summed_up_and_zoomed_into(page: Page, trace: Trace) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    drag(page, 0.5, 0.75)
+    about = page.locator(".about")
+    about.get_by_text("re-sent").wait_for()
+    first, last = (int(n) for n in re.findall(r"\d+", about.locator("b").inner_text()))
+    assert abs(first - len(trace.plans) * 0.5) <= 1
+    assert abs(last - len(trace.plans) * 0.75) <= 1
+    found = stretch(trace, steps(trace), first, last + 1)
+    told = about.inner_text()
+    assert f"{last + 1 - first} requests" in told
+    assert f"{found.rules[0][0].replace('_', ' ')}: {found.rules[0][1]} {found.rules[0][2]:,}×" in told
+    assert place(page) == (31, 0), "choosing a range moves nothing"
+    labels = page.locator(".axis").inner_text()
+    about.get_by_role("button", name="Zoom in").click()
+    assert page.locator(".axis").inner_text() != labels
+    page.keyboard.press("End")
+    assert place(page)[0] == len(trace.plans) - 1
+    box = page.locator(".cursor").bounding_box()
+    strip = page.locator(".time").bounding_box()
+    assert box
+    assert strip
+    assert strip["x"] <= box["x"] <= strip["x"] + strip["width"] + 1, "the view follows the cursor"
+    about.get_by_role("button", name="Whole session").click()
+    about.get_by_role("button", name="Clear").click()
+    about.wait_for(state="hidden")
+    assert page.locator(".axis").inner_text() == labels
+
+
+def test_the_wheel_zooms_and_a_double_click_shows_all_again(page: Page) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    labels = page.locator(".axis").inner_text()
+    page.locator(".time").hover(position={"x": 600, "y": 20})
+    page.mouse.wheel(0, -400)
+    page.locator(".about", has_text="in view").wait_for()
+    assert page.locator(".axis").inner_text() != labels
+    page.locator(".time").dblclick(position={"x": 900, "y": 20})
+    page.locator(".about").wait_for(state="hidden")
+    assert page.locator(".axis").inner_text() == labels
+
+
+def test_the_cursor_can_be_dragged(page: Page, trace: Trace) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    drag(page, 31.1 / len(trace.plans), 0.5)
+    assert abs(place(page)[0] - len(trace.plans) * 0.5) <= 2
+    assert page.locator(".about").is_hidden()
+
+
+def test_all_decisions_are_listed_filtered_and_gone_to(page: Page, trace: Trace) -> None:
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    page.get_by_role("radio", name="All decisions").click()
+    page.locator(".view .row").first.wait_for()
+    decisions = [d for plan in trace.plans for d in plan.decisions]
+    assert page.locator(".many").inner_text().startswith(f"{len(decisions):,} of {len(decisions):,}")
+    assert page.locator(".view .row").count() < 60, "only what is in view is drawn"
+    rule = decisions[0].rule
+    page.get_by_label("Rule", exact=True).select_option(rule)
+    meant = [d for d in decisions if d.rule == rule]
+    assert page.locator(".many").inner_text().startswith(f"{len(meant):,} of")
+    page.get_by_label("From request").fill("60")
+    page.get_by_label("To request").fill("200")
+    meant = [d for d in meant if 60 <= d.request <= 200]
+    assert page.locator(".many").inner_text().startswith(f"{len(meant):,} of")
+    page.get_by_label("Text to find").fill("no such words anywhere")
+    page.get_by_text("No decision meets this.").wait_for()
+    page.get_by_role("button", name="Reset", exact=True).click()
+    page.get_by_label("Action").select_option("clear")
+    row = page.locator(".view .row").nth(3)
+    where = [d for d in decisions if d.action == "clear"][3]
+    row.click()
+    at(page, where.request, where.seq - trace.plans[where.request].first + 1)
+    page.locator(".view .row.here").wait_for()
+
+
+def test_breakpoints_stop_playing_and_can_be_jumped_to(page: Page, trace: Trace) -> None:
+    sizes = steps(trace).sizes
+    limit = sorted(sizes)[-5]
+    wanted = next(n for n, tokens in enumerate(sizes) if tokens > limit and n > 31)
+    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+    assert page.locator('[data-go="stop"]').is_disabled()
+    page.locator(".stops summary").click()
+    page.locator(".stops [name=tokens]").fill(str(limit))
+    assert "4" in page.locator(".stops summary").inner_text()
+    page.locator(".stops summary").click()
+    page.keyboard.press("b")
+    assert place(page) == (wanted, len(trace.plans[wanted].decisions))
+    assert "over" in page.locator(".where").inner_text()
+    page.locator(".time input").fill(point(trace, wanted, 0))
+    page.locator(".speed").select_option("90")
+    page.locator(".play").click()
+    page.locator(".play", has_text="Play").wait_for()
+    page.locator(f'.where[data-request="{wanted}"][data-step="{len(trace.plans[wanted].decisions)}"]').wait_for()
+    page.reload()
+    page.locator(".where[data-request]").wait_for()
+    assert page.locator('[data-go="stop"]').is_enabled(), "they are kept while the tab is open"
+
+
+def test_policies_are_found_by_typing_and_shown_whole(page: Page) -> None:
+    visit(page, session=FIRST, policy="balanced", request="113", step="0")
+    page.get_by_role("button", name="Balanced").click()
+    page.locator(".picker h4", has_text="Ports of other systems").wait_for()
+    page.locator(".picker input").fill("cline cla")
+    assert page.locator(".picker b").all_inner_texts() == ["Cline classic (VS Code, 3.10 to 3.89)"]
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("request=113&.*policy=cline-classic"))
+    page.get_by_role("button", name="Cline classic (VS Code, 3.10 to 3.89)").wait_for()
+
+
+def test_a_recorded_compaction_says_what_it_left(page: Page, compacted: str) -> None:
+    visit(page, session=compacted, policy="as-recorded", request="3", step="0")
+    assert "between two recorded requests" in page.locator(".where").inner_text()
+    assert page.locator(".tile.sigma:visible").count() == 0, "there is no summary yet"
+    before = page.locator(".number.now").inner_text()
+    assert before.startswith("9.3k")
+    page.keyboard.press("ArrowRight")
+    at(page, 3, 1)
+    assert page.locator(".number.before").inner_text() == before
+    assert page.locator(".number.now").inner_text().startswith("910")
+    assert page.locator(".verb").inner_text().lower() == "condensed"
+    assert page.locator(".tally").inner_text() == "2 kept · 6 condensed"
+    assert page.locator('.tile[data-state="condensed"]:visible').count() == 6
+    page.locator(".tile.sigma").click()
+    page.locator("[data-testid=stCode]", has_text="What happened so far.").first.wait_for()
+    visit(page, session=compacted, policy="as-recorded", request="4", step="1")
+    assert page.locator(".change b.worse").count() == 1
+    assert "costs more than it saves" in page.locator(".change").inner_text()
+
+
+@pytest.fixture
+def compacted(page: Page, server: str) -> str:
+    """A session with a compaction, and one that made the request longer."""
+    log = Log()
+    log.user("first question")
+    log.answer("m1", "first answer", usage=(10, 9000, 0, 20))
+    log.user("second question")
+    log.answer("m2", call("t1"), usage=(10, 100, 9000, 20))
+    log.result("t1", "a result " * 60)
+    log.answer("m3", "second answer", usage=(10, 200, 9100, 20))
+    log.compact()
+    log.user("third question")
+    log.answer("m4", "third answer", usage=(10, 900, 0, 20))
+    log.compact("All of it, at some length. " * 30)
+    log.user("fourth question")
+    log.answer("m5", "fourth answer", usage=(10, 1100, 0, 20))
+    page.goto("/library")
+    idle(page)
+    page.locator("input[type=file]").first.set_input_files(
+        {"name": "compacted.jsonl", "mimeType": "application/jsonl", "buffer": log.text().encode()}
+    )
+    page.wait_for_url(re.compile("session="))
+    idle(page)
+    return re.search(r"session=([^&]+)", page.url)[1]  # type: ignore[index]
+
+
 def test_the_trace_crosses_the_wire_once(page: Page) -> None:
     sizes: list[int] = []
     page.on("websocket", lambda opened: opened.on("framereceived", lambda frame: sizes.append(len(frame))))
@@ -394,14 +616,14 @@ def test_hostile_text_is_text_in_the_stepper(browser: Browser, tmp_path_factory:
 def test_a_changed_parameter_replays_and_stays_in_the_link(page: Page) -> None:
     visit(page, session=FIRST, policy="clear-tool-results", request="57", step="1")
     page.locator(".st-key-policy-turn button").first.click()
-    keep = page.get_by_label("keep", exact=True)
+    keep = page.get_by_label("Keep the newest (tool uses)", exact=True)
     keep.fill("30")
     keep.press("Tab")
     page.get_by_role("button", name="Apply").click()
     page.wait_for_url(re.compile(r"set=.*keep"))
-    page.locator(".policy-line", has_text="clear old results: keep = 30").wait_for()
+    page.locator(".policy-line", has_text="clear old results: Keep the newest (tool uses) = 30").wait_for()
     idle(page)
     link: Any = page.url
     page.goto(link)
     page.locator(".where[data-request]").wait_for()
-    page.locator(".policy-line", has_text="clear old results: keep = 30").wait_for()
+    page.locator(".policy-line", has_text="clear old results: Keep the newest (tool uses) = 30").wait_for()

@@ -1,12 +1,13 @@
 // The stepper: one cursor over all decisions of a session, moved by buttons, keys and the strip. Every step is drawn here at
-// once; the app is told the place where one stopped, so quick presses are never lost. Parts: stepper_model.js, stepper_film.js, stepper_draw.js.
+// once; the app is told the place where one stopped, so quick presses are never lost. Parts: stepper_model.js (what stands
+// where), stepper_film.js, stepper_draw.js, stepper_time.js (the strip), stepper_stops.js (breakpoints).
 
 const instances = new WeakMap();
-const SHELF = (globalThis[Symbol.for("turnscope.steps")] ??= new Map());
 const REPORT_AFTER = 160; // ms without a further step
+const GO = "turnscope.go"; // event by which another part of the page sends the stepper to a place
 const RETRY = 30; // ms between looks for the data
 
-export default function (component) {
+globalThis[Symbol.for("turnscope.stepper")] ??= function (component) {
   const { data, parentElement: root, setStateValue } = component;
   const self = instances.get(root) ?? { place: 0, picked: -1, seq: null, timer: null };
   instances.set(root, self);
@@ -20,13 +21,14 @@ export default function (component) {
   load(self);
   // Called again after each report, and this before it: a pause between the two would lose keys and stop the playing.
   return () => setTimeout(() => root.isConnected || dispose(self), 0);
-}
+};
 
 function dispose(self) {
   stop(self);
   clearTimeout(self.search);
   self.resize.disconnect();
   window.removeEventListener("keydown", self.pressed, true);
+  window.removeEventListener(GO, self.sentTo);
   self.wired = false;
 }
 
@@ -34,9 +36,10 @@ function parts(root) {
   const find = (name) => root.querySelector(name);
   const button = Object.fromEntries([...root.querySelectorAll("[data-go]")].map((found) => [found.dataset.go, found]));
   const names = {
-    range: "input", strip: ".strip", cursor: ".cursor", where: ".where", film: ".film", map: ".map",
+    range: ".time input", time: ".time", axis: ".axis", chosen: ".chosen", about: ".about", stops: ".stops",
+    stopsHead: ".stops summary", stopsTold: ".stops p", strip: ".strip", cursor: ".cursor", where: ".where", film: ".film", map: ".map",
     extras: ".extras", card: ".card", verb: ".verb", title: ".why b", reason: ".why p", chips: ".chips",
-    saved: ".change b", sizes: ".change span", head: ".film-head b", tally: ".tally", speed: "select",
+    saved: ".change b", sizes: ".change span", head: ".film-head b", tally: ".tally", speed: ".speed",
     scale: ".scale",
   };
   const found = Object.fromEntries(Object.entries(names).map(([name, selector]) => [name, find(selector)]));
@@ -62,13 +65,20 @@ function load(self) {
   }
   if (self.loaded !== self.data.steps) {
     self.loaded = self.data.steps;
-    self.model = readSteps(text);
+    self.model = modelOf(self.data.steps, text);
     self.seq = null;
-    self.part.range.max = Math.max(0, self.model.length - 1);
+    self.own = false;
+    self.zoom = null;
+    self.span = null;
+    self.held = "";
+    self.part.range.max = Math.max(0, self.model.count);
+    listTools(self);
+    findStops(self);
   }
-  const moved = self.seq !== self.data.seq; // else this is the answer to a report: the film stays where one has scrolled to
+  const moved = self.seq !== self.data.seq && !overtaken(self); // else the answer to a report: the film stays as scrolled
+  self.seq = self.data.seq;
   if (moved) {
-    self.seq = self.data.seq;
+    self.held = "";
     self.picked = self.data.block ?? -1;
     const [request, step] = self.data.at;
     const last = Math.max(0, Math.min(self.model.count - 1, request));
@@ -77,6 +87,18 @@ function load(self) {
   measure(self);
   drawStrip(self);
   draw(self, moved);
+  drawRange(self);
+}
+
+// A run of the app that was asked for before it heard of the newest steps takes the place from an address that the browser has
+// left since. Its answer is late: one goes on from where one stands, and says so again.
+function overtaken(self) {
+  if (!self.own || !self.data.linked) return false;
+  const now = new URLSearchParams(location.search);
+  const [request, step] = self.data.at;
+  if (!self.waiting && now.get("request") === String(request) && now.get("step") === String(step)) return false;
+  report(self);
+  return true;
 }
 
 // --- moves ----------------------------------------------------------------------------------------------------------------
@@ -88,6 +110,8 @@ function go(self, place) {
   if (!Number.isFinite(target) || (target === self.place && self.picked < 0)) return;
   self.place = target;
   self.picked = -1;
+  self.own = true;
+  self.held = "";
   draw(self, true);
   report(self);
 }
@@ -101,8 +125,9 @@ function pick(self, at) {
 function report(self) {
   clearTimeout(self.waiting);
   self.waiting = setTimeout(() => {
+    self.waiting = 0;
     const { request, step } = cursorOf(self.model, self.place);
-    self.send("at", { request, step, block: self.picked < 0 ? null : self.picked, seq: Date.now() });
+    self.send("at", { request, step, block: self.picked < 0 ? null : self.picked, range: self.span ?? null, seq: Date.now() });
   }, REPORT_AFTER);
 }
 
@@ -115,6 +140,7 @@ const moves = {
   requestForward: (self) => byRequest(self, 1),
   change: (self) => go(self, changeFrom(self.model, self.place, 1)),
   changeBack: (self) => go(self, changeFrom(self.model, self.place, -1)),
+  stop: (self) => nextStop(self),
   play: (self) => (self.timer ? stop(self) : play(self)),
 };
 
@@ -131,8 +157,12 @@ function play(self) {
   if (self.place >= model.length - 1) go(self, 0);
   const next = () => {
     let place = self.place + 1;
-    while (place < model.length - 1 && model.kind[place] === KIND.still) place++;
+    while (place < model.length - 1 && model.kind[place] === KIND.still && !self.why.has(place)) place++;
     go(self, place);
+    if (self.why.has(place)) {
+      stop(self);
+      return hold(self, place);
+    }
     if (self.place >= model.length - 1) return stop(self);
     self.timer = setTimeout(next, Number(part.speed.value));
   };
@@ -157,7 +187,11 @@ function wire(self) {
       if (self.model) moves[name](self);
     };
   }
-  part.range.oninput = () => go(self, Number(part.range.value));
+  part.range.oninput = () => go(self, placeAt(self.model, Number(part.range.value)));
+  wireTime(self);
+  wireStops(self);
+  self.sentTo = ({ detail }) => detail.steps === self.loaded && go(self, placeOf(self.model, detail.request, detail.step));
+  window.addEventListener(GO, self.sentTo);
   part.map.onclick = (event) => lookAt(self, event);
   part.film.onscroll = () => scrolled(self);
   part.film.onkeydown = (event) => choose(self, event);
@@ -196,11 +230,11 @@ function pressed(self, event) {
   if (!self.model || document.querySelector("[role=dialog]")) return;
   if (event.key === " " && target?.closest?.("button, summary, [role=button], [role=tab], [role=radio], a")) return;
   const shifted = { ArrowLeft: "requestBack", ArrowRight: "requestForward" };
-  const plain = { ArrowLeft: "back", ArrowRight: "forward", Home: "first", End: "last", n: "change", p: "changeBack", " ": "play" };
+  const plain = { ArrowLeft: "back", ArrowRight: "forward", Home: "first", End: "last", n: "change", p: "changeBack", b: "stop", " ": "play" };
   const move = (event.shiftKey && shifted[event.key]) || plain[event.key.length > 1 ? event.key : event.key.toLowerCase()];
   if (!move) return;
   event.preventDefault();
-  moves[move](self);
+  if (move !== "stop" || self.stops.length) moves[move](self);
 }
 
 // Up and down choose a block of the film, for those who use no mouse.

@@ -1,30 +1,12 @@
 // What stands at the cursor, drawn: where one is, the bars, the decision, stand-ins, and the strip over the whole session.
 // Texts are set as text content: what a session says is never read as markup.
 
-const TONES = {
-  drop: "bad", clear: "warn", strip: "warn", truncate: "warn", condense: "accent", restore: "good",
-  retrieve: "good", insert: "accent", repair: "accent", warn: "warn", fallback: "warn", refuse: "bad",
-};
-const SAID = {
-  keep: "kept", drop: "dropped", clear: "cleared", strip: "stripped", truncate: "shortened",
-  condense: "condensed", insert: "inserted", restore: "restored", repair: "repaired", retrieve: "retrieved",
-  warn: "warning", fallback: "fallback", refuse: "refused",
-};
-
-function make(tag, name, text) {
-  const element = document.createElement(tag);
-  if (name) element.className = name;
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
 function draw(self, follow, at = -1) {
   const { model, part } = self;
   if (!model.length) return;
   const { request, step } = cursorOf(model, self.place);
   self.frame = frameAt(model, request, step);
-  part.range.value = self.place;
-  part.cursor.style.left = `${(100 * (self.place + 0.5)) / model.length}%`;
+  drawCursor(self);
   drawWhere(self);
   drawBars(self);
   drawCard(self);
@@ -35,6 +17,7 @@ function draw(self, follow, at = -1) {
 function focusOf(self) {
   const { frame, model } = self;
   const number = frame.number;
+  if (number >= 0 && model.decisions.summary[number] >= 0) return Math.min(frame.cut - 1, model.decisions.summary[number]);
   if (number >= 0 && model.decisions.stop[number] > model.decisions.start[number]) return Math.min(frame.cut - 1, model.decisions.focus[number]);
   return frame.cut - 1;
 }
@@ -47,6 +30,12 @@ function drawWhere(self) {
   shown[0].append(make("b", "", request.toLocaleString("en")));
   shown.push(make("span", "", `step ${step} of ${steps(model, request)}`), make("em", "", `turn ${model.requests.turn[request]}`));
   if (verdict !== "send") shown.push(make("span", `pill ${verdict}`, verdict));
+  const sure = model.requests.sure[request];
+  const off = typeof self.data.off === "number" ? ` ±${self.data.off < 0.0995 ? (100 * self.data.off).toFixed(1) : Math.round(100 * self.data.off)} %` : "";
+  const pill = make("span", "pill", sure ? (frame.last ? "recorded" : "between two recorded requests") : `estimated${off}`);
+  pill.title = sure ? "Tokens of the request as its provider billed it." : "Tokens as counted, scaled to what the provider billed for what was really sent. The error is that of what was recorded, at the median.";
+  shown.push(pill);
+  if (self.held) shown.push(make("span", "pill refuse", self.held));
   part.where.replaceChildren(...shown);
   part.where.dataset.request = request;
   part.where.dataset.step = step;
@@ -57,38 +46,57 @@ function drawWhere(self) {
   button.changeBack.disabled = changeFrom(model, self.place, -1) === self.place;
 }
 
+// Parts of a bar that sum to its total: what the log does not hold, buckets, what nothing explains. Where the parts overshoot the
+// total, what is inferred gives way first, the prefix last of it.
+function partsOf(model, request, counts, total, unlogged) {
+  const left = model.requests.left.slice(5 * request, 5 * request + 5);
+  const tokens = counts.map((count, b) => Math.max(0, count - left[b]) * model.requests.scale[request]);
+  const spoken = sum(tokens);
+  const fits = spoken > total ? total / spoken : 1;
+  let room = Math.max(0, total - spoken);
+  const inferred = unlogged.map((part) => {
+    const kept = Math.min(Math.max(0, part), room);
+    room -= kept;
+    return kept;
+  });
+  return [...inferred, ...tokens.map((part) => part * fits), room];
+}
+
 function drawBars(self) {
   const { part, model, frame } = self;
-  const { request } = frame;
+  const { request, step } = frame;
   const r = model.requests;
-  const scale = r.scale[request];
-  const beside = [...HIDDEN, ["unattributed", "unattributed"]]; // drawn before the buckets, and behind them
-  const sum = (counts) => expected(model, request, counts.reduce((a, b) => a + b, 0));
-  const sizes = [sum(frame.before), sum(frame.counts)];
+  const place = placeOf(model, request, step);
+  const late = model.late[request];
+  const less = (counts) => counts.map((count, b) => count - late[b]);
+  const counts = [late ? less(frame.before) : frame.before, frame.early ? less(frame.counts) : frame.counts];
+  const sizes = [model.total[placeOf(model, request, 0)], model.total[place]];
+  const own = HIDDEN.map(([name]) => r[name][request]);
+  const unlogged = [r.was[request], model.share[place] || step === steps(model, request) ? own : r.was[request]];
   const whole = Math.max(r.window[request], sizes[0], sizes[1], 1);
-  [frame.before, frame.counts].forEach((counts, i) => {
+  sizes.forEach((size, i) => {
     const bar = part.bars[i];
     if (!bar.firstChild) {
-      const hatched = beside.map(([name]) => make("i", `hatched ${name}`));
+      const hatched = [...HIDDEN, REST].map(([name]) => make("i", `hatched ${name}`));
       bar.append(...hatched.slice(0, 3), ...BUCKETS.map((name) => make("i", name)), hatched[3], make("u", "limit"), make("u", "window"));
-      bar.querySelectorAll("i:not(.hatched)").forEach((piece) => (piece.style.cssText = "background:var(--c);color:var(--ink)"));
+      for (const name of BUCKETS) bar.querySelector(`i.${name}`).style.cssText = "background:var(--c);color:var(--ink)";
     }
-    const hidden = beside.map(([name]) => r[name][request]);
-    [...hidden.slice(0, 3), ...counts.map((count, b) => Math.max(0, count - r.left[5 * request + b]) * scale), hidden[3]].forEach((tokens, n) => {
+    partsOf(model, request, counts[i], size, unlogged[i]).forEach((tokens, n) => {
       const piece = bar.children[n];
       const share = (100 * tokens) / whole;
+      const known = n > 2 && n < 8;
       piece.style.width = `${share}%`;
       piece.style.display = share < 0.02 ? "none" : "";
-      const own = n > 2 && n < 8;
-      const name = own ? BUCKETS[n - 3].replace("_", " ") : beside[Math.min(n, 3)][1];
+      const name = known ? BUCKETS[n - 3].replace("_", " ") : n < 3 ? HIDDEN[n][1] : REST[1];
       piece.title = `${name}: ${Math.round(tokens).toLocaleString("en")} tokens`;
-      piece.textContent = share > 7 && own ? `${name} ${short(tokens)}` : share > 4 && own ? short(tokens) : "";
+      piece.textContent = share > 7 && known ? `${name} ${short(tokens)}` : share > 4 && known ? short(tokens) : "";
     });
     bar.querySelector(".limit").style.left = `${(100 * Math.max(0, r.limit[request])) / whole}%`;
     bar.querySelector(".window").style.left = `calc(${(100 * r.window[request]) / whole}% - 2px)`;
-    const share = r.limit[request] > 0 ? `${Math.round((100 * sizes[i]) / r.limit[request])} %` : "";
-    part.numbers[i].replaceChildren(make("span", "", short(sizes[i])), make("small", "", share));
-    part.numbers[i].title = `${sizes[i].toLocaleString("en")} tokens expected, ${share} of the limit of ${r.limit[request].toLocaleString("en")}`;
+    const share = r.limit[request] > 0 ? `${Math.round((100 * size) / r.limit[request])} %` : "";
+    part.numbers[i].replaceChildren(make("span", "", short(size)), make("small", "", share));
+    const how = r.sure[request] && (i === 0 ? !steps(model, request) : frame.last) ? "recorded" : "expected";
+    part.numbers[i].title = `${Math.round(size).toLocaleString("en")} tokens ${how}, ${share} of the limit of ${r.limit[request].toLocaleString("en")}`;
   });
   drawScale(self, whole);
 }
@@ -118,63 +126,56 @@ function drawCard(self) {
   part.title.textContent = told.title;
   part.reason.textContent = told.reason;
   part.chips.replaceChildren(...told.chips, ...(unseen ? [make("span", "mark", unseen)] : []));
-  part.saved.textContent = told.change ? `${told.change > 0 ? "+" : "−"}${short(Math.abs(told.change))} tok` : "±0";
-  part.saved.className = told.change < 0 ? "less" : told.change > 0 && frame.number >= 0 ? "more" : "";
-  part.sizes.textContent = told.sizes;
+  const unit = told.worse ? "tokens" : "tok";
+  part.saved.textContent = told.change ? `${told.change > 0 ? "+" : "−"}${short(Math.abs(told.change))} ${unit}` : "±0";
+  part.saved.className = told.worse ? "worse" : told.change < 0 ? "less" : told.change > 0 && frame.number >= 0 ? "more" : "";
+  part.sizes.textContent = told.worse ? `costs more than it saves · ${told.sizes}` : told.sizes;
 }
 
 function decisionCard(model, frame) {
-  const { decisions: d, table, requests: r } = model;
+  const { decisions: d, table } = model;
   const { number, request } = frame;
-  const scale = r.scale[request];
-  let change = 0;
-  for (let b = 0; b < 5; b++) change += d.delta[5 * number + b];
-  const size = d.state[number] >= 0 && d.size[number] ? d.size[number] : 0;
+  const { change, before, after } = effect(model, number, request);
   const action = table[d.action[number]];
+  const worse = costsMore(model, number, change);
+  const still = d.kind[number] === KIND.still;
   const chips = [make("span", "rule", table[d.rule[number]])];
-  if (d.kind[number] === KIND.still) chips.push(make("span", "mark", `still, as in request ${request - 1}`));
+  if (still) chips.push(make("span", "mark", `still, as in request ${request - 1}`));
   if (!d.lasts[number]) chips.push(make("span", "", "decided anew for each request"));
   if (d.offline[number]) chips.push(make("span", "mark", "stand-in summary: made offline, no model was asked"));
   const [names, ...values] = model.facts[d.facts[number]] ?? [];
   values.forEach((value, i) => {
+    const name = table[names].split("|")[i];
     const told = typeof value === "number" ? value.toLocaleString("en") : value;
-    chips.push(make("span", "", `${table[names].split("|")[i]} ${told}`));
+    chips.push(make("span", "", d.summary[number] >= 0 && name === "summary" ? `its summary is block #${d.summary[number]}` : `${worded(name)} ${told}`));
   });
-  const after = d.state[number] === STATE.kept || d.state[number] === STATE.restored ? Math.max(0, change) : size;
+  const came = number === model.joins[request] ? model.requests.size[request] - model.requests.start[request] - change - (sum(model.late[request]) - d.size[number]) * model.requests.scale[request] : 0;
+  if (model.requests.sure[request] && came > 1500) chips.push(make("span", "mark", `${short(came)} more came with it that the log does not hold`));
   const spanned = d.stop[number] > d.start[number];
-  const sizes = spanned && change ? `${short((after - change) * scale)} → ${short(after * scale)}` : spanned ? "no change in tokens" : "";
-  const still = d.kind[number] === KIND.still;
   return {
     verb: SAID[action] ?? action,
-    tone: still ? "faint" : (TONES[action] ?? ""),
+    tone: worse ? "bad" : still ? "faint" : (TONES[action] ?? ""),
     title: subject(model, number),
     reason: sentence(model, number),
-    change: Math.round(change * scale),
+    change,
+    worse,
     chips,
-    sizes,
+    sizes: spanned && change ? `${short(before)} → ${short(after)}` : spanned ? "no change in tokens" : "",
   };
 }
 
-// Which blocks a decision is about: one by name, several by their range and turns.
-function subject(model, number) {
-  const { decisions: d, table } = model;
-  const [start, stop] = [d.start[number], d.stop[number]];
-  if (stop === start) return d.slot[number] >= 0 ? `${table[d.slot[number]]} at #${start}` : "The request as a whole";
-  const turns = [model.turn[start], model.turn[stop - 1]];
-  if (stop - start === 1) return `#${start} · ${table[model.label[start]]} · turn ${turns[0]}`;
-  const when = turns[0] === turns[1] ? `turn ${turns[0]}` : `turns ${turns[0]} – ${turns[1]}`;
-  return `${(stop - start).toLocaleString("en")} blocks · #${start} – #${stop - 1} · ${when}`;
-}
+// Names of facts as words: preTokens reads "pre tokens".
+const worded = (name) => name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
 
 function arrivalCard(model, frame) {
   const { requests: r, table } = model;
   const { request } = frame;
   const since = request ? r.cut[request - 1] : 0;
-  const grown = expected(model, request, frame.before.reduce((a, b) => a + b, 0));
+  const grown = model.total[placeOf(model, request, 0)];
   const before = request ? model.total[placeOf(model, request, 0) - 1] : 0;
   const many = steps(model, request);
   const told = (many, word) => `${many.toLocaleString("en")} ${word}${many === 1 ? "" : "s"}`;
-  const came = `${told(r.cut[request] - since, "block")} came${request ? ` since request ${request - 1}` : ""}. `;
+  const came = `${told(Math.max(0, frame.cut - since), "block")} came${request ? ` since request ${request - 1}` : ""}. `;
   const then = many ? `${told(many, "decision")} follow${many === 1 ? "s" : ""}.` : "No rule has anything to say about it.";
   const returned = r.back[request]
     ? `${told(r.back[request][2], "block")} from #${r.back[request][0]} on stand otherwise than before though no decision ` +
@@ -184,7 +185,7 @@ function arrivalCard(model, frame) {
     ? `What request ${request - 1} left out for itself alone stands here again until the rules have decided. `
     : "";
   const chips = [make("span", "rule", table[r.model[request]] || "model not named")];
-  if (r.recorded[request]) chips.push(make("span", "", `in the log: ${r.recorded[request].toLocaleString("en")} tokens`));
+  if (r.recorded[request] && !r.sure[request]) chips.push(make("span", "", `in the log: ${r.recorded[request].toLocaleString("en")} tokens`));
   return {
     verb: "request",
     tone: returned ? "warn" : "",
@@ -233,70 +234,18 @@ function drawExtras(self) {
   }));
 }
 
-function placeOfDecision(model, number) {
-  let request = 0;
-  let high = model.count - 1;
-  while (request < high) {
-    const middle = (request + high + 1) >> 1;
-    if (model.first[middle] <= number) request = middle;
-    else high = middle - 1;
-  }
-  return number + request + 1;
-}
+const placeOfDecision = (model, number) => number + requestOf(model, number) + 1;
 
 function drawBlocks(self, focus) {
   const { part, model, frame, film } = self;
   layOut(film, model, self.width);
   drawFilm(film, frame, focus, self.picked);
   drawMap(part.map, film, frame, self.colours);
-  const tally = new Int32Array(6);
+  const tally = new Int32Array(7);
   for (let at = 0; at < frame.cut; at++) tally[frame.state[at]]++;
+  tally[STATE.condensed] += tally[STATE.summed];
+  tally[STATE.summed] = 0;
   const words = { 0: "kept", 1: "restored", 2: "shortened", 3: "cleared", 4: "condensed", 5: "dropped" };
   part.head.textContent = `${frame.cut.toLocaleString("en")} blocks so far`;
   part.tally.textContent = [...tally].map((many, state) => (many ? `${many.toLocaleString("en")} ${words[state]}` : "")).filter(Boolean).join(" · ");
-}
-
-// The size of the request over all places, with a tick at every change.
-function drawStrip(self) {
-  const { model, part, colours: c } = self;
-  const context = part.strip.getContext("2d");
-  const { width, height } = part.strip;
-  const ratio = window.devicePixelRatio || 1;
-  context.clearRect(0, 0, width, height);
-  if (!model.length) return;
-  const floor = height - 9 * ratio;
-  let top = 1;
-  for (const tokens of model.total) top = Math.max(top, tokens);
-  const tall = (tokens) => (floor - 3 * ratio) * (tokens / (top * 1.06));
-  context.fillStyle = c.accent;
-  for (let x = 0; x < width; x++) {
-    const from = Math.floor((x * model.length) / width);
-    const until = Math.max(from + 1, Math.floor(((x + 1) * model.length) / width));
-    let high = 0;
-    let low = Infinity;
-    for (let place = from; place < until; place++) {
-      high = Math.max(high, model.total[place]);
-      low = Math.min(low, model.total[place]);
-    }
-    context.globalAlpha = 0.2;
-    context.fillRect(x, floor - tall(high), 1, tall(high));
-    context.globalAlpha = 0.85;
-    context.fillRect(x, floor - tall(high), 1, Math.max(1.5 * ratio, tall(high) - tall(low)));
-  }
-  context.globalAlpha = 1;
-  drawTicks(context, model, c, ratio);
-}
-
-function drawTicks(context, model, c, ratio) {
-  const { width, height } = context.canvas;
-  let last = -9;
-  for (const place of model.changes) {
-    const x = Math.round(((place + 0.5) * width) / model.length);
-    if (x - last < 2) continue; // ticks closer than two pixels are one
-    last = x;
-    const { step, request } = cursorOf(model, place);
-    const action = step ? model.table[model.decisions.action[model.first[request] + step - 1]] : "restore";
-    context.fillStyle = c[TONES[action]] ?? c.text;
-    context.fillRect(x - ratio, height - 8 * ratio, 2 * ratio, 8 * ratio);
-  }
 }

@@ -8,13 +8,6 @@ const PAD = 4; // px around the tiles
 const NAMED = 92; // px from which a tile has room for its name
 const NUMBERED = 36;
 
-const short = (n) => {
-  const size = Math.abs(n);
-  if (size < 1000) return `${Math.round(n)}`;
-  if (size < 999500) return size < 99950 ? `${(n / 1000).toFixed(1)}k` : `${Math.round(n / 1000)}k`;
-  return `${(n / 1e6).toFixed(1)}M`;
-};
-
 function makeFilm(element, pick) {
   const sheet = element.querySelector(".sheet");
   const film = { element, sheet, pick, tiles: [], width: 0, top: 0, tall: -1, model: null };
@@ -38,7 +31,8 @@ function layOut(film, model, width) {
   film.rows = [0]; // the first block of each row
   let x = 0;
   for (let at = 0; at < model.blocks; at++) {
-    const wide = Math.max(14, Math.min(150, Math.sqrt(model.tokens[at] * scale) * 1.25));
+    const least = model.sigma.has(at) ? 132 : 14;
+    const wide = Math.max(least, Math.min(150, Math.sqrt(model.tokens[at] * scale) * 1.25));
     if (x && x + wide > width) {
       film.rows.push(at);
       x = 0;
@@ -109,24 +103,27 @@ function drawTile(film, tile, frame, at, picked) {
     element.style.width = `${wide}px`;
     element.dataset.at = at;
     element.title = `#${at} · ${model.table[model.label[at]]} · turn ${model.turn[at]} · ${tokens.toLocaleString("en")} tokens`;
-    tile.name.textContent = wide > NAMED ? named(model.table[model.label[at]]) : wide > NUMBERED ? `t${model.turn[at]}` : "";
+    const of = model.sigma.has(at) ? model.decisions.stop[model.sigma.get(at)] - model.decisions.start[model.sigma.get(at)] : 0;
+    tile.name.textContent = of ? `Σ summary of ${of.toLocaleString("en")}` : wide > NAMED ? named(model.table[model.label[at]]) : wide > NUMBERED ? `t${model.turn[at]}` : "";
     tile.size.textContent = wide > NUMBERED ? short(tokens) : "";
   }
   const look = lookOf(film, frame, at, picked);
   if (tile.look !== look) {
     tile.look = look;
     element.className = look;
-    element.dataset.state = frame.hidden[at] && frame.last && frame.state[at] !== STATE.dropped ? "unseen" : model.states[frame.state[at]];
+    element.dataset.state = frame.hidden[at] && frame.last && frame.state[at] < STATE.dropped ? "unseen" : model.looks[frame.state[at]];
     element.setAttribute("aria-selected", String(at === picked));
   }
 }
 
 function lookOf(film, frame, at, picked) {
   const { model } = film;
-  let look = `tile ${BUCKETS[model.bucket[at]]} ${model.states[frame.state[at]]}`;
+  const gone = frame.state[at] === STATE.dropped || frame.state[at] === STATE.summed;
+  let look = `tile ${BUCKETS[model.bucket[at]]} ${model.looks[frame.state[at]]}`;
+  if (model.sigma.has(at)) look += frame.number >= 0 && model.sigma.get(at) === frame.number ? " sigma current" : " sigma";
   if (frame.waits[at]) look += " waits";
-  if (frame.number >= 0 && frame.by[at] === frame.number) look += " current";
-  if (frame.hidden[at] && frame.last && frame.state[at] !== STATE.dropped) look += " unseen";
+  if (frame.number >= 0 && frame.by[at] === frame.number && frame.state[at] !== STATE.summed) look += " current";
+  if (frame.hidden[at] && frame.last && !gone) look += " unseen";
   if (at === picked) look += " picked";
   return look;
 }

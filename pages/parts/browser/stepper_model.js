@@ -1,7 +1,7 @@
 // What stands at any place of a trace, from the columns that the app sent once. Nothing is drawn here, and nothing is decided:
 // states, kinds and reasons come from the engine. Every frame is made from its place alone, so forwards and back are the same.
 
-const STATE = { kept: 0, restored: 1, rewritten: 2, cleared: 3, condensed: 4, dropped: 5 };
+const STATE = { kept: 0, restored: 1, rewritten: 2, cleared: 3, condensed: 4, dropped: 5, summed: 6 };
 const KIND = { look: 0, change: 1, still: 2, event: 3 };
 const BUCKETS = ["system", "tools", "messages", "tool_results", "thinking"];
 const HIDDEN = [
@@ -9,7 +9,18 @@ const HIDDEN = [
   ["earlier", "earlier conversation, not in this file"],
   ["put_back", "put back after the compaction, not in the log"],
 ];
+const REST = ["unattributed", "unattributed: nothing in the log explains it"];
 const HOLE = /\u0001/g;
+
+// One model for all parts of the page that read the same steps.
+const MODELS = (globalThis[Symbol.for("turnscope.models")] ??= new Map());
+function modelOf(key, text) {
+  if (!MODELS.has(key)) {
+    for (const old of [...MODELS.keys()].slice(0, -1)) MODELS.delete(old);
+    MODELS.set(key, readSteps(text));
+  }
+  return MODELS.get(key);
+}
 
 // Columns as typed arrays, with sums that any place is read from.
 function readSteps(text) {
@@ -30,6 +41,9 @@ function readSteps(text) {
   model.begin = blank(model.blocks);
   model.now = blank(model.blocks);
   model.waits = new Uint8Array(model.blocks);
+  model.looks = states.map((name) => (name === "summed" ? "condensed" : name)); // the same to the eye
+  model.calls = blocks.calls ?? {};
+  summaries(model);
   sums(model);
   return model;
 }
@@ -45,39 +59,71 @@ function copied(from, to) {
   to.slots = new Set(from.slots);
 }
 
+// Summaries that are messages of their own: which decision each came with, and what did not exist before it.
+function summaries(model) {
+  const { requests: r, decisions: d } = model;
+  model.joins = new Int32Array(model.count).fill(-1); // the decision of a request with which its summary came
+  model.late = []; // counted tokens by bucket that came with it
+  model.sigma = new Map(); // block that holds a summary -> the decision that it stands for
+  for (let n = 0; n < model.count; n++) {
+    if (r.later[n] < 0) continue;
+    for (let number = model.first[n + 1] - 1; number >= model.first[n]; number--) {
+      if (d.summary[number] < 0) continue;
+      model.joins[n] = number;
+      if (d.size[number]) model.sigma.set(d.summary[number], number);
+    }
+    model.late[n] = [0, 0, 0, 0, 0];
+    for (let at = r.later[n]; at < r.cut[n]; at++) model.late[n][model.bucket[at]] += model.tokens[at];
+  }
+}
+
 // Tokens and kinds of every place, for the strip over the whole session and for jumps.
 function sums(model) {
   const { requests: r, decisions: d } = model;
   model.total = new Float64Array(model.length);
   model.kind = new Uint8Array(model.length);
+  model.share = new Float64Array(model.length); // how much of a request's change is done at a place
   model.changes = [];
   for (let n = 0; n < model.count; n++) {
+    const by = [];
+    for (let number = model.first[n]; number < model.first[n + 1]; number++) {
+      let delta = number === model.joins[n] ? sum(model.late[n]) : 0;
+      for (let b = 0; b < 5; b++) delta += d.delta[5 * number + b];
+      by.push(delta);
+    }
+    const all = by.reduce((a, b) => a + Math.abs(b), 0);
+    const rest = r.size[n] - r.start[n] - r.scale[n] * sum(by); // what was billed besides what was counted
     let counted = 0;
-    for (let b = 0; b < 5; b++) counted += r.before[5 * n + b];
-    for (let step = 0; step <= steps(model, n); step++) {
-      const number = model.first[n] + step - 1;
-      if (step) for (let b = 0; b < 5; b++) counted += d.delta[5 * number + b];
+    let walked = 0;
+    for (let step = 0; step <= by.length; step++) {
+      if (step) {
+        counted += by[step - 1];
+        walked += Math.abs(by[step - 1]);
+      }
       const place = model.first[n] + n + step;
-      model.total[place] = expected(model, n, counted);
-      model.kind[place] = step ? d.kind[number] : r.back[n] ? KIND.change : KIND.look;
+      const share = all ? walked / all : step === by.length ? 1 : 0;
+      model.share[place] = share;
+      model.total[place] = step === by.length ? r.size[n] : Math.max(0, r.start[n] + r.scale[n] * counted + rest * share);
+      model.kind[place] = step ? d.kind[model.first[n] + step - 1] : r.back[n] ? KIND.change : KIND.look;
       if (model.kind[place] === KIND.change || model.kind[place] === KIND.event) model.changes.push(place);
     }
   }
 }
 
+const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const steps = (model, request) => model.first[request + 1] - model.first[request];
 const placeOf = (model, request, step) => model.first[request] + request + step;
 
-// Counted tokens that the provider leaves out of what it is sent: the numbers of every frame are of what the model sees.
-function leftOut(model, request) {
-  return model.requests.left.slice(5 * request, 5 * request + 5).reduce((sum, count) => sum + count, 0);
+// The place at a point of the axis, whose unit is requests: decisions lie inside their request.
+function placeAt(model, point) {
+  const request = Math.max(0, Math.min(model.count - 1, Math.floor(point)));
+  const within = Math.max(0, Math.min(0.999999, point - request));
+  return placeOf(model, request, Math.floor(within * (steps(model, request) + 1)));
 }
 
-// The provider's tokens for counted ones: what the log does not hold, the scale of the request, and what no part explains.
-function expected(model, request, counted) {
-  const r = model.requests;
-  const beside = HIDDEN.reduce((sum, [name]) => sum + r[name][request], r.unattributed[request]);
-  return beside + Math.round(r.scale[request] * (counted - leftOut(model, request)));
+function pointOf(model, place) {
+  const { request, step } = cursorOf(model, place);
+  return request + (step + 0.5) / (steps(model, request) + 1);
 }
 
 function cursorOf(model, place) {
@@ -161,7 +207,9 @@ function frameAt(model, request, step) {
   }
   const last = step === steps(model, request);
   const number = step ? first + step - 1 : -1;
-  return { request, step, number, last, cut: r.cut[request], before, counts, ...now, waits: model.waits };
+  const early = model.joins[request] >= first + step; // the summary was not made yet
+  const cut = early ? r.later[request] : r.cut[request];
+  return { request, step, number, last, early, cut, before, counts, ...now, waits: model.waits };
 }
 
 // Stand-ins for several blocks, each once, in the order in which they stand.
@@ -180,4 +228,67 @@ function sentence(model, number) {
   const numbers = model.decisions.numbers[number].split("|");
   let next = 0;
   return model.table[model.decisions.why[number]].replace(HOLE, () => numbers[next++] ?? "");
+}
+
+// What a decision did to the blocks that it touched, in the provider's tokens.
+function effect(model, number, request) {
+  const { decisions: d } = model;
+  const scale = model.requests.scale[request];
+  const joined = d.summary[number] >= 0 ? d.size[number] : 0; // its summary stands elsewhere, and came with it
+  let change = joined;
+  for (let b = 0; b < 5; b++) change += d.delta[5 * number + b];
+  const size = d.state[number] >= 0 && d.size[number] ? d.size[number] : 0;
+  const stands = d.state[number] === STATE.kept || d.state[number] === STATE.restored;
+  const after = stands ? Math.max(0, change) : size;
+  return { change: Math.round(change * scale), before: (after - change) * scale, after: after * scale };
+}
+
+// A change that was to save tokens, and costs some.
+const SAVES = new Set(["drop", "clear", "strip", "truncate", "condense"]);
+const costsMore = (model, number, change) => change > 0 && SAVES.has(model.table[model.decisions.action[number]]);
+
+function requestOf(model, number) {
+  let low = 0;
+  let high = model.count - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (model.first[middle] <= number) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+const SAID = {
+  keep: "kept", drop: "dropped", clear: "cleared", strip: "stripped", truncate: "shortened",
+  condense: "condensed", insert: "inserted", restore: "restored", repair: "repaired", retrieve: "retrieved",
+  warn: "warning", fallback: "fallback", refuse: "refused",
+};
+const TONES = {
+  drop: "bad", clear: "warn", strip: "warn", truncate: "warn", condense: "accent", restore: "good",
+  retrieve: "good", insert: "accent", repair: "accent", warn: "warn", fallback: "warn", refuse: "bad",
+};
+
+const short = (n) => {
+  const size = Math.abs(n);
+  if (size < 1000) return `${Math.round(n)}`;
+  if (size < 999500) return size < 99950 ? `${(n / 1000).toFixed(1)}k` : `${Math.round(n / 1000)}k`;
+  return `${(n / 1e6).toFixed(1)}M`;
+};
+
+// Which blocks a decision is about: one by name, several by their range and turns.
+function subject(model, number) {
+  const { decisions: d, table } = model;
+  const [start, stop] = [d.start[number], d.stop[number]];
+  if (stop === start) return d.slot[number] >= 0 ? `${table[d.slot[number]]} at #${start}` : "The request as a whole";
+  const turns = [model.turn[start], model.turn[stop - 1]];
+  if (stop - start === 1) return `#${start} · ${table[model.label[start]]} · turn ${turns[0]}`;
+  const when = turns[0] === turns[1] ? `turn ${turns[0]}` : `turns ${turns[0]} – ${turns[1]}`;
+  return `${(stop - start).toLocaleString("en")} blocks · #${start} – #${stop - 1} · ${when}`;
+}
+
+function make(tag, name, text) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  if (text !== undefined) element.textContent = text;
+  return element;
 }

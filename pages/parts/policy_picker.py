@@ -1,0 +1,30 @@
+"""The list of policies in the browser: grouped, found by typing, names whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from engine.views import knobs
+from pages.parts.formats import short
+
+_HERE = Path(__file__).parent / "browser"
+_picker = st.components.v2.component(
+    "turnscope_picker",
+    html=(_HERE / "picker.html").read_text(encoding="utf-8"),
+    css=(_HERE / "picker.css").read_text(encoding="utf-8"),
+    js=(_HERE / "picker.js").read_text(encoding="utf-8"),
+)
+
+
+def draw(known: knobs.Shelf, name: str) -> str:
+    """Draw the list; gives the name that was just chosen, "" where none was."""
+    groups = [{"title": group.title, "policies": [_row(known, each) for each in group.names]} for group in knobs.kin(known)]
+    chosen = _picker(key=f"policy.pick.{name}", data={"groups": groups, "now": name}, on_chosen_change=lambda: None)
+    return str(getattr(chosen, "chosen", None) or "")
+
+
+def _row(known: knobs.Shelf, name: str) -> dict[str, str]:
+    policy = known.policies[name]
+    return {"name": name, "title": policy.title, "doc": short(policy.doc, 170), "source": policy.source}

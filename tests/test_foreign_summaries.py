@@ -1,0 +1,122 @@
+"""A summary that the recorded tool made is sent where its record is followed, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from claude_log import Log, call
+
+import engine
+from engine.planning import policy as policies
+from engine.planning.foreign_summaries import LEFT_OUT, summary_at
+from engine.planning.trace import Cursor, Trace
+from engine.session.model import Session
+from engine.views import decision_log, stepper
+from engine.views.stretch import stretch
+
+SUMMARY = "Alpha. " * 400  # longer than anything it stands for
+
+
+def compacted(tmp_path: Path, words: str = "What happened so far.") -> Session:
+    log = Log()
+    log.user("first question")
+    log.answer("m1", "first answer", usage=(10, 9000, 0, 20))
+    log.user("second question")
+    log.answer("m2", call("t1"), usage=(10, 100, 9000, 20))
+    log.result("t1", "a result " * 60)
+    log.answer("m3", "second answer", usage=(10, 200, 9100, 20))
+    log.compact(words)
+    log.user("third question")
+    log.answer("m4", "third answer", usage=(10, 900, 0, 20))
+    log.compact("All of it.")
+    log.user("fourth question")
+    log.answer("m5", "fourth answer", usage=(10, 700, 0, 20))
+    return engine.load(log.save(tmp_path / "a.jsonl"))
+
+
+def texts(trace: Trace, n: int) -> list[str]:
+    session = trace.session
+    return [session.blocks[at].text for at in range(trace.plans[n].request.cut) if trace.plans[n].after.at(at).body is None]
+
+
+def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) -> None:
+    trace = engine.replay(compacted(tmp_path), "keep-everything")
+    whole = [block.text for block in trace.session.blocks if block.kind != "summary"]
+    for plan in trace.plans:
+        assert texts(trace, plan.request.n) == [text for text in whole if text in texts(trace, plan.request.n)]
+        assert not any("so far" in text or "All of it" in text for text in texts(trace, plan.request.n))
+    assert texts(trace, 4)[0] == "first question"
+    left = [d for plan in trace.plans for d in plan.decisions]
+    assert [(d.rule, d.action, d.request) for d in left] == [(LEFT_OUT, "drop", 3), (LEFT_OUT, "drop", 4)]
+    assert stepper.steps(trace).changes == (), "it is no change by the policy"
+
+
+@pytest.mark.parametrize("name", [name for name in policies.names() if name != "as-recorded"])
+def test_no_other_policy_sends_it_either(name: str, tmp_path: Path) -> None:
+    trace = engine.replay(compacted(tmp_path), name)
+    for plan in trace.plans:
+        assert not any("so far" in text or "All of it" in text for text in texts(trace, plan.request.n)), name
+
+
+def test_what_was_recorded_stands_as_it_did(tmp_path: Path) -> None:
+    trace = engine.replay(compacted(tmp_path))
+    assert texts(trace, 3) == ["What happened so far.", "third question"]
+    assert texts(trace, 4) == ["All of it.", "fourth question"]
+
+
+def test_the_first_requests_alone_are_planned_the_same(tmp_path: Path) -> None:
+    session = compacted(tmp_path)
+    whole = engine.replay(session, "keep-everything")
+    for n in range(1, len(session.requests)):
+        alone = engine.replay(whole.fork(n), "keep-everything", whole.ledger)
+        assert [plan.after.tokens for plan in alone.plans] == [plan.after.tokens for plan in whole.plans[:n]]
+
+
+def test_a_recorded_condensation_says_what_the_log_says(tmp_path: Path) -> None:
+    trace = engine.replay(compacted(tmp_path))
+    data = json.loads(stepper.steps(trace).data)
+    requests, decisions = data["requests"], data["decisions"]
+    assert requests["size"] == [9010, 9110, 9310, 910, 710], "each request as it was billed"
+    assert requests["sure"] == [1] * 5
+    start, _, later = stepper.beginning(trace, 3)
+    summary = next(block.at for block in trace.session.blocks if block.kind == "summary")
+    assert later == summary == requests["later"][3]
+    assert 9310 <= start < 9310 + 60, "the request before, and its answer: no summary, no new question"
+    assert [stepper.STATES[state] for state in decisions["state"]] == ["summed", "summed"]
+    assert decisions["summary"] == [observed.edit.facts["summary"] for observed in trace.session.observed]
+    assert all(decisions["size"]), "the summary stands for what is gone"
+    rows = [row for row in decision_log.rows(trace) if row["by"] == "policy"]
+    assert [(row["tokens_before"], row["tokens_after"]) for row in rows] == [
+        (start, 910),
+        (stepper.beginning(trace, 4)[0], 710),
+    ]
+
+
+def test_the_summary_of_a_block_is_found_from_the_block(tmp_path: Path) -> None:
+    trace = engine.replay(compacted(tmp_path))
+    first, second = (summary_at(observed.edit) for observed in trace.session.observed)
+    assert stepper.summary_of(trace, Cursor(3, 1), 0) == first
+    assert stepper.summary_of(trace, Cursor(4, 1), 0) == second
+    assert stepper.summary_of(trace, Cursor(2, 0), 0) is None
+    assert stepper.summary_of(trace, Cursor(3, 1), first) is None
+
+
+def test_a_replay_is_estimated_and_its_dollars_are_a_range(tmp_path: Path) -> None:
+    session = compacted(tmp_path)
+    record, kept = engine.replay(session), engine.replay(session, "keep-everything")
+    assert not any(stepper.size(kept, n)[1] for n in range(5))
+    steps = stepper.steps(record)
+    whole = stretch(record, steps, 0, 99)
+    assert (whole.start, whole.stop, whole.tokens, whole.peak) == (0, 5, 29050, 9310)
+    assert whole.usd is not None
+    assert whole.usd.exact
+    assert (whole.grew, whole.change) == (0, 9010)
+    part = stretch(record, steps, 3, 4)
+    assert (part.grew, part.change, part.resent) == (3, 910 - 9310, 1.0)
+    assert part.rules == (("follow_the_record", "condense", 1),)
+    other = stretch(kept, stepper.steps(kept), 0, 5).usd
+    assert other is not None
+    assert other.least < other.most
+    assert stretch(record, steps, 4, 2).tokens == 0
