@@ -21,7 +21,7 @@ from engine.planning.policy import Policy, Step, load
 from engine.planning.trace import Cursor, Trace
 from engine.planning.trace import trace as replayed
 from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
-from engine.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, STILL, Steps, steps
+from engine.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, Steps, steps
 
 NOTHING = (0, -1)
 
@@ -214,13 +214,14 @@ def kinds(trace: Trace) -> list[list[str]]:
     return [[KINDS[kind[d.seq]] for d in plan.decisions] for plan in trace.plans]
 
 
-def test_a_cut_that_is_made_again_for_each_request_stands_still_until_it_reaches_further() -> None:
+def test_a_cut_that_is_made_again_for_each_request_is_told_again_only_where_it_reaches_further() -> None:
     def twice(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
         if ctx.request.n:
             yield Edit("drop", "the same again", Span(2, 3 if ctx.request.n < 3 else 4))
 
     trace = trace_of(TALK, Rule("twice", "", twice, NoParams, "fresh"))
-    assert kinds(trace)[:5] == [[], ["change"], ["still"], ["change"], ["still"]]
+    assert kinds(trace)[:5] == [[], ["change"], [], ["change"], []]
+    assert [d.edit.span for plan in trace.plans for d in plan.decisions] == [(2, 3), (3, 4)]
     assert steps(trace).changes == (Cursor(1, 1), Cursor(3, 1))
 
 
@@ -240,11 +241,11 @@ def test_a_warning_is_an_event_when_it_begins_and_a_look_while_it_goes_on() -> N
     ]
 
 
-def test_an_insert_with_the_same_text_stands_still() -> None:
+def test_an_insert_with_the_same_text_is_not_told_again() -> None:
     found = kinds(trace_of(TALK, rule("_remind", "fresh")))
     assert found[1] == ["change"]
     assert found[2] == ["change"], "its text is another"
-    assert found[5] == [KINDS[STILL]], "reminder 2 again"
+    assert found[5] == [], "reminder 2 again"
 
 
 def test_a_summary_that_no_model_made_is_marked() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
 
 from engine.counting.tokens import Counter, count_blocks, count_texts
 from engine.session.model import BUCKETS, ZERO, Block, Body, Bucket, Counts, Message, Part, Session
@@ -24,7 +26,7 @@ class Ledger:
     counter: Counter
     sums: tuple[list[int], ...]
     total: list[int]
-    memo: dict[str, int]  # tokens by block digest or text, shared so that nothing is counted twice
+    memo: dict[str, int]  # tokens by digest of a block or of a text, shared so that nothing is counted twice
     exact: float = 0.0  # share of the tokens that were counted with the model's own tokenizer
 
     @property
@@ -79,18 +81,31 @@ class Ledger:
 
     def tokens_of(self, parts: Iterable[Part]) -> int:
         """Tokens of parts that are only tried out: counted anew each time, so that the memo holds nothing that is not sent."""
-        return sum(
-            self.tokens(part.ref, part.ref + 1) if part.ref is not None else count_texts([part.text], self.counter)[0]
-            for part in parts
-        )
+        return sum(self.each([*parts]))
+
+    def each(self, parts: Sequence[Part]) -> list[int]:
+        """The same for every part alone. All are counted together: a tokenizer's call costs more than a short text."""
+        texts = iter(count_texts([part.text for part in parts if part.ref is None], self.counter))
+        return [next(texts) if part.ref is None else self.tokens(part.ref, part.ref + 1) for part in parts]
+
+    def expect(self, parts: Iterable[Part]) -> None:
+        """Count parts together that are about to stand for blocks, one by one."""
+        new = {key: part for part in parts if part.ref is None and (key := text_key(part.text)) not in self.memo}
+        self.memo.update(zip(new, self.each([*new.values()]), strict=True))
 
     def _part(self, part: Part) -> int:
         if part.ref is not None:
             return self.tokens(part.ref, part.ref + 1)
-        key = "text:" + part.text
+        key = text_key(part.text)
         if key not in self.memo:
-            self.memo[key] = count_texts([part.text], self.counter)[0]
+            self.memo[key] = self.each([part])[0]
         return self.memo[key]
+
+
+@lru_cache(maxsize=512)
+def text_key(text: str) -> str:
+    """What a memo knows a stand-in's text by: the texts themselves would outlive the plans that they were made for."""
+    return "text:" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def bucket_of(part: Part) -> Bucket:

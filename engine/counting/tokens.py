@@ -38,6 +38,7 @@ _OPENAI = ("o200k_base", "cl100k_base")
 _UNKNOWN_ERROR = "±35 %, tokenizer unknown"
 
 TOGETHER = 512  # texts counted at once
+SHARED = 200_000  # characters from which more than one core is worth the time that it takes to begin
 
 _LOADED: set[str] = set()  # toktok's vocabularies
 _LOADING = Lock()
@@ -180,10 +181,11 @@ def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:
     counts: list[int]
     if encoding not in _LOADED:
         _load(encoding)
+    threads = 1 if sum(map(len, texts)) < SHARED else 0  # 0 = one per core
     try:
-        counts = toktok.batch_count(texts, encoding)
+        counts = toktok.batch_count(texts, encoding, threads)
     except UnicodeEncodeError:
-        counts = toktok.batch_count([_mended(text) for text in texts], encoding)
+        counts = toktok.batch_count([_mended(text) for text in texts], encoding, threads)
     return counts
 
 

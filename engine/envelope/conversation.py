@@ -168,7 +168,8 @@ def result_text(block: Block) -> str | None:
 
 def result(block: Block, text: str) -> Part:
     """A stand-in of a tool's result: the same result with `text` as its content, so that its call keeps its answer."""
-    return Part(block.role, "tool_result", text, {**block.raw, "content": text} if isinstance(block.raw, Mapping) else text)
+    raw = block.raw
+    return Part(block.role, "tool_result", text, {**raw, "content": text} if isinstance(raw, Mapping) else text)
 
 
 def call(block: Block, given: Mapping[str, Any]) -> Part:

@@ -25,7 +25,9 @@ def changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
     if ctx.done is None:
         return changed(was, envelope)
     found: list[Span] = []
-    for span in sorted((*(d.edit.span for d in ctx.done if d.splice and d.edit.span), Span(was.stop, envelope.stop))):
+    splices = (d.splice for d in ctx.done if d.splice)
+    spans = (Span(start, stop) for s in splices for start, stop, _ in repainted(s.old, s.new, shown, None))
+    for span in sorted((*spans, Span(was.stop, envelope.stop))):
         if found and span.start <= found[-1].stop:
             found[-1] = Span(found[-1].start, max(found[-1].stop, span.stop))
         elif span.start < span.stop:

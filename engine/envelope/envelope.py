@@ -139,7 +139,7 @@ class Envelope(Struct, frozen=True, gc=False):
 
     def redo(self, splice: Splice) -> Envelope:
         """Apply a recorded splice again."""
-        (address, number), old, new = splice
+        (address, number), old, new = splice.place, splice.old, splice.new
         first = self._seek(address, number)
         if not old:
             chunk, offset = first

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec import Struct
 
 from engine.session.model import Action, Body, Counts, Edit
@@ -20,7 +18,7 @@ class Piece(Struct, frozen=True, gc=False):
     by: int = -1  # number of the decision that put it here; -1 = nobody, it simply stands
 
 
-class Splice(NamedTuple):
+class Splice(Struct, frozen=True, gc=False):
     """One change of an envelope: at `place`, `old` became `new`. Applied backwards it undoes the change.
 
     `place` is the address at which both begin, and how many pieces (inserts) that begin there stand before them.

@@ -11,10 +11,14 @@ from engine.counting.calibration import Calibration
 from engine.envelope.budget import Budget
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
-from engine.session.model import Answer, Ask, Request
+from engine.session.model import Answer, Ask, Body, Request, Span
 
 SHOWN = 12  # decisions listed in a notebook
 Verdict = Literal["send", "warn", "overflow", "refuse"]
+
+
+Wanted = tuple[tuple[Span, Body, str], ...]
+"""What rules that decide anew did to a request: where, what stands there, and in which slot; in address order."""
 
 
 class StepState(Struct, frozen=True, gc=False):
@@ -31,7 +35,8 @@ class Plan(Struct, frozen=True, gc=False):
     Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
     provider's. `first` numbers the first of `decisions`. `kept` and `base` are what the next request starts from: with and
     without the edits that hold only while budget and model stay (`monotone`); and `states`, one per step whose rule has a
-    state, in the policy's order.
+    state, in the policy's order. `again`: all that `fresh` rules want in this request; what the request before had of it
+    stands in `before`, decided there. None where it cannot be told from what other rules did.
     """
 
     request: Request
@@ -49,6 +54,7 @@ class Plan(Struct, frozen=True, gc=False):
     base: Envelope
     asks: tuple[tuple[Ask, Answer], ...] = ()
     states: tuple[StepState, ...] = ()
+    again: Wanted | None = ()
 
     @property
     def limit(self) -> int | None:

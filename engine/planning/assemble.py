@@ -24,6 +24,7 @@ from engine.planning.answers import Answers, answerer
 from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries
 from engine.planning.policy import Policy, Step, load
 from engine.planning.provider_edits import compaction_replaces_what_precedes, provider_strips_old_thinking
+from engine.planning.repeated import laid, wanted
 from engine.pricing.prices import PRICES, Prices
 from engine.session.facts import count_of
 from engine.session.index import Index
@@ -112,15 +113,20 @@ def _planned(
             ctx = _context(previous, session, request, basis, calibration, room, done)
     for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
         run.apply(LEFT_OUT, "remembers", edit, ctx)
-    changed = not lasting or any(d.splice for d in run.decisions)
-    if policy.name == AS_RECORDED and any(d.splice and d.action == "condense" for d in run.decisions):
+    before, decisions, after, again = kept, run.decisions, run.after, wanted(run.decisions, run.fresh)
+    begun = previous if kept is not base or (previous and previous.kept is previous.base) else None
+    if again and begun and (found := laid(begun, decisions, again, request.cut, ledger)):
+        before, decisions, after = found
+        lasting, again = True, begun.again if again == begun.again else again
+    changed = not lasting or any(d.splice for d in decisions)
+    if policy.name == AS_RECORDED and any(d.splice and d.action == "condense" for d in decisions):
         calibration = calibration.compaction()
-    seen, server = _seen(previous, run.after, ctx, changed)
-    verdict = _verdict(policy, run.decisions, room, calibration.predict(seen.tokens))
+    seen, server = _seen(previous, after, ctx, changed)
+    verdict = _verdict(policy, decisions, room, calibration.predict(seen.tokens))
     return Plan(
         structs.replace(request, model=model) if model != request.model else request,
-        kept, tuple(run.decisions), run.after, seen, server, model, room, calibration, verdict, run.first,
-        run.kept, run.base, tuple(run.asks), tuple(states),
+        before, tuple(decisions), after, seen, server, model, room, calibration, verdict, run.first,
+        run.kept, run.base, tuple(run.asks), tuple(states), again,
     )  # fmt: skip
 
 
@@ -185,6 +191,7 @@ class _Run:
         self.answers, self.first = answers, first
         self.after, self.kept, self.base = after, kept, base
         self.decisions: list[Decision] = []
+        self.fresh: list[Decision] = []  # of those, what changed something and holds for this request alone
         self.asks: list[tuple[Ask, Answer]] = []
         self.model = ""
 
@@ -215,6 +222,7 @@ class _Run:
         self.decisions.append(Decision(number, ctx.request.n, name, edit, splice, before.tokens, self.after.tokens))
         self.model = edit.model or self.model
         if memory == "fresh" or splice is None:
+            self.fresh += self.decisions[-1:] if splice else ()
             return
         same = self.base is self.kept
         self.kept = self.after if one else _carried(self.kept, edit, number, ctx.ledger)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -83,15 +84,21 @@ def extract(content: str, max_tokens: int = 0) -> str:
     if not ranked:
         return _shorten(HEAD, room)
     lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
-    costs = dict(zip(lines, (n + 1 for n in count_texts(list(lines.values()), COUNTER)), strict=True))
-    room -= count_texts([HEAD], COUNTER)[0] + 1
+    costs = {place: _cost(line) + 1 for place, line in lines.items()}
+    room -= _cost(HEAD) + 1
     named = _named(files, room // 6)
-    room -= count_texts([named], COUNTER)[0] + 1 if named else 0
+    room -= _cost(named) + 1 if named else 0
     chosen = _choose(ranked, costs, room)
     if not chosen:
         first = min(ranked, key=lambda s: s.place)
         return _shorten(f"{HEAD}\n- {first.speaker}: {first.text}", max_tokens or CAP)
     return "\n".join(filter(None, (HEAD, *(lines[place] for place in sorted(chosen)), named)))
+
+
+@lru_cache(maxsize=8 * COMPETE)
+def _cost(line: str) -> int:
+    """Tokens of a line. One summary takes most of its lines from the one before it."""
+    return count_texts([line], COUNTER)[0]
 
 
 def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> set[int]:
@@ -186,7 +193,7 @@ def _named(files: Counter[str], room: int) -> str:
     best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
     for count in range(len(best), 0, -1):
         line = "Files named: " + ", ".join(f"{name} ({times})" if times > 1 else name for name, times in best[:count])
-        if count_texts([line], COUNTER)[0] < room:
+        if _cost(line) < room:
             return line
     return ""
 

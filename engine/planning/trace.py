@@ -259,7 +259,8 @@ def _state(plan: Plan, at: int) -> State:
 def _differ(one: Plan, two: Plan) -> bool:
     """Whether a block of both may stand otherwise in the second: something was decided in either, or edits held no longer."""
     decided = one.decisions or one.server or two.decisions or two.server
-    return bool(decided) or one.model != two.model or one.budget.limit != two.budget.limit
+    lasts = one.again is two.again or one.again == two.again
+    return bool(decided) or not lasts or one.model != two.model or one.budget.limit != two.budget.limit
 
 
 def _offline(answer: Answer) -> bool:

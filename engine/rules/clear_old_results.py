@@ -11,7 +11,7 @@ from engine.envelope.conversation import alone, call, once, result
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import Index, upto
-from engine.session.model import Edit, Session, Span
+from engine.session.model import Edit, Part, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("keep", why, facts={"tokens": size, "clear_at_least": params.clear_at_least})
         return done
     chosen = [*_standing(envelope, ctx, params, stop)][::-1]
-    gain = sum(
-        _tokens(envelope, ctx, at) - sum(ctx.ledger.body((result(ctx.session.blocks[at], params.placeholder),)))
-        for at in chosen
-    )
+    left = sum(ctx.ledger.body((Part("user", "tool_result", params.placeholder),)))  # the same for each: text alone is counted
+    gain = sum(_tokens(envelope, ctx, at) - left for at in chosen)
     facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least}
     over = f"{there} tool uses" if params.trigger_uses else f"{size:,} tokens"
     limit = f"{params.trigger_uses}" if params.trigger_uses else f"{params.trigger:,}"

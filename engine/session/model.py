@@ -83,7 +83,8 @@ class Block(Struct, frozen=True, gc=False):
     @property
     def raw(self) -> JSON:
         """The block as sent, in Anthropic's shape; a str where the message's content was a bare string."""
-        return self.content.read() if type(self.content) is Later else self.content
+        content = self.content
+        return content.read() if type(content) is Later else content
 
     @property
     def text(self) -> str:

@@ -92,7 +92,7 @@ def closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1
 
 def _insert(trace: Trace, cursor: Cursor, decision: Decision) -> Closeup:
     """What stood in a slot and what stands there now; it stands for no block."""
-    old, new = decision.splice[1:] if decision.splice else ((), ())
+    old, new = (decision.splice.old, decision.splice.new) if decision.splice else ((), ())
     before, after = (
         next((p for p in pieces if p.slot == decision.edit.slot and p.start == p.stop), None) for pieces in (old, new)
     )

@@ -209,7 +209,9 @@ class _Columns:
         for number, decision in enumerate(plan.decisions, 1):
             span = decision.edit.span or Span(0, 0)
             kind, focus = STILL if decision.splice is None and span.start < span.stop else LOOK, span.start
-            if decision.splice and any(piece.body is not None for part in decision.splice[1:] for piece in part):
+            if decision.splice and any(
+                piece.body is not None for part in (decision.splice.old, decision.splice.new) for piece in part
+            ):
                 same, focus = still(decision, previous, slots)
                 kind = STILL if same else LOOK if decision.rule == LEFT_OUT else CHANGE
             elif decision.action in _EVENTS and (decision.rule, decision.action) not in warned:

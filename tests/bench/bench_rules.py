@@ -1,10 +1,11 @@
 """What each rule costs over a long session: `python tests/bench/bench_rules.py [rule ...]`; exit 1 above a limit.
 
 Each rule alone, and the policy `balanced`, over 8,000 requests: CPU seconds (median of interleaved runs), growth when the
-requests double, and memory that the plans hold. Then each ported policy: CPU seconds. Then reverse iteration over 10,000
-messages, one request per turn, beside what `trim_messages` of langchain-core and of litellm take for the same turns (the
-`bench` extra; skipped with a word where absent). langchain-core counts with its own cheap counter, "approximate" (characters
-/ 4); litellm has none and counts with a tokenizer.
+requests double, and memory that the plans hold. Then each ported policy: CPU seconds. Then every built-in policy on a Claude
+Code session of 20 MB, 2,000 requests and 21 compactions, which most of them outgrow: CPU, growth, memory held. Then reverse
+iteration over 10,000 messages, one request per turn, beside what `trim_messages` of langchain-core and of litellm take for
+the same turns (the `bench` extra; skipped with a word where absent). langchain-core counts with its own cheap counter,
+"approximate" (characters / 4); litellm has none and counts with a tokenizer.
 """
 
 from __future__ import annotations
@@ -16,15 +17,20 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from make_claude_code import write
+
+import engine
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
 from engine.planning.assemble import replay
-from engine.planning.policy import Policy, load, parse, rules
+from engine.planning.policy import Policy, load, names, parse, rules
+from engine.planning.trace import own_counts
 from engine.session.builder import Builder
 from engine.session.model import Session
 
@@ -32,6 +38,7 @@ REQUESTS = 8_000
 ROUNDS = 5
 SECONDS = 2.0
 GROWTH = 2.3
+FAST = 0.3  # seconds below which growth is the clock's own noise
 MEMORY = (100_000_000, 20_000)  # bytes, and bytes per request
 LANGCHAIN, LITELLM = 100, 1_000  # times faster
 TURNS = 5_000
@@ -40,6 +47,9 @@ WHOLE = "balanced"  # a whole policy, run beside the single rules
 GROWN = (REQUESTS, 2 * REQUESTS)  # that policy first condenses at request 5,000 of this session
 PORTS = ("cline-classic", "roo", "librechat-agents", "litellm-trim", "langchain-trim", "librechat-legacy", "chatbot-ui")
 PORT_SECONDS = 5.0
+LOG = (20, 2_000, 21)  # megabytes, requests and compactions of the session that every policy replays
+LOG_LIMITS = (2.0, 60_000_000)  # seconds, bytes that the plans hold
+LOG_MORE = dict.fromkeys(("librechat-agents", "librechat-agents-summary"), (5.0, 150_000_000))  # each turn cuts all anew
 LIMIT = 40_000  # tokens: a quarter of the turns below fit
 
 RULES = {
@@ -134,6 +144,40 @@ def ports() -> Iterator[tuple[str, bool]]:
         yield f"{name:28} {seconds:6.2f} s" + ("" if seconds < PORT_SECONDS else "  TOO MUCH"), seconds < PORT_SECONDS
 
 
+def logged(share: float) -> Session:
+    """A Claude Code session of that share of the whole size."""
+    megabytes, requests, compactions = LOG
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "session.jsonl"
+        write(path, megabytes * share, round(requests * share), round(compactions * share))
+        return engine.load(path)
+
+
+def compacted() -> Iterator[tuple[str, bool]]:
+    """A line per built-in policy, and whether it holds its limits."""
+    half, whole = ((session, build_ledger(session, CHARS)) for session in (logged(0.5), logged(1)))
+    for name in names():
+        policy = load(name)
+        (short, _, _), (seconds, held, decisions) = (policy_cost(session, ledger, policy) for session, ledger in (half, whole))
+        most, room = LOG_MORE.get(name, LOG_LIMITS)
+        good = seconds <= most and held <= room and (seconds < FAST or seconds / short <= GROWTH)
+        line = f"{name:28} {seconds:6.2f} s  x{seconds / short:.2f}  {held / 1e6:6.1f} MB held  {decisions:7,} decisions"
+        yield line + ("" if good else "  TOO MUCH"), good
+
+
+def policy_cost(session: Session, ledger: Ledger, policy: Policy) -> tuple[float, int, int]:
+    """CPU seconds of a replay (the better of two), bytes that its plans hold, and its decisions."""
+    own = own_counts(session, policy)
+    seconds = min(cpu(lambda: [*replay(session, policy, ledger, own)]) for _ in range(2))
+    gc.collect()
+    tracemalloc.start()
+    plans = [*replay(session, policy, ledger, own)]
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return seconds, held, sum(len(plan.decisions) for plan in plans)
+
+
 def chat(turns: int) -> Session:
     """Questions and answers, one request per turn."""
     builder = Builder("bench", "bench")
@@ -211,6 +255,11 @@ def main(chosen: list[str]) -> int:
     if not chosen:
         print(f"{REQUESTS:,} requests under each ported policy, counts by characters:")
     for line, good in () if chosen else ports():
+        print(f"  {line}", flush=True)
+        bad |= not good
+    if not chosen:
+        print(f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions under every policy, to twice the requests:")
+    for line, good in () if chosen else compacted():
         print(f"  {line}", flush=True)
         bad |= not good
     for line, good in () if chosen else comparison():

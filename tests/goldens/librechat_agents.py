@@ -71,6 +71,9 @@ class Quarters(Ledger):
     def tokens_of(self, parts: Iterable[Part]) -> int:
         return self._count(part.text if part.raw is None else part.raw for part in parts)
 
+    def each(self, parts: Sequence[Part]) -> list[int]:
+        return [self.tokens_of((part,)) for part in parts]
+
     def body(self, parts: Body) -> Counts:
         return (0, 0, self.tokens_of(parts or ()), 0, 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from engine.counting.ledger import build_ledger
+from engine.counting.ledger import build_ledger, text_key
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.conversation import droppable
@@ -85,7 +85,7 @@ def _plan(given: dict[str, Any], name: str, rule: Rule | None = None) -> tuple[S
     builder.unanswered()
     session = builder.build()
     memo = {block.digest: size for block, size in zip(session.blocks, sizes, strict=True)}
-    memo["text:" + STORED] = given.get("stored_summary_tokens") or 0
+    memo[text_key(STORED)] = given.get("stored_summary_tokens") or 0
     chosen = policy.load(name)
     # the strategy alone: the cases give it the path that it starts from
     rules = (policy.Step(rule, NoParams()),) if rule else chosen.rules[-1:]

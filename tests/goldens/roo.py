@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -182,12 +182,12 @@ class Task:
 
 def ledger(session: Session, tools: list[Any] | None) -> Ledger:
     """The counter of these cases: a text counts ceil(UTF-16 length / 4); all tool definitions are one text."""
-    memo = _Texts()
     counts = {block.at: tokens_of(block.raw) for block in session.blocks}
     if tools:
         own = [block.at for block in session.blocks if block.bucket is Bucket.TOOLS]
         counts |= dict.fromkeys(own, 0) | {own[0]: text_tokens(json.dumps(tools, separators=(",", ":"), ensure_ascii=False))}
-    empty = build_ledger(structs.replace(session, blocks=(), messages=()), CHARS, memo)
+    made = build_ledger(structs.replace(session, blocks=(), messages=()), CHARS)
+    empty = _Counted(made.counter, made.sums, made.total, made.memo)
     for block in session.blocks:
         empty.total.append(empty.total[-1] + counts[block.at])
         for column, bucket in zip(empty.sums, Bucket, strict=True):
@@ -195,14 +195,11 @@ def ledger(session: Session, tools: list[Any] | None) -> Ledger:
     return empty
 
 
-class _Texts(dict[str, int]):
-    """Counts of stand-ins, made when they are asked for."""
+class _Counted(Ledger):
+    """Counts of stand-ins, as the original makes them."""
 
-    def __contains__(self, key: object) -> bool:
-        return True
-
-    def __missing__(self, key: str) -> int:
-        return text_tokens(key.removeprefix("text:"))
+    def each(self, parts: Sequence[Part]) -> list[int]:
+        return [text_tokens(part.text) for part in parts]
 
 
 def text_tokens(text: str) -> int:

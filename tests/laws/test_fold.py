@@ -120,13 +120,16 @@ CLEAR_ALL = rule("clear_all")(_clear_all)
 TALK = make([[("tool", 80)], [("think", 60), ("tool", 20)], [("say", 20)]], system=True)
 
 
-def test_a_remembered_edit_is_made_once_and_a_fresh_one_each_time() -> None:
+def test_a_remembered_edit_is_made_once_and_a_fresh_one_is_told_once_but_not_kept() -> None:
     remembered = plans(TALK, policy(CLEAR_ALL))
     cleared = [d.edit.span for plan in remembered for d in plan.decisions]
     assert cleared
     assert len(cleared) == len(set(cleared))
     fresh = plans(TALK, policy(Rule("clear_all", "", _clear_all, NoParams, "fresh")))
-    assert len([d for plan in fresh for d in plan.decisions]) > len(cleared)
+    assert [d.edit.span for plan in fresh for d in plan.decisions] == cleared
+    assert [plan.after.counts for plan in fresh] == [plan.after.counts for plan in remembered]
+    assert all(piece.body is None for plan in fresh for piece in plan.kept.pieces)
+    assert any(piece.body for piece in remembered[-1].kept.pieces)
 
 
 def test_a_monotone_edit_is_given_up_when_the_model_changes() -> None:

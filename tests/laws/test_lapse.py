@@ -1,23 +1,28 @@
-"""Laws of edits that did not last: what a fresh rule did to one request and not to the next stands again, everywhere."""
+"""Laws of what fresh rules do: what they do to one request and not to the next stands again, what they repeat is told once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from law_sessions import ledger_of, sessions
+from law_sessions import ledger_of, make, sessions
+from msgspec import structs
 
 from engine.envelope.budget import BudgetParams
 from engine.envelope.difference import lapsed
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx, Edits, Memory, Rule
+from engine.planning import assemble
 from engine.planning.assemble import replay
-from engine.planning.policy import Policy, Step
+from engine.planning.policy import Policy, Step, load, names
 from engine.planning.render import render
+from engine.planning.trace import Trace, trace
 from engine.session.model import Edit, Part, Session, Span
 
 
@@ -81,3 +86,82 @@ def test_what_lapsed_is_told_by_edits_that_put_it_back(
             stands = stands.replace(edit, 0, ledger)[0]
         assert render(stands, session) == render(new.before, session)
         assert stands.counts == new.before.counts
+
+
+# --- what is repeated -------------------------------------------------------------------------------------------------------
+
+FRESH = [name for name in names() if any(part.rule.memory == "fresh" for part in load(name).rules)]
+LONG = make([[("tool", 400), ("think", 60), ("tool", 900)], [("say", 200)]] * 24, system=True)
+
+
+def agree(session: Session, told: list[Plan], anew: list[Plan]) -> None:
+    """Two replays send the same, think the same of it, and each says how it came about."""
+    for one, two in zip(told, anew, strict=True):
+        assert render(one.after, session) == render(two.after, session)
+        assert render(one.seen, session) == render(two.seen, session)
+        assert (one.after.counts, one.seen.counts) == (two.after.counts, two.seen.counts)
+        assert (one.verdict, one.model, one.states, one.calibration) == (two.verdict, two.model, two.states, two.calibration)
+        assert (one.kept.counts, one.base.counts) == (two.kept.counts, two.base.counts)
+        stands = one.before
+        for decision in one.decisions:
+            assert decision.before == stands.tokens
+            stands = stands.redo(decision.splice) if decision.splice else stands
+            assert decision.after == stands.tokens
+        assert [*stands.pieces] == [*one.after.pieces]
+    numbers = [decision.seq for plan in told for decision in plan.decisions]
+    assert numbers == [*range(len(numbers))]
+
+
+@given(sessions, st.lists(CUTS, min_size=2, max_size=2), MEMORIES)
+def test_what_is_sent_does_not_depend_on_what_is_told_again(
+    session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory]
+) -> None:
+    with patch.object(assemble, "laid", lambda *_: None):
+        anew = planned(session, cuts, memories)
+    agree(session, planned(session, cuts, memories), anew)
+
+
+def replayed(name: str) -> tuple[Trace, Trace]:
+    """The long session under a policy in a window that it outgrows, as told and with everything decided again."""
+    policy, ledger = load(name), ledger_of(LONG)
+    small = structs.replace(LONG, window=ledger.total[-1] // 4)
+    told = trace(small, policy, ledger)
+    with patch.object(assemble, "laid", lambda *_: None):
+        return told, trace(small, policy, ledger)
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_a_shipped_policy_sends_the_same_and_never_tells_more(name: str) -> None:
+    told, anew = replayed(name)
+    agree(told.session, [*told.plans], [*anew.plans])
+    many, few = (sum(bool(d.splice) for plan in t.plans for d in plan.decisions) for t in (anew, told))
+    assert 0 < few <= many
+    for n in range(0, len(told.plans), 5):
+        for at in range(told.plans[n].request.cut):
+            one, two = told.why(at, n), anew.why(at, n)
+            assert (one.state, one.since, one.by) == (two.state, two.since, two.by)
+            assert (one.decision is None) == (two.decision is None)
+            if one.decision and two.decision:
+                assert one.decision.action == two.decision.action
+                assert one.since <= one.decision.request <= two.decision.request <= n
+
+
+def test_what_is_out_since_a_request_is_out_by_its_decision() -> None:
+    told, anew = replayed("last-5-pairs")
+    repeats = [n for n, (a, b) in enumerate(zip(told.plans, anew.plans, strict=True)) if b.changed and not a.changed]
+    assert repeats, "no request only repeats what the one before decided"
+    for n in repeats:
+        out = [at for at in range(told.plans[n].request.cut) if told.why(at, n).state == "absent"]
+        assert out
+        assert all(told.why(at, n).decision.request < n for at in out)  # type: ignore[union-attr]
+        assert all(told.why(at, n).decision.request == told.why(at, n).since for at in out)  # type: ignore[union-attr]
+
+
+def test_what_lapses_without_a_word_stands_again() -> None:
+    cut = Cut(0.3, 2, "")
+    plans = planned(LONG, [{1: cut, 2: cut, 3: cut}], ["fresh"])
+    assert plans[1].changed
+    assert not plans[5].changed
+    assert plans[4].again == ()
+    assert all(a.request.cut <= b.request.cut for a, b in pairwise(plans))
+    assert [piece.body for piece in plans[5].after.pieces] == [None]

@@ -86,8 +86,9 @@ def above(column: Column[int], limit: Callable[[int], int], stop: int) -> Iterat
         first = number * CHUNK
         least = limit(first)
         if first < stop and column.folds[number] > least:
-            places = [j for j, value in enumerate(column.chunks[number][: stop - first], first) if value > least]
-            yield from ((j, most) for j in places if column[j] > (most := limit(j)))
+            for j, value in enumerate(column.chunks[number][: stop - first], first):
+                if value > least and value > (most := limit(j)):
+                    yield j, most
 
 
 def total(column: Column[int], start: int, stop: int) -> int:

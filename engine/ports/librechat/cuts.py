@@ -11,7 +11,7 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -21,6 +21,7 @@ MAX_RESULT, MAX_ARGS = 400_000, 200_000  # characters that no result and no call
 MASKED = 300  # characters that a result keeps at least once it was answered
 LEAST_RESULT, LEAST_ARGS = 200, 4
 CLEARED = "[Result of an old call, left out]"
+_MARK, _ENDS = "\n\n… [shortened: ", "] …\n\n"  # around the numbers of what was cut from the middle
 CUT_ARGS = "… [shortened]"
 _SNAP = 200  # characters within which a cut moves to a line break
 _SPLIT = re.compile("[\ud800-\udfff]")
@@ -57,14 +58,34 @@ def narrow(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-def packed(text: str) -> bytes:
-    """A wide text as bytes. Halves of characters have no form in UTF-8 proper, and so no other form that can be stored."""
-    return text.encode("utf-8", "surrogatepass")
+def packed(text: str, whole: str) -> bytes:
+    """A wide text that was cut out of `whole`: how much of its beginning and end are that one's, and what is between them.
+
+    Bytes, because halves of characters have no form in UTF-8 proper, and so no other form that can be stored.
+    """
+    size, large = len(text), len(whole)
+    a = text.find(_MARK)
+    b = text.find(_ENDS, a) + len(_ENDS)
+    if 0 <= a < b - len(_ENDS) and whole.startswith(text[:a]) and whole.endswith(text[b:]):  # as one cut leaves it
+        return b"%d %d " % (a, size - b) + text[a:b].encode("utf-8", "surrogatepass")
+    head = _most(min(size, large), lambda low, high: text[low:high] == whole[low:high])
+    tail = _most(min(size, large) - head, lambda low, high: text[size - high : size - low] == whole[large - high : large - low])
+    return b"%d %d " % (head, tail) + text[head : size - tail].encode("utf-8", "surrogatepass")
 
 
-def unpacked(text: bytes) -> str:
+def unpacked(text: bytes, whole: str) -> str:
     """The wide text that `packed` wrote."""
-    return text.decode("utf-8", "surrogatepass")
+    head, tail, between = text.split(b" ", 2)
+    return whole[: int(head)] + between.decode("utf-8", "surrogatepass") + whole[len(whole) - int(tail) :]
+
+
+def _most(stop: int, alike: Callable[[int, int], bool]) -> int:
+    """The largest number up to `stop` of characters that are alike, where it is known of any stretch whether it is."""
+    low = 0
+    while low < stop:
+        middle = (low + stop + 1) // 2
+        low, stop = (middle, stop) if alike(low, middle) else (low, middle - 1)
+    return low
 
 
 def shortened(text: str, limit: int) -> str:
@@ -75,7 +96,7 @@ def shortened(text: str, limit: int) -> str:
     length = len(text)
     if length <= limit:
         return text
-    mark = f"\n\n… [shortened: {length} characters, allowed: {limit}] …\n\n"
+    mark = f"{_MARK}{length} characters, allowed: {limit}{_ENDS}"
     room = limit - len(mark)
     if room <= 0:
         return text[:limit]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 from msgspec import Struct, field, structs
 
@@ -41,12 +42,17 @@ class Held(Struct, frozen=True, gc=False):
     longest: Column[int] = field(default_factory=lambda: Column("max"))
     inputs: Column[Mapping[int, str] | None] = field(default_factory=lambda: Column("held"))
 
+    def text(self, history: History, j: int) -> str | None:
+        """The text of result `j` as it was shortened, wide; None where it was not."""
+        held = self.texts[j]
+        return None if held is None else unpacked(held, history.result(history.tool(j))[0] or "")
+
     def bodies(self, history: History, i: int) -> Bodies:
         """What stands for a message's blocks where it was shortened."""
         role = history.role(i)
         if role == "tool":
-            text = self.texts[history.tool_number(i)]
-            return history.with_text(i, narrow(unpacked(text))) if text is not None else {}
+            text = self.text(history, history.tool_number(i))
+            return history.with_text(i, narrow(text)) if text is not None else {}
         inputs = self.inputs[history.answer_number(i)] if role == "ai" else None
         return history.with_inputs({at: json.loads(given) for at, given in inputs.items()}) if inputs else {}
 
@@ -114,28 +120,42 @@ def cut_results(history: History, held: Held, limit: int) -> Faded:
 
 def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) -> Faded:
     """Cut results that are longer than their cap; no cap is below one of an older result."""
-    return _with_texts(history, held, {j: _shorter(history, held, j, limit) for j, limit in above(held.lengths, cap, count)})
+    memo, place, cuts = history.memo, history.reading.tools[history.first_tool :], dict[int, Cut]()
+    wanted: dict[int, int] = {}
+    for j, limit in above(held.lengths, cap, count):
+        text = held.texts[j]
+        known = memo.get((place[j], text is None))
+        if known and known[1] == limit and known[0] == text:
+            cuts[j] = known[2]  # the same was cut for another request
+        else:
+            wanted[j] = limit
+    for j, cut in _cuts(history, {j: _shorter(history, held, j, limit) for j, limit in wanted.items()}).items():
+        text = held.texts[j]
+        memo[place[j], text is None] = (text, wanted[j], cut)
+        cuts[j] = cut
+    return _with_texts(history, held, cuts)
 
 
-def _shorter(history: History, held: Held, j: int, limit: int) -> Cut:
-    """A result cut to a limit. Looked up where the same was cut for another request."""
-    i, text = history.tool(j), held.texts[j]
-    key = (history.since + i, text is None)
-    known = history.memo.get(key)
-    if known and known[0] == text and known[1] == limit:
-        return known[2]
-    said, listed = history.result(i) if text is None else (unpacked(text), False)
+def _shorter(history: History, held: Held, j: int, limit: int) -> str:
+    """The text of a result cut to a limit."""
+    text = held.text(history, j)
+    said, listed = history.result(history.tool(j)) if text is None else (text, False)
     new = shortened(said or "", limit)
     if listed:
         mark = f"\n\n… [shortened: {len(said or '')} characters, allowed: {limit}] …"
         new = ((said or "")[: max(0, limit - len(mark))] + mark)[:limit]
-    cut = _cut_to(history, i, new)
-    history.memo[key] = (text, limit, cut)
-    return cut
+    return new
 
 
-def _cut_to(history: History, i: int, text: str) -> Cut:
-    return Cut(packed(text), len(text), history.counted(history.parts(i, history.with_text(i, narrow(text)))))
+def _cuts(history: History, texts: Mapping[int, str]) -> dict[int, Cut]:
+    """Results with new texts, which are counted together."""
+    numbers = [history.tool(j) for j in texts]
+    bodies = [history.with_text(i, narrow(text)).values() for i, text in zip(numbers, texts.values(), strict=True)]
+    tokens = history.counted_each([part for parts in chain.from_iterable(bodies) for part in parts])
+    return {
+        j: Cut(packed(text, history.result(i)[0] or ""), len(text), n)
+        for i, (j, text), n in zip(numbers, texts.items(), tokens, strict=True)
+    }
 
 
 def _with_texts(history: History, held: Held, cuts: Mapping[int, Cut]) -> Faded:
@@ -180,7 +200,7 @@ def cut_args(history: History, held: Held, limit: int) -> Faded:
 
 def trim_by_position(history: History, held: Held, settings: ByPosition) -> Faded:
     """Old results lose their middle, older ones all of their text; the last assistant turns are left alone."""
-    humans, total, cuts = history.turns, len(history), dict[int, Cut]()
+    humans, total, texts = history.turns, len(history), dict[int, str]()
     if not settings.by_age or not humans:
         return held, []
     protected = _protected(history, settings.keep_turns)
@@ -188,15 +208,15 @@ def trim_by_position(history: History, held: Held, settings: ByPosition) -> Fade
     for j, _ in above(held.lengths, lambda _place: least, history.tools):
         i = history.tool(j)
         age = (total - i) / total
-        held_text = held.texts[j]
-        said = unpacked(held_text) if held_text else history.result(i)[0]
+        text = held.text(history, j)
+        said = history.result(i)[0] if text is None else text
         if i < humans[0] or i >= protected or said is None:
             continue
         if age >= settings.clear_from and settings.clear:
-            cuts[j] = _cut_to(history, i, wide(settings.cleared))
+            texts[j] = wide(settings.cleared)
         elif age >= settings.trim_from and len(said) > settings.max_chars:
-            cuts[j] = _cut_to(history, i, trimmed(said, settings))
-    return _with_texts(history, held, cuts)
+            texts[j] = trimmed(said, settings)
+    return _with_texts(history, held, _cuts(history, texts))
 
 
 def _protected(history: History, turns: int) -> int:

@@ -24,7 +24,7 @@ Bodies = Mapping[int, tuple[Part, ...]]
 
 
 class Cut(NamedTuple):
-    """A text that was shortened, packed (see `cuts`), its length, and the tokens of its message."""
+    """A text that was shortened, packed (see `cuts.packed`), its length, and the tokens of its message."""
 
     text: bytes
     length: int
@@ -236,6 +236,10 @@ class History(Struct, frozen=True, gc=False):
     def counted(self, parts: Iterable[Part]) -> int:
         """What the counter says of a message of these parts."""
         return self.frame + self.own.tokens_of(parts)
+
+    def counted_each(self, parts: Sequence[Part]) -> list[int]:
+        """What the counter says of messages of one part each."""
+        return [self.frame + tokens for tokens in self.own.each(parts)]
 
     def recounted(self, i: int) -> int:
         """What the counter says of a message as it was said."""

@@ -156,6 +156,7 @@ def _changes(
             continue
         bodies = _standing(history, outcome, i)
         wishes += [(Span(at, at + 1), bodies.get(at)) for at in range(row.start, row.stop)]
+    ctx.ledger.expect(part for _, body in wishes for part in body or ())
     for span, body in _joined(wishes):
         if body == ():
             for part in stretches(ctx, envelope, *span):

@@ -114,6 +114,11 @@ const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 const steps = (model, request) => model.first[request + 1] - model.first[request];
 const placeOf = (model, request, step) => model.first[request] + request + step;
 
+// Counted tokens that the provider leaves out of what it is sent: the numbers of every frame are of what the model sees.
+function leftOut(model, request) {
+  return sum(model.requests.left.slice(5 * request, 5 * request + 5));
+}
+
 // The place at a point of the axis, whose unit is requests: decisions lie inside their request.
 function placeAt(model, point) {
   const request = Math.max(0, Math.min(model.count - 1, Math.floor(point)));
