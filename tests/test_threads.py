@@ -75,6 +75,8 @@ def ask(threads: Threads, thread: str, growing: Growing, content: Any, status: A
         asked, usage=Usage(input_tokens=7, output_tokens=2), answered_at=3.0, stop_reason="end_turn", id="msg"
     )
     done = growing.answered(done)
+    for edit in (decision.edit for decision in plan.decisions if decision.splice):
+        growing.observe(done.n, edit)
     threads.sink(thread).ended(RequestEnded(thread, done, plan, status, answer, blocks, seconds=0.5))
     return plan
 

@@ -105,4 +105,6 @@ class Calibration(Struct, frozen=True, gc=False):
             return self.hidden.switched(level, recorded)
         least, gone = fall(self.recorded), recorded < self.recorded and counted >= (1 - CUT) * self.counted
         step = 1 if level - self.hidden.level > least else -1 if gone and self.hidden.level - level > least else 0
-        return self.hidden.moved(level, self.recorded, step)
+        moved = self.hidden.moved(level, self.recorded, step)
+        # no more can have been cut than there is: what was thought hidden never was, as after a provider's false "too long"
+        return Hidden.first(level, False) if moved.cut > recorded - level else moved

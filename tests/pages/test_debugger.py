@@ -70,9 +70,9 @@ def test_the_debugger_shows_the_very_body_that_the_envelope_page_shows(app: AppT
     assert len(codes(app)[-1]) == min(20_000, len(whole))
 
 
-def test_it_opens_on_what_was_really_sent_at_the_first_change(app: AppTest) -> None:
+def test_it_opens_on_what_was_really_sent_where_the_reader_was(app: AppTest) -> None:
     opened(app, session=FIRST)
-    assert query(app) == {"session": FIRST, "request": "112", "step": "1", "policy": "as-recorded"}
+    assert query(app) == {"session": FIRST, "request": "262", "step": "0", "policy": "as-recorded"}
     assert "2 changes in 2 requests" in bodies(app)
 
 
@@ -248,7 +248,7 @@ def test_a_broken_file_among_the_users_policies_is_reported_beside_the_others(ap
 
 @pytest.mark.parametrize("pane", ["text", "list", "sent", "difference", "asks", "log"])
 def test_every_pane_shows_its_text(app: AppTest, pane: str) -> None:
-    opened(app, session=FIRST, policy="condense-oldest")
+    opened(app, session=FIRST, policy="condense-oldest", request="20", step="1")
     app.session_state["debugger.pane"] = pane
     app.run()
     assert not app.exception

@@ -105,7 +105,7 @@ def test_the_first_requests_are_shown_and_the_link_stays(app: AppTest, gate: Gat
     assert 0 < at.request < 120
     assert query(app) == link
     assert "changes in" not in bodies(app), "nothing is said of the whole"
-    app.number_input(key="debugger.block").set_value(3).run()
+    next(each for each in app.number_input if each.label == "Block").set_value(3).run()
     assert "#3 · " in bodies(app)
     assert query(app) == link, "to look at a block is not to go elsewhere"
     gate.let(325)

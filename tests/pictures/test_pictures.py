@@ -46,7 +46,7 @@ from msgspec import structs
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
-from engine.envelope.pieces import Piece
+from engine.envelope.pieces import Decision, Piece
 from engine.envelope.plan import Plan
 from engine.planning.answers import Answers
 from engine.planning.assemble import replay
@@ -290,7 +290,7 @@ def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
             shown += 1
             assert seen(plan, labels) == " ".join(wanted.split()), f"request {plan.request.n}: {_why(plan)}"
         elif name == "because":
-            assert any(wanted in d.edit.because for d in plan.decisions), _why(plan)
+            assert any(wanted in d.edit.because for d in standing(plans, plan)), _why(plan)
         elif name == "action":
             at = labels.index(number)
             assert any(d.action == wanted and d.edit.span and d.edit.span.start == at for d in plans[-1].decisions), _why(plan)
@@ -306,6 +306,12 @@ def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
     assert shown, "a picture shows an envelope"
     for plan in plans:
         assert_consistent(plan, ledger)
+
+
+def standing(plans: list[Plan], plan: Plan) -> list[Decision]:
+    """A request's own decisions, and those of earlier ones that hold in it: what is decided again is no decision."""
+    made = {d.seq: d for each in plans for d in each.decisions}
+    return [*plan.decisions, *(made[piece.by] for piece in plan.after.pieces if piece.by >= 0)]
 
 
 def text_of(plan: Plan, what: str, labels: list[str]) -> str:
