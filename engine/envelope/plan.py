@@ -49,6 +49,7 @@ class Plan(Struct, frozen=True, gc=False):
     base: Envelope
     asks: tuple[tuple[Ask, Answer], ...] = ()
     states: tuple[StepState, ...] = ()
+    onward: Calibration | None = None  # what later requests start from, where counts of this one alone taught `calibration`
 
     @property
     def limit(self) -> int | None:

@@ -113,7 +113,7 @@ def test_a_typed_key_stays_in_memory(app: AppTest, data_folder: Path) -> None:
     opened(app)
     app.session_state["chat.provider"] = "server"
     app.session_state["chat.url"] = chatting.offline().url
-    app.session_state["chat.key"] = KEY
+    app.session_state[f"chat.key.{chatting.offline().url}"] = KEY
     say(app, "hello")
     assert "I am the built-in offline model" in bodies(app)
     assert KEY not in str(dict(app.query_params)) + bodies(app)
