@@ -266,7 +266,7 @@ class Chat:
             yield Assumed(plan.model, plan.budget.window)
         for attempt in (1, 2):
             yield Planned(plan)
-            if refused := gateway.refusal(plan, self.growing.session, self.settings.max_tokens):
+            if refused := gateway.refusal(plan, self.growing.session, self.settings.max_tokens, self.growing.ledger):
                 self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1, error=refused)
                 yield Refused(refused)
                 return

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from msgspec import structs
 
+from engine.counting.ledger import Ledger
 from engine.envelope.difference import lapsed
 from engine.envelope.plan import Plan
 from engine.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, WrongPlace
@@ -42,7 +43,7 @@ def elsewhere(place: Place | None, provider: Provider, model: str) -> WrongPlace
     return WrongPlace(what, hint="Nothing was sent. Choose where it goes from here.", place=str(place), at_hand=str(at_hand))
 
 
-def refusal(plan: Plan, session: Session, max_tokens: int) -> ContextWindowExceededError | None:
+def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> ContextWindowExceededError | None:
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
     needed = plan.projected + (max_tokens if plan.budget.known else 0)
@@ -57,18 +58,18 @@ def refusal(plan: Plan, session: Session, max_tokens: int) -> ContextWindowExcee
         window=window,
         limit=plan.budget.limit,
         why=why,
-        alone=_alone(plan, session, needed - plan.projected),
+        alone=_alone(plan, session, ledger, needed - plan.projected),
         counters=counters(session),
     )
 
 
-def _alone(plan: Plan, session: Session, answer: int) -> str:
+def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int) -> str:
     """The newest message, where no cut of others would make room for it."""
     newest = next((m for m in reversed(session.messages) if m.role == "user" and m.stop <= plan.request.cut), None)
     if newest is None:
         return ""
-    pieces = [piece for piece in plan.after.pieces if newest.start <= piece.start < newest.stop]
-    size = round(plan.calibration.scale * sum(sum(piece.counts) for piece in pieces))
+    stands = any(p.body is None and p.start < newest.stop and newest.start < p.stop for p in plan.after.pieces)
+    size = round(plan.calibration.scale * ledger.tokens(newest.start, newest.stop)) if stands else 0
     if size + answer <= min(plan.budget.window, max(plan.budget.limit, 1)):
         return ""
     return f"{'A tool result' if newest.origin == 'tool' else 'The newest message'} ({size:,} tokens)"

@@ -170,7 +170,8 @@ def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, k
         raise TurnscopeError("there is no API key", hint=hint)
     know(key)
     hooks: dict[str, list[Callable[..., Any]]] = {} if ours else {"request": [partial(_bare, key)]}
-    http = anthropic.DefaultHttpxClient(follow_redirects=False, trust_env=ours, event_hooks=hooks)
+    direct = {} if ours else dict.fromkeys(("all://", "http://", "https://"))  # the SDK looks for proxies by itself
+    http = anthropic.DefaultHttpxClient(follow_redirects=False, trust_env=ours, event_hooks=hooks, mounts=direct)
     try:
         made = anthropic.Anthropic(
             api_key=key or None, base_url=url, max_retries=retries, timeout=timeout, http_client=http, open_telemetry=False

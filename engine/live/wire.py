@@ -50,6 +50,8 @@ class Heard:
                 yield from self._begin(event.get("index"), event.get("content_block"))
             case "content_block_delta":
                 yield from self._add(event.get("index"), event.get("delta"))
+            case "content_block_stop" if block := self.blocks.get(_key(event.get("index"))):
+                block.open = False
             case "message_delta":
                 self._ends(event.get("delta"))
                 self._ends(event)
@@ -76,7 +78,7 @@ class Heard:
     def _start(self, message: Any) -> Iterator[Text | Thinking]:
         if not isinstance(message, Mapping):
             return
-        self.id = self.id or str(message.get("id") or "")
+        self.id = self.id or str(scrubbed(whole(message.get("id"))) or "")
         self._ends(message)
         self._used(message.get("usage"))
         for number, block in enumerate(listed(message.get("content"))):
@@ -113,9 +115,9 @@ class Heard:
                 block.raw["citations"] = [*listed(block.raw.get("citations")), delta["citation"]]
 
     def _last(self, index: Any, kind: str) -> _Block:
-        """The block of a piece whose index nobody began: the newest of its kind where there is no index, else a new one."""
+        """The block of a piece whose index nobody began: the newest of its kind that has not ended, else a new one."""
         newest = next((block for block in reversed(self.blocks.values()) if block.kind == kind), None)
-        return newest if newest and not isinstance(index, int) else self._block(index, kind)
+        return newest if newest and newest.open else self._block(index, kind)
 
     def _block(self, index: Any, kind: str) -> _Block:
         block = self.blocks[_key(index)] = _Block(kind, {"type": kind})
@@ -145,6 +147,7 @@ class _Block:
     text: str = ""
     json: str = ""
     begun: bool = False
+    open: bool = True
     scrub: Scrub = field(default_factory=Scrub)
     half: str = ""  # of a character that comes in two pieces
 
@@ -163,11 +166,11 @@ class _Block:
 
     def said(self, number: int) -> JSON:
         """The block as it can be sent back; None where it says nothing."""
-        if self.kind == "text":
-            return {**self.raw, "text": self.text} if self.text.strip() else None
-        if self.kind == "thinking":
-            return {"signature": "", **self.raw, "thinking": self.text} if self.text or self.raw.get("signature") else None
         raw: dict[str, JSON] = scrubbed(whole(self.raw))
+        if self.kind == "text":
+            return {**raw, "text": self.text} if self.text.strip() else None
+        if self.kind == "thinking":
+            return {"signature": "", **raw, "thinking": self.text} if self.text or raw.get("signature") else None
         if self.kind != "tool_use":
             return raw
         return called({**raw, "input": _input(self.json) if self.json else raw.get("input")}, number)
