@@ -108,6 +108,8 @@ class Chat:
     def go_on(self, *, asked: bool = False) -> Generator[Event]:
         """Send the next request, and those that tool results cause. `asked`: the person agreed to go over a limit."""
         self._close_calls()
+        if opening := gateway.opening(self.growing.session):
+            self._wish((opening,))
         try:
             yield from self._turn(asked)
         except GeneratorExit:

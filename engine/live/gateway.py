@@ -16,8 +16,10 @@ from engine.live.growing import Growing
 from engine.live.provider import Provider, explained
 from engine.planning.render import body
 from engine.session.facts import count_of
-from engine.session.model import Counted, Edit, Session
+from engine.session.model import Counted, Edit, Part, Session, Span
 from engine.session.place import Place
+
+OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
 
 def counted(plan: Plan, session: Session, provider: Provider, share: float) -> Counted | None:
@@ -41,6 +43,25 @@ def elsewhere(place: Place | None, provider: Provider, model: str) -> WrongPlace
         return None
     what = f"this conversation goes to {place}, and would have been sent to {at_hand}"
     return WrongPlace(what, hint="Nothing was sent. Choose where it goes from here.", place=str(place), at_hand=str(at_hand))
+
+
+def opening(session: Session) -> Edit | None:
+    """What has to stand before a conversation that begins with an answer (some that are imported do).
+
+    None where it begins otherwise, or that stands there already.
+    """
+    first = next((message for message in session.messages if message.role in ("user", "assistant")), None)
+    made = any(wish.edit.slot == OPENING for wishes in session.recorded.wishes.values() for wish in wishes)
+    if first is None or first.role == "user" or made:
+        return None
+    note = Part("user", "text", "[The conversation begins with an answer.]")
+    return Edit(
+        "insert",
+        "a provider takes no conversation that begins with an answer",
+        Span(first.start, first.start),
+        (note,),
+        slot=OPENING,
+    )
 
 
 def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> ContextWindowExceededError | None:

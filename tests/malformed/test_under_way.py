@@ -316,6 +316,23 @@ def test_half_a_character_from_the_keyboard_or_from_an_import_is_sent(words: str
     assert threads.load(other.growing.session.id).blocks == other.growing.session.blocks
 
 
+@pytest.mark.parametrize("policy", ["keep-everything", "balanced", "last-20-messages"])
+def test_a_conversation_that_begins_with_an_answer_goes_on(policy: str, rogue: Rogue, threads: Threads) -> None:
+    builder = Builder("s", "test")
+    for n in range(12):
+        builder.request(builder.message("assistant", f"Welcome {n}."), model="m")
+        builder.message("user", f"Question {n}?", origin="prompt")
+    thread = threads.create(base=builder.build())
+    talk = begun(rogue, threads, thread, policy)
+    for n in range(3):
+        assert isinstance(list(talk.send(f"and {n}?"))[-1], Done)
+        assert rogue.bodies[-1]["messages"][0]["role"] == "user"
+    again, _ = branches.resumed(threads.load(thread), client(rogue), threads.sink(thread), talk.settings)
+    assert isinstance(list(again.send("and now?"))[-1], Done)
+    assert str(rogue.bodies[-1]).count("begins with an answer") <= 1
+    assert rogue.bodies[-1]["messages"][0]["role"] == "user"
+
+
 def test_a_tool_that_crashes_is_an_error_the_model_reads_and_nobody_is_said_to_have_stopped(
     rogue: Rogue, threads: Threads
 ) -> None:
