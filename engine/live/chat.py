@@ -1,7 +1,7 @@
 """Chatting through the same assembler: append the prompt, `step`, send, stream, `settle`, append the answer, tell the sink.
 
-Provider, tools and sink are passed in; this module knows neither a network nor a database nor a page. What is asked before a
-request may go is in `gateway`.
+Provider, tools and sink are passed in; this module knows no network and no page, and of a store that it may be busy. What is
+asked before a request may go is in `gateway`.
 """
 
 from __future__ import annotations
@@ -378,7 +378,7 @@ class Chat:
         answer = None
         if said.content:
             answer = self.growing.message("assistant", said.content, origin="answer", id=said.id, sent_at=now)
-        if usage is None and status in ("complete", "interrupted"):
+        if usage is None and (complete or said.content or said.usage or (status == "interrupted" and error is None)):
             request = structs.replace(request, estimate=self._estimate(plan, said.usage))
         request = self.growing.answered(request)
         self.sizes.append(plan.seen.tokens)

@@ -68,12 +68,17 @@ class Keeper:
 
     def began(self, request: Request, plan: Plan) -> None:
         """Keep a request before it is sent. Conflict: another window sends one now, or has."""
-        with self._appending() as db:
-            self._taken_back(db, request.n)
-            more = {"estimate": packed(Usage(plan.projected)), "owner": under_way.owner(), "draft": "[]"}
-            self._request(db, request, plan, under_way.BEGUN, (), more)
+        first = under_way.opened(self.path, self.thread, request.n)  # before anybody can see a row and take it for lost
+        try:
+            with self._appending() as db:
+                self._taken_back(db, request.n)
+                more = {"estimate": packed(Usage(plan.projected)), "owner": under_way.owner(), "draft": "[]"}
+                self._request(db, request, plan, under_way.BEGUN, (), more)
+        except BaseException:
+            if first:
+                under_way.closed(self.path, self.thread, request.n)
+            raise
         self.begun = request.n
-        under_way.opened(self.path, self.thread, request.n)
 
     def draft(self, texts: Sequence[str]) -> None:
         """What was shown so far of the answer to the request that is under way."""

@@ -12,16 +12,21 @@ import socket
 import time
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 BEGUN = "begun"
 LONG = 3_600.0  # seconds after which a request of another machine is taken for lost
 
 _here: set[tuple[str, str, int]] = set()  # database, thread and number of those under way in this process
+_lock = Lock()
 
 
-def opened(path: Path, thread: str, request: int) -> None:
-    """This process has a request under way."""
-    _here.add((str(path), thread, request))
+def opened(path: Path, thread: str, request: int) -> bool:
+    """This process has a request under way; False where it has had it already."""
+    with _lock:
+        before = len(_here)
+        _here.add((str(path), thread, request))
+        return len(_here) > before
 
 
 def closed(path: Path, thread: str, request: int) -> None:

@@ -404,3 +404,19 @@ def test_what_a_refusal_says_is_kept_with_its_request(rogue: Rogue, threads: Thr
     assert "no such thing" in str(threads.problems(talk.growing.session.id)[0]["what"])
     assert isinstance(talk.growing.session, Session)
     assert SAID in "".join(e.text for e in talk.send("again") if isinstance(e, Text))
+
+
+def test_two_windows_of_one_process_do_not_send_at_once(rogue: Rogue, threads: Threads) -> None:
+    one = begun(rogue, threads)
+    two = begun(rogue, threads, one.growing.session.id)
+    rogue.wrongs.append(slowly)
+    turn = one.send("hello")
+    assert any(isinstance(event, Text) for event in turn)
+    for _ in range(2):
+        with pytest.raises(Conflict):
+            list(two.send("from the other"))
+        assert threads.load(one.growing.session.id).requests == ()
+    turn.close()
+    stored = threads.load(one.growing.session.id)
+    assert stored.blocks == one.growing.session.blocks
+    assert [r.stop_reason for r in stored.requests] == ["interrupted"]
