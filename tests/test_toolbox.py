@@ -68,3 +68,18 @@ def test_an_unknown_tool_and_a_missing_file_are_results(box: Toolbox) -> None:
     assert box.run("rm", {"path": "a.py"})[1]
     assert box.run("read_file", {"path": "none.py"}) == ("there is no none.py", True)
     assert box.run("read_file", {})[1]
+
+
+def test_tools_read_the_argument_that_they_declare(box: Toolbox) -> None:
+    assert box.run("read_file", {"why": "b.txt", "path": "a.py"}) == ("def alpha():\n    return 42\n", False)
+    assert box.run("calculate", {"expression": 7}) == ("7", False)
+    for given in ({"file": "a.py"}, {"path": None}, {"path": ["a.py"]}, {"path": True}):
+        assert box.run("read_file", given) == ("read_file needs 'path', a text", True)
+
+
+def test_the_calculator_refuses_what_it_would_have_to_cut(box: Toolbox) -> None:
+    long = "+".join(["1"] * 501)
+    text, failed = box.run("calculate", {"expression": long})
+    assert failed
+    assert "nothing was worked out" in text
+    assert box.run("calculate", {"expression": long[2:]}) == ("500", False)

@@ -55,6 +55,7 @@ class Plan(Struct, frozen=True, gc=False):
     asks: tuple[tuple[Ask, Answer], ...] = ()
     states: tuple[StepState, ...] = ()
     again: Wanted | None = ()
+    onward: Calibration | None = None  # what later requests start from, where counts of this one alone taught `calibration`
 
     @property
     def limit(self) -> int | None:

@@ -25,17 +25,26 @@ from engine.planning.policy import Policy, following, load
 from engine.planning.trace import Trace
 from engine.pricing.prices import Prices
 from engine.session.model import JSON, Request, Session
+from engine.session.place import Place
 from engine.session.timeline import block_of
 from engine.storage.threads import SOURCE, Threads
 
 SUMMARY = 800  # tokens of a summary made without a model
 
 
-def begun(id: str, provider: Provider, sink: Sink, settings: Settings, system: str, tools: Sequence[JSON]) -> Chat:
+def begun(
+    id: str,
+    provider: Provider,
+    sink: Sink,
+    settings: Settings,
+    system: str,
+    tools: Sequence[JSON],
+    place: Place | None = None,
+) -> Chat:
     """A chat without a prompt yet: tool definitions and system prompt are said."""
     prices = own_prices()
     counter = estimator(prices.facts(settings.model).family)
-    chat = Chat(Growing(Session(id, source=SOURCE), counter, prices), provider, sink, settings)
+    chat = Chat(Growing(Session(id, source=SOURCE), counter, prices), provider, sink, settings, place=place)
     if tools:
         chat.say("tools", list(tools), "tools")
     if system.strip():
@@ -50,10 +59,12 @@ def resumed(
     settings: Settings,
     tools: Tools | None = None,
     policies: Sequence[tuple[int, Policy]] = (),
+    place: Place | None = None,
 ) -> tuple[Chat, tuple[Plan, ...]]:
     """The chat of a stored thread, and the plans of the requests it made so far. What was imported is taken as recorded.
 
     `policies`: from which request on which was in force (`Threads.policies`); without them the one of `settings`.
+    `place`: where the thread goes (`Threads.place`).
     """
     prices = own_prices().proved(session)
     growing = Growing(session, estimator(family_of(session, prices) or prices.facts(settings.model).family), prices)
@@ -67,23 +78,32 @@ def resumed(
     plans = tuple(assemble.replay(session, in_force, growing.ledger, prices=prices))
     chat = Chat(growing, provider, sink, settings, tools)
     chat.plan = assemble.settle(plans[-1]) if plans else None
+    chat.place = place
     chat.spent = spent(session, prices)
     chat.sizes = [plan.seen.tokens for plan in plans]
     return chat, plans[since:]
 
 
 def spent(session: Session, prices: Prices) -> Decimal:
-    """USD that a thread's own requests have cost; those of an imported base are not its own."""
-    since = int(session.about.get("live_from", 0))
-    costs = (prices.cost(r.usage, r.model, r.sent_at) for r in session.requests[since:] if r.usage)
+    """USD that a thread's own requests and summaries have cost; those of an imported base are not its own.
+
+    Where no usage was told, what was counted here is priced.
+    """
+    since, answers = (int(session.about.get(name, 0)) for name in ("live_from", "answers_from"))
+    used = [(r.usage or r.estimate, r.model, r.sent_at) for r in session.requests[since:]]
+    used += [(answer.usage, answer.model, None) for answer in [*session.recorded.answers.values()][answers:]]
+    costs = (prices.cost(usage, model, at) for usage, model, at in used if usage)
     return sum((priced.total for priced in costs if priced), Decimal(0))
 
 
-def continued(threads: Threads, trace: Trace, request: int, about: dict[str, JSON]) -> str:
-    """A new thread that goes on where request `request` of any session was sent; gives its id."""
+def continued(threads: Threads, trace: Trace, request: int, about: dict[str, JSON], place: Place | None = None) -> str:
+    """A new thread that goes on, at `place`, where request `request` of any session was sent; gives its id."""
     base = trace.fork(request)
     kept = {"live_from": len(base.requests), "from": trace.session.id, "from_request": request}
-    return threads.create(title=f"{base.title or base.id} from request {request}", base=base, about={**about, **kept})
+    kept["answers_from"] = len(base.recorded.answers)
+    return threads.create(
+        title=f"{base.title or base.id} from request {request}", base=base, about={**about, **kept}, place=place
+    )
 
 
 def reworded(session: Session, system: str) -> Session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 from msgspec import Struct
 
@@ -56,10 +57,38 @@ class Result(Struct, frozen=True):
     failed: bool = False
 
 
+class Stopped(Struct, frozen=True):
+    """The turn ended otherwise than by an answer given in full: the provider's reason (or ours), and a sentence about it."""
+
+    reason: str
+    what: str
+
+
+class Assumed(Struct, frozen=True):
+    """Nobody knows the window of this model; `window` tokens are assumed. Ask its server, or type it in."""
+
+    model: str
+    window: int
+
+
+class Unkept(Struct, frozen=True):
+    """What was said could not be written. It is held in memory, and tried again."""
+
+    error: TurnscopeError
+
+
+class Kept(Struct, frozen=True):
+    """What was held in memory is written now."""
+
+
 class Held(Struct, frozen=True):
-    """A limit of the person is reached: nothing was sent. `go_on(asked=True)` goes over it."""
+    """A limit of the person is reached: nothing was sent. `go_on(asked=True)` goes over it.
+
+    `usd`: what sending would cost without and with the longest answer, None where no price is known.
+    """
 
     why: str
+    usd: tuple[Decimal, Decimal] | None = None
 
 
 class Refused(Struct, frozen=True):
@@ -84,6 +113,9 @@ class Condensing(Struct, frozen=True):
     """Somebody condenses by hand: a summary is asked for. Then `Asked` and `Wished`, or `Failed`."""
 
 
-Event = Asked | Planned | Text | Thinking | Done | Called | Result | Held | Refused | Failed | Interrupted | Condensing | Wished
+Event = (
+    Asked | Planned | Assumed | Text | Thinking | Done | Called | Result | Stopped | Unkept | Kept
+    | Held | Refused | Failed | Interrupted | Condensing | Wished
+)  # fmt: skip
 Ending = Held | Refused | Failed | Interrupted
 """How a turn ends that does not end well."""

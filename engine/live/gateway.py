@@ -6,14 +6,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from msgspec import structs
+
+from engine.counting.ledger import Ledger
 from engine.envelope.difference import lapsed
 from engine.envelope.plan import Plan
-from engine.errors import ContextWindowExceededError, ProviderError, RuleError
+from engine.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, WrongPlace
 from engine.live.growing import Growing
 from engine.live.provider import Provider, explained
 from engine.planning.render import body
 from engine.session.facts import count_of
-from engine.session.model import Counted, Edit, Session
+from engine.session.model import Counted, Edit, Part, Session, Span
+from engine.session.place import Place
+
+OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
 
 def counted(plan: Plan, session: Session, provider: Provider, share: float) -> Counted | None:
@@ -28,21 +34,78 @@ def counted(plan: Plan, session: Session, provider: Provider, share: float) -> C
     return None
 
 
-def refusal(plan: Plan, session: Session, max_tokens: int) -> ContextWindowExceededError | None:
+def elsewhere(place: Place | None, provider: Provider, model: str) -> WrongPlace | None:
+    """Why nothing may be sent: the provider or the model at hand is not the one that the conversation goes to."""
+    if place is None:  # nobody said where it goes: a chat that is not kept
+        return None
+    at_hand = structs.replace(provider.place, model=model)
+    if place.same(at_hand) and place.model == model:
+        return None
+    what = f"this conversation goes to {place}, and would have been sent to {at_hand}"
+    return WrongPlace(what, hint="Nothing was sent. Choose where it goes from here.", place=str(place), at_hand=str(at_hand))
+
+
+def opening(session: Session) -> Edit | None:
+    """What has to stand before a conversation that begins with an answer (some that are imported do).
+
+    None where it begins otherwise, or that stands there already.
+    """
+    first = next((message for message in session.messages if message.role in ("user", "assistant")), None)
+    made = any(wish.edit.slot == OPENING for wishes in session.recorded.wishes.values() for wish in wishes)
+    if first is None or first.role == "user" or made:
+        return None
+    note = Part("user", "text", "[The conversation begins with an answer.]")
+    return Edit(
+        "insert",
+        "a provider takes no conversation that begins with an answer",
+        Span(first.start, first.start),
+        (note,),
+        slot=OPENING,
+    )
+
+
+def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> ContextWindowExceededError | None:
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
     needed = plan.projected + (max_tokens if plan.budget.known else 0)
     if plan.verdict != "refuse" and needed <= window:
         return None
-    used = sum(r.usage.prompt_tokens + r.usage.output_tokens for r in session.requests if r.usage)
+    why = next((d.edit.because for d in reversed(plan.decisions) if d.action == "refuse"), "")
     return ContextWindowExceededError(
         conversation_id=session.id,
         turn=plan.request.turn,
         request=plan.request.n,
         projected=needed,
         window=window,
-        usage_so_far=used,
+        limit=plan.budget.limit,
+        why=why,
+        alone=_alone(plan, session, ledger, needed - plan.projected),
+        counters=counters(session),
     )
+
+
+def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int) -> str:
+    """The newest message, where no cut of others would make room for it."""
+    newest = next((m for m in reversed(session.messages) if m.role == "user" and m.stop <= plan.request.cut), None)
+    if newest is None:
+        return ""
+    stands = any(p.body is None and p.start < newest.stop and newest.start < p.stop for p in plan.after.pieces)
+    size = round(plan.calibration.scale * ledger.tokens(newest.start, newest.stop)) if stands else 0
+    if size + answer <= min(plan.budget.window, max(plan.budget.limit, 1)):
+        return ""
+    return f"{'A tool result' if newest.origin == 'tool' else 'The newest message'} ({size:,} tokens)"
+
+
+def counters(session: Session) -> dict[str, int]:
+    """What a session's requests were billed, by the names of `errors.COUNTERS`, in tokens."""
+    used = [request.usage for request in session.requests if request.usage]
+    sums = (
+        sum(u.prompt_tokens for u in used),
+        sum(u.output_tokens for u in used),
+        sum(u.cache_read_input_tokens for u in used),
+        sum(u.cache_creation_input_tokens for u in used),
+    )
+    return dict(zip(COUNTERS, sums, strict=True))
 
 
 def learned(plan: Plan, error: ProviderError) -> Counted | None:

@@ -5,29 +5,33 @@ A request's body has the shape of the Messages API. SDK facts: anthropic 2.12 (`
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
+from inspect import signature
 from typing import Any, Protocol
 
 import anthropic
 from msgspec import Struct
 
 from engine.errors import ProviderError, TurnscopeError
+from engine.live import saying_why, wire
 from engine.live.events import Text, Thinking
-from engine.session.builder import usage
+from engine.live.secrets import hush, know, scrubbed
+from engine.live.wire import Heard
 from engine.session.model import JSON, Usage
+from engine.session.place import Place, origin
 
 ANTHROPIC = "https://api.anthropic.com"
-_TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens|context limit: (\d+) \+|request \((\d+) tokens\) exceeds")
 _COUNTED = ("messages", "system", "tools", "thinking", "model")  # what of a body counts
-_HINTS = {
-    401: "Check the API key; it is kept in memory only.",
-    413: "The request is larger than the provider takes; let the policy cut more.",
-    429: "Wait a little, or choose another model.",
-    529: "The provider is overloaded; send again in a moment.",
-}
+_HEADERS = re.compile(
+    "host|accept|accept-encoding|connection|content-type|content-length|transfer-encoding|user-agent|authorization"
+    "|anthropic-(?:version|beta)|x-stainless-.*|idempotency-key",
+    re.IGNORECASE,
+)
 
 
 class Said(Struct, frozen=True):
@@ -39,12 +43,23 @@ class Said(Struct, frozen=True):
     id: str = ""
 
 
-Piece = Text | Thinking | Said
+class Begun(Struct, frozen=True):
+    """An answer has begun: the usage told so far is billed whether or not it comes to an end."""
+
+    id: str = ""
+    usage: Usage | None = None
+
+
+Piece = Begun | Text | Thinking | Said
 """What a stream consists of; the last one is the whole answer."""
 
 
 class Provider(Protocol):
     """Where requests go. Its methods raise whatever they raise; `explain` says what that means."""
+
+    @property
+    def place(self) -> Place:
+        """Where that is; its model counts for nothing. Asked only for a chat that says where it goes."""
 
     def stream(self, body: Mapping[str, JSON]) -> AbstractContextManager[Iterator[Piece]]:
         """Send a request. Entered once it was accepted; then the answer as it comes, with the whole of it at the end."""
@@ -66,8 +81,10 @@ def explained(provider: Provider) -> Iterator[None]:
         yield
     except ProviderError:
         raise
-    except Exception as error:
-        raise provider.explain(error) from error
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        why = provider.explain(error)
+        error.args = scrubbed(error.args)
+        raise why from None  # the error itself holds the provider's answer as it came
 
 
 @contextmanager
@@ -92,72 +109,158 @@ def _whole(provider: Provider, pieces: Iterator[Piece]) -> Iterator[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class Anthropic:
-    """A server of the Messages API, through the SDK."""
+    """A server of the Messages API, through the SDK, at `place`. Whatever it says is scrubbed of every key that is known."""
 
     client: anthropic.Anthropic
+    place: Place = Place("anthropic")  # noqa: RUF009 - a frozen value
 
     @contextmanager
     def stream(self, body: Mapping[str, JSON]) -> Iterator[Iterator[Piece]]:
-        """See `Provider`."""
-        with self.client.messages.stream(**body) as stream:
-            yield _pieces(stream)
+        """See `Provider`. Events are read as they come, whatever is wrong with them (`wire`): the SDK stops at the first."""
+        with ExitStack() as stack:
+            create = self.client.messages.with_streaming_response.create
+            try:
+                answer = stack.enter_context(create(**_arguments(body), stream=True))
+            except UnicodeEncodeError:  # half a character, from a session that was imported
+                answer = stack.enter_context(create(**_arguments(wire.whole(body)), stream=True))
+            yield _pieces(answer.http_response, _most(body))
 
     def say(self, body: Mapping[str, JSON]) -> Said:
         """See `Provider`."""
-        return _said(self.client.messages.create(**body))
+        create = self.client.messages.with_raw_response.create
+        try:
+            answer = create(**_arguments(body))
+        except UnicodeEncodeError:
+            answer = create(**_arguments(wire.whole(body)))
+        return _in_one_piece(answer.http_response.text, _most(body))
 
     def count(self, body: Mapping[str, JSON]) -> int | None:
         """See `Provider`."""
+        asked = wire.whole({key: body[key] for key in _COUNTED if key in body})
         try:
-            return self.client.messages.count_tokens(**{key: body[key] for key in _COUNTED if key in body}).input_tokens
+            told = json.loads(self.client.messages.with_raw_response.count_tokens(**asked).http_response.text)
         except anthropic.APIStatusError as error:
             if error.status_code in (404, 405, 501):  # a server without that endpoint
                 return None
             raise
+        tokens = told.get("input_tokens") if isinstance(told, Mapping) else None
+        return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     def explain(self, error: Exception) -> ProviderError:
-        """See `Provider`. The SDK also lets through what its JSON reader and its HTTP client raise amid a stream."""
-        status = getattr(error, "status_code", None)
-        what = getattr(error, "api_message", "") or str(error) or type(error).__name__
-        if status is None:
-            return ProviderError(f"no answer: {what}", hint="Nothing was lost; send again.")
-        found = _TOO_LONG.search(str(error))
-        return ProviderError(
-            f"the provider answered {status}: {what}",
-            hint=_HINTS.get(status, "Change the request, or send again."),
-            too_long=bool(found) or status == 413,
-            tokens=next((int(group) for group in found.groups() if group), 0) if found else 0,
-        )
+        """See `Provider`. The SDK also lets through what its HTTP client raises amid a stream."""
+        if isinstance(error, ProviderError):
+            return error
+        if isinstance(error, anthropic.APIStatusError):
+            text = error.body if isinstance(error.body, str) else json.dumps(error.body) if error.body else str(error)
+            return saying_why.refused(error.status_code, text, error.response.headers.get("location", ""))
+        waited = self.client.timeout
+        seconds = waited if isinstance(waited, int | float) else getattr(waited, "read", None) or 0.0
+        return saying_why.unreachable(error, seconds, origin(str(self.client.base_url)) or "the server")
 
 
-def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0) -> Anthropic:
-    """A server of the Messages API at an address. `key` "" = what the environment holds; seconds. TurnscopeError: no key."""
+def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kind: str = "server") -> Anthropic:
+    """A server of the Messages API at an address. `key` "" = what the environment holds; seconds. TurnscopeError: no key.
+
+    Redirects are not followed. What the environment says (proxies, further headers, other credentials) goes to the Anthropic
+    API alone: an address that somebody typed receives the key that was typed for it, and nothing else.
+    """
     hint = "Type one in the settings; it is kept in memory only."
+    ours = origin(url) == origin(ANTHROPIC)
+    if not key and not ours:
+        raise TurnscopeError("there is no API key", hint=hint)
+    know(key)
+    hooks: dict[str, list[Callable[..., Any]]] = {} if ours else {"request": [partial(_bare, key)]}
+    direct = {} if ours else dict.fromkeys(("all://", "http://", "https://"))  # the SDK looks for proxies by itself
+    http = anthropic.DefaultHttpxClient(follow_redirects=False, trust_env=ours, event_hooks=hooks, mounts=direct)
     try:
-        made = anthropic.Anthropic(api_key=key or None, base_url=url, max_retries=retries, timeout=timeout)
+        made = anthropic.Anthropic(
+            api_key=key or None, base_url=url, max_retries=retries, timeout=timeout, http_client=http, open_telemetry=False
+        )
     except anthropic.AnthropicError as error:
         raise TurnscopeError("there is no API key", hint=hint) from error
     if not (made.api_key or made.auth_token or made.credentials):
         raise TurnscopeError("there is no API key", hint=hint)
-    return Anthropic(made)
+    for secret in (made.api_key, made.auth_token):
+        know(secret or "")
+    hush()
+    return Anthropic(made, Place(kind, url.rstrip("/") if kind == "server" else ""))
 
 
-def _pieces(stream: anthropic.MessageStream[Any]) -> Iterator[Piece]:
-    begun = False
-    for event in stream:
-        match event.type:
-            case "message_start":
-                begun = True
-            case "content_block_start" if event.content_block.type == "text" and event.content_block.text:
-                yield Text(event.content_block.text, event.index)
-            case "content_block_delta" if event.delta.type == "text_delta":
-                yield Text(event.delta.text, event.index)
-            case "thinking":
-                yield Thinking(event.thinking)
-    if begun and stream.current_message_snapshot.stop_reason is not None:  # else it broke off without an error
-        yield _said(stream.current_message_snapshot)
+def _bare(key: str, request: Any) -> None:
+    """A request to an address that somebody typed, with the headers of the Messages API alone."""
+    for name in [name for name in request.headers if not _HEADERS.fullmatch(name)]:
+        del request.headers[name]
+    request.headers["authorization"] = f"Bearer {key}"
 
 
-def _said(message: anthropic.types.Message) -> Said:
-    raw = message.model_dump(exclude_none=True, mode="json")
-    return Said(tuple(raw["content"]), raw.get("stop_reason") or "", usage(raw["usage"]), raw["id"])
+def _arguments(body: Mapping[str, JSON]) -> dict[str, Any]:
+    """A body as the SDK takes it: what it does not know by name goes along as it is."""
+    given = {name: value for name, value in body.items() if name in _known()}
+    more = {name: value for name, value in body.items() if name not in given}
+    return given | ({"extra_body": more} if more else {})
+
+
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(signature(anthropic.resources.Messages.create).parameters)
+
+
+def _most(body: Mapping[str, JSON]) -> int:
+    most = body.get("max_tokens")
+    return most if isinstance(most, int) else 0
+
+
+def _pieces(answer: Any, most: int) -> Iterator[Piece]:
+    if any(kind in answer.headers.get("content-type", "") for kind in ("json", "html")):  # whatever else it says is tried
+        said = _in_one_piece(answer.read().decode("utf-8", "replace"), most)
+        yield from (Text(block["text"], n) for n, block in enumerate(said.content) if block.get("type") == "text")
+        yield said
+        return
+    heard, failed, told = Heard(), None, False
+    try:
+        for sse in anthropic.Stream.raw_events(answer):
+            yield from heard.take(_event(sse))
+            if heard.usage and not told:
+                told = True
+                yield Begun(heard.id, heard.billed)
+            if heard.over:
+                break
+    except Exception as error:  # noqa: BLE001 - whatever it is: first what was held back of the text, then the error
+        failed = error
+    yield from heard.rest()
+    if heard.over or heard.reason:
+        stands = heard.content
+        calls = any(block.get("type") == "tool_use" for block in stands)
+        yield Said(stands, wire.ended(heard, most) or ("tool_use" if calls else "end_turn"), heard.billed, heard.id)
+    elif failed:
+        raise failed
+
+
+def _event(sse: Any) -> JSON:
+    """The value of an event. ProviderError where it is an error, or none can be read from it."""
+    text = sse.data.strip()
+    if not text or text == "[DONE]":
+        return None
+    try:
+        event = json.loads(text)
+    except (ValueError, RecursionError):
+        if sse.event == "error":
+            raise saying_why.refused(200, text) from None
+        raise ProviderError(
+            "no answer: an event amid the answer cannot be read", hint="Nothing was lost; send again."
+        ) from None
+    if sse.event == "error" or (isinstance(event, Mapping) and event.get("type") == "error"):
+        raise saying_why.refused(200, text)
+    return event
+
+
+def _in_one_piece(text: str, most: int) -> Said:
+    """An answer that came whole. ProviderError where it is none."""
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        raise saying_why.refused(200, text) from None
+    if not isinstance(raw, Mapping) or "content" not in raw or raw.get("type") == "error":
+        raise saying_why.refused(200, text)
+    content, reason, usage, id = wire.message(raw, most=most)
+    return Said(content, reason or "end_turn", usage, id)

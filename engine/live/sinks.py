@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from engine.envelope.ended import RequestEnded, Status
-from engine.session.model import JSON, Fact, Message
+from engine.envelope.plan import Plan
+from engine.live.keeping import Begins
+from engine.session.model import JSON, Fact, Message, Request
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +48,16 @@ class Sinks:
     def fact(self, fact: Fact) -> None:
         """See `Sink`."""
         self._tell(lambda sink: sink.fact(fact))
+
+    def began(self, request: Request, plan: Plan) -> None:
+        """A request is about to be sent: the store alone hears of it, the others once it has ended."""
+        if isinstance(self.first, Begins):
+            self.first.began(request, plan)
+
+    def draft(self, texts: Sequence[str]) -> None:
+        """What was shown so far of its answer."""
+        if isinstance(self.first, Begins):
+            self.first.draft(texts)
 
     def _tell(self, what: Callable[[Sink], None]) -> None:
         what(self.first)

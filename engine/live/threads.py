@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from engine.library.opening import ledger_of, replay
 from engine.library.store import Opened
+from engine.session.place import Place
 from engine.storage.threads import Conflict, Hit, Row, Threads
 from engine.views.overview import overview
 
-__all__ = ["Conflict", "Hit", "Row", "Threads", "opened"]
+__all__ = ["Conflict", "Hit", "Place", "Row", "Threads", "opened"]
 
 
 def opened(threads: Threads, thread: str, version: str) -> Opened:

@@ -22,6 +22,7 @@ MOST_LISTED = 400  # names of one folder
 MOST_HITS = 100  # lines of one search
 MOST_FILES = 5_000  # files that one search looks into
 MOST_DIGITS = 300  # of a number in the calculator
+LONGEST = 1_000  # characters of an expression
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -86,9 +87,14 @@ class Toolbox:
         tools = {"read_file": self._read, "list_files": self._list, "search_files": self._search, "calculate": calculate}
         if name not in self.names or name not in tools:
             return f"there is no tool {name!r}", True
-        argument = next(iter(given.values()), "")
+        (wanted,) = next(tool for tool in DEFINITIONS if tool["name"] == name)["input_schema"]["required"]
+        argument = given.get(wanted)
+        if isinstance(argument, int | float) and not isinstance(argument, bool):
+            argument = str(argument)
+        if not isinstance(argument, str):
+            return f"{name} needs {wanted!r}, a text", True
         try:
-            return tools[name](str(argument)), False
+            return tools[name](argument), False
         except Refused as error:
             return str(error), True
         except OSError as error:
@@ -165,7 +171,9 @@ def _bytes(file: Path) -> tuple[bytes, int]:
 def calculate(expression: str) -> str:
     """The value of an arithmetic expression. Raises Refused for anything else."""
     try:
-        value = _value(ast.parse(expression.strip()[:1_000], mode="eval").body)
+        if len(expression.strip()) > LONGEST:
+            raise Refused(f"the expression is longer than {LONGEST:,} characters; nothing was worked out")
+        value = _value(ast.parse(expression.strip(), mode="eval").body)
         return str(value)
     except (SyntaxError, ValueError, ZeroDivisionError, OverflowError, MemoryError, RecursionError, TypeError) as error:
         raise Refused(f"not an expression that can be worked out: {error}") from error

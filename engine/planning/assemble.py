@@ -55,19 +55,23 @@ def step(
     """Plan one request: the previous plan's envelope, grown to `request.cut`, changed by the policy's rules in order.
 
     `answers` is asked what rules ask; by default recorded answers, else an offline summary. Where an exact count of the
-    planned prompt is recorded, the request is planned again with what it teaches. RuleError: a rule's mistake.
+    planned prompt is recorded, the request is planned again with what it teaches, which holds for this request alone: what was
+    counted may be what a provider claimed in a refusal, and the next usage that is billed knows better. RuleError: a rule's
+    mistake.
     """
     calibration = previous.calibration if previous else Calibration.start(session.about.get(BEGUN) is True)
     if policy.name != AS_RECORDED:
         calibration = calibration.elsewhere()
-    plan = _planned(previous, session, request, policy, basis, calibration, answers)
+    onward = calibration
+    asked = structs.replace(request, model=request.asked) if request.asked and policy.name != AS_RECORDED else request
+    plan = _planned(previous, session, asked, policy, basis, calibration, answers)
     for _ in range(COUNTS):
         told = count_of(session.recorded, request.n, plan.seen.tokens)
         if told is None:
             break
         calibration = calibration.learn(plan.seen.tokens, told.tokens, plan.model)
-        plan = _planned(previous, session, request, policy, basis, calibration, answers)
-    return plan
+        plan = _planned(previous, session, asked, policy, basis, calibration, answers)
+    return structs.replace(plan, onward=onward) if onward is not calibration else plan
 
 
 def _planned(
@@ -81,7 +85,8 @@ def _planned(
 ) -> Plan:
     ledger = basis.ledger
     model = request.model
-    room = budget(policy.budget, session.window or basis.prices.facts(model).window)
+    told = request.window if model == (request.asked or model) else 0  # of the model that was asked for
+    room = budget(policy.budget, told or session.window or basis.prices.facts(model).window)
     base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
     kept = base
     if previous and previous.model == model and room.limit <= previous.budget.limit:
@@ -124,18 +129,25 @@ def _planned(
     seen, server = _seen(previous, after, ctx, changed)
     verdict = _verdict(policy, decisions, room, calibration.predict(seen.tokens))
     return Plan(
-        structs.replace(request, model=model) if model != request.model else request,
+        structs.replace(request, model=model, asked=request.model) if model != request.model else request,
         before, tuple(decisions), after, seen, server, model, room, calibration, verdict, run.first,
         run.kept, run.base, tuple(run.asks), tuple(states), again,
     )  # fmt: skip
 
 
 def settle(plan: Plan) -> Plan:
-    """The plan once its request was sent and answered: the calibration learns from the usage that was billed."""
-    usage = plan.request.usage
-    if usage is None or not usage.prompt_tokens or usage.iterations:  # what the last of several passes was sent says nothing
+    """The plan once its request was sent and answered: the calibration learns from the usage that was billed.
+
+    What was only counted for the request (see `step`) is forgotten with it.
+    """
+    usage, calibration = plan.request.usage, plan.onward or plan.calibration
+    if (
+        usage is not None and usage.prompt_tokens and not usage.iterations
+    ):  # the last of several passes says nothing of the prompt
+        calibration = calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model)
+    elif plan.onward is None:
         return plan
-    return structs.replace(plan, calibration=plan.calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model))
+    return structs.replace(plan, calibration=calibration, onward=None)
 
 
 def replay(

@@ -22,6 +22,10 @@ class Used(Struct, frozen=True, gc=False):
 
     requests: int = 0
     tokens: int = 0
+    prompts: int = 0
+    answers: int = 0
+    cache_read: int = 0
+    cache_written: int = 0
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -48,6 +52,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             "projected": projected,
             "window": ctx.budget.window,
             "usage_so_far": used.tokens,
+            "gen_ai.usage.input_tokens": used.prompts,
+            "gen_ai.usage.output_tokens": used.answers,
+            "gen_ai.usage.cache_read.input_tokens": used.cache_read,
+            "gen_ai.usage.cache_creation.input_tokens": used.cache_written,
             "limit": limit,
             "static": fixed,
         },
@@ -59,7 +67,16 @@ def _used(ctx: Ctx) -> Used:
     """What was billed before this request. Goes on from the sum at the last refusal."""
     known: Used = ctx.state or Used()
     billed = [request.usage for request in ctx.session.requests[known.requests : ctx.request.n] if request.usage]
-    return Used(ctx.request.n, known.tokens + sum(usage.prompt_tokens + usage.output_tokens for usage in billed))
+    prompts = known.prompts + sum(usage.prompt_tokens for usage in billed)
+    answers = known.answers + sum(usage.output_tokens for usage in billed)
+    return Used(
+        ctx.request.n,
+        prompts + answers,
+        prompts,
+        answers,
+        known.cache_read + sum(usage.cache_read_input_tokens for usage in billed),
+        known.cache_written + sum(usage.cache_creation_input_tokens for usage in billed),
+    )
 
 
 RULE = Rule(

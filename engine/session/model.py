@@ -157,6 +157,9 @@ class Request(Struct, frozen=True, gc=False):
     attempts: int = 1
     settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see `planning.render`)
     logged_usd: float | None = None  # what the log itself says it cost; our own price is never kept here
+    asked: str = ""  # the model that was asked for, where a policy sent the request to another one (`model`)
+    window: int = 0  # tokens of the model's window as its server or a person told it; 0 = nobody did
+    estimate: Usage | None = None  # counted here, where the provider may have billed and told no usage, or not all of it
 
     def __repr__(self) -> str:
         used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import DecodeError
 
 from engine.session.facts import typed
-from engine.session.model import Answer, Answered, Fact
+from engine.session.model import JSON, Answer, Answered, Fact
+from engine.session.place import Place, origin
+from engine.storage.blobs import decoded
 from engine.storage.values import packed, unpacked
 
 if TYPE_CHECKING:
@@ -77,5 +80,35 @@ create table counts (digest text not null, family text not null, tokens integer 
 """)
 
 
-STEPS = (_chats, _typed_facts, _opened_sessions)
+def _places_and_what_is_under_way(db: Database) -> None:
+    """Format 4: where each thread goes, and requests that are kept from before they are sent (`under_way`)."""
+    db.executescript("""
+create table places (thread text not null, request integer not null, place text not null, decided real not null,
+    primary key (thread, request)) without rowid;
+alter table requests add column asked text not null default '';
+alter table requests add column "window" integer not null default 0;
+alter table requests add column estimate text;
+alter table requests add column problem text;
+alter table requests add column owner text;
+alter table requests add column draft text;
+""")
+    newest = "(select model from requests r where r.thread = t.id order by n desc limit 1)"
+    for row in [*db.query(f"select id, created, about, {newest} as model from threads t")]:  # noqa: S608 - no value is part of it
+        if place := went(decoded(row["about"]), row["model"] or ""):
+            db.conn.execute("insert into places values (?, 0, ?, ?)", [row["id"], packed(place), row["created"]])
+
+
+def went(about: JSON, model: str) -> Place | None:
+    """Where a thread of an earlier version went, by what it said of itself and its newest request's model; None: not known."""
+    said = about if isinstance(about, Mapping) else {}
+    kind, url = str(said.get("provider") or ""), str(said.get("url") or "")
+    model = model or str(said.get("model") or "")
+    if model.startswith("offline-"):
+        return Place("offline", "", model)
+    if model and (kind == "anthropic" or (kind == "server" and origin(url))):
+        return Place(kind, url if kind == "server" else "", model)
+    return None
+
+
+STEPS = (_chats, _typed_facts, _opened_sessions, _places_and_what_is_under_way)
 """A file's format is how many of these were done: add at the end, change none."""

@@ -26,14 +26,16 @@ from engine.session.content import dumps
 from engine.session.facts import noted
 from engine.session.fork import upto
 from engine.session.model import JSON, Answer, Answered, Edit, Fact, Observed, Request, Session, Usage
+from engine.session.place import Place
 from engine.session.portable import loads as load_session
 from engine.session.timeline import Timeline
 from engine.storage import blobs, sessions
 from engine.storage.blobs import decoded
-from engine.storage.database import reading, writing
-from engine.storage.keeper import STATIC, Conflict, Keeper, base_of, insert
+from engine.storage.database import StorageError, reading, writing
+from engine.storage.keeper import STATIC, Conflict, Keeper, answers_of, base_of, insert, owned, unsettled
 from engine.storage.packing import unpack
-from engine.storage.values import storable, unpacked
+from engine.storage.under_way import BEGUN
+from engine.storage.values import packed, storable, unpacked
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -70,45 +72,77 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The store of chats at `path`; the file is made on first use."""
+    """The store of one user's chats at `path`; the file is made on first use. What is another user's is not there for it."""
 
     path: Path
     clock: Callable[[], float] = field(default=time.time)
+    user: str = ""
 
     def create(
         self,
         *,
-        user_id: str = "",
         title: str = "",
         base: Session | None = None,
         parent: str = "",
         at: int = -1,
         about: Mapping[str, JSON] | None = None,
+        place: Place | None = None,
     ) -> str:
-        """A new thread; gives its id. It may go on from an imported session (`base`) or the first `at` blocks of `parent`."""
+        """A new thread; gives its id. It may go on from an imported session (`base`) or the first `at` blocks of `parent`.
+
+        `place`: where it goes; without one, where its parent does.
+        """
         id, now = uuid.uuid4().hex, self.clock()
-        row = {"id": id, "user_id": user_id, "title": title, "created": now, "updated": now, "parent": parent, "at": at}
+        row = {"id": id, "user_id": self.user, "title": title, "created": now, "updated": now, "parent": parent, "at": at}
         with writing(self.path) as db:
+            if parent:
+                owned(db, parent, self.user)
             kept = base_of(db, base) if base else None
             insert(db, "threads", {**row, "about": dumps(dict(about or {})), "base": kept})
+            if place:
+                insert(db, "places", {"thread": id, "request": 0, "place": packed(place), "decided": now})
         return id
 
-    def list(self, user_id: str = "") -> tuple[Row, ...]:
-        """Threads of a user, the newest first; `about["policy"]` is the policy that was chosen last."""
+    def list(self) -> tuple[Row, ...]:
+        """The user's threads, the newest first; `about` says which policy was chosen last, and where the thread goes."""
         if not self.path.exists():
             return ()
         sql = f"""select id, user_id, title, created, updated, parent, at, about, ({_NEWEST}) as toml
                   from threads t where user_id = ? order by updated desc"""  # noqa: S608 - no value is part of it
         with reading(self.path) as db:
-            found = [(row, row.pop("toml")) for row in db.query(sql, [user_id])]
-            return tuple(Row(**{**row, "about": _about(row["about"], toml)}) for row, toml in found)
+            found = [(row, row.pop("toml")) for row in db.query(sql, [self.user])]
+            return tuple(
+                Row(**{**row, "about": _about(row["about"], toml) | _goes(self._place(db, row["id"]))}) for row, toml in found
+            )
 
     def rename(self, thread: str, title: str) -> None:
         """Give a thread another title."""
         with writing(self.path) as db:
+            owned(db, thread, self.user)
             db.execute("update threads set title = ? where id = ?", [storable(title), thread])
 
-    def search(self, words: str, user_id: str = "", limit: int = 50) -> tuple[Hit, ...]:
+    def place(self, thread: str) -> Place | None:
+        """Where a thread goes; None where nobody has said so (some of an earlier version). TurnscopeError: no such thread."""
+        with reading(self.path) as db:
+            owned(db, thread, self.user)
+            return self._place(db, thread)
+
+    def _place(self, db: Database, thread: str) -> Place | None:
+        sql = "select place from places where thread = ? order by request desc limit 1"
+        row = next(db.query(sql, [thread]), None)
+        if row:
+            return unpacked(row["place"], Place)
+        parent = next(db.query("select parent from threads where id = ?", [thread]))["parent"]
+        return self._place(db, parent) if parent else None
+
+    def problems(self, thread: str) -> dict[int, Mapping[str, JSON]]:
+        """Why requests of a thread are not complete, by number: `kind`, `what`, `hint` and the fields of the error."""
+        with reading(self.path) as db:
+            owned(db, thread, self.user)
+            rows = db.query("select n, problem from requests where thread = ? and problem is not null", [thread])
+            return {row["n"]: decoded(row["problem"]) for row in rows}
+
+    def search(self, words: str, limit: int = 50) -> tuple[Hit, ...]:
         """Messages that hold all the words, the best first."""
         quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words.split())
         if not quoted or not self.path.exists():
@@ -116,31 +150,41 @@ class Threads:
         sql = """select m.thread, m.n, m.role, m.text from messages_fts f join messages m on m.id = f.rowid
                  join threads t on t.id = m.thread where messages_fts match ? and t.user_id = ? order by rank limit ?"""
         with reading(self.path) as db:
-            return tuple(Hit(**row) for row in db.query(sql, [storable(quoted), user_id, limit]))
+            return tuple(Hit(**row) for row in db.query(sql, [storable(quoted), self.user, limit]))
 
     def kept_answers(self) -> dict[str, Answer]:
         """What models answered for replays: asks that belong to no chat, by key."""
         if not self.path.exists():
             return {}
         with reading(self.path) as db:
-            return {fact.key: fact.answer for fact in _facts(db, "") if isinstance(fact, Answered)}
+            return {fact.key: fact.answer for fact in _facts(db, answers_of(self.user)) if isinstance(fact, Answered)}
 
     def keep_answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask of a replay."""
-        self.sink("").fact(Answered(key, answer))
+        self.sink(answers_of(self.user)).fact(Answered(key, answer))
 
     def sink(self, thread: str) -> Keeper:
         """Where a chat writes what happens."""
-        return Keeper(self.path, thread, self.clock)
+        return Keeper(self.path, thread, self.clock, user=self.user)
 
     def load(self, thread: str) -> Session:
-        """The thread as a session. TurnscopeError where there is none of that id."""
+        """The thread as a session. TurnscopeError where there is none of that id.
+
+        A request whose process ended amid its answer is settled first: it was interrupted, with what was shown of it.
+        """
+        with reading(self.path) as db:
+            owned(db, thread, self.user)
+            lost = [id for id in _line(db, thread) if unsettled(db, self.path, id)]
+        for id in lost:
+            with suppress(StorageError):  # it can still be read; the next one settles it
+                self.sink(id).settle()
         with reading(self.path) as db:
             return self._load(db, thread)
 
     def last(self, thread: str) -> str:
         """Id of the newest message of a thread; "" where it has none of its own."""
         with reading(self.path) as db:
+            owned(db, thread, self.user)
             row = next(db.query("select uid from messages where thread = ? order by n desc limit 1", [thread]), None)
         return row["uid"] if row else ""
 
@@ -150,6 +194,7 @@ class Threads:
         TurnscopeError where there is no such thread.
         """
         with reading(self.path) as db:
+            owned(db, thread, self.user)
             return tuple(self._policies(db, thread))
 
     def statics(self, thread: str, request: int) -> tuple[Sequence[JSON], Sequence[JSON]]:
@@ -158,6 +203,7 @@ class Threads:
         A base that was imported brings its own, which its session holds. TurnscopeError where there is no such request.
         """
         with reading(self.path) as db:
+            owned(db, thread, self.user)
             sql = "select system, tools from requests where thread = ? and n = ?"
             row = next(db.query(sql, [thread, request]), None)
             if row is not None:
@@ -173,7 +219,7 @@ class Threads:
         row, shared = _row(db, thread), 0
         found: list[tuple[int, Policy]] = []
         if row["parent"]:
-            sql = "select count(*) as many from requests where thread = ? and stop <= ?"
+            sql = "select count(*) as many from requests where thread = ? and stop <= ? and status != 'begun'"
             shared = next(db.query(sql, [row["parent"], row["at"]]))["many"]
             found = [(n, policy) for n, policy in self._policies(db, row["parent"]) if n < shared]
         own = [*db.query("select request, toml from policies where thread = ? order by request", [thread])]
@@ -194,12 +240,13 @@ class Threads:
         rows.sort(key=lambda r: r["n"])
         texts = _texts(db, [json.loads(r["blobs"]) for r in rows])
         built = _built(start, rows, texts)
-        requests = [_request(r) for r in db.query("select * from requests where thread = ? order by n", [thread])]
+        requests = [_request(r) for r in _ended(db, thread)]
         edits = [
             Observed(r["request"], unpacked(r["edit"], Edit))
             for r in db.query(
                 "select request, edit from decisions where thread = ? and changed = 1 order by request, seq", [thread]
             )
+            if r["request"] < len(start.requests) + len(requests)
         ]
         newest = next(db.query(f"select ({_NEWEST}) as toml from threads t where id = ?", [thread]))["toml"]  # noqa: S608
         return structs.replace(
@@ -233,6 +280,23 @@ def _facts(db: Database, thread: str) -> Iterator[Fact]:
     for row in db.query("select fact from facts where thread = ? order by id", [thread]):
         fact: Fact = msgspec.convert(json.loads(row["fact"]), Fact)
         yield fact
+
+
+def _ended(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
+    """Rows of requests that are not under way."""
+    return db.query("select * from requests where thread = ? and status != ? order by n", [thread, BEGUN])
+
+
+def _line(db: Database, thread: str) -> Iterator[str]:
+    """A thread and those that it comes from."""
+    while thread:
+        yield thread
+        thread = _row(db, thread)["parent"]
+
+
+def _goes(place: Place | None) -> dict[str, JSON]:
+    """Where a thread goes, as its row says it."""
+    return {"provider": place.kind, "url": place.url, "model": place.model} if place else {}
 
 
 def _row(db: Database, thread: str) -> Mapping[str, Any]:
@@ -275,4 +339,7 @@ def _request(row: Mapping[str, Any]) -> Request:
         stop_reason=row["stop_reason"],
         id=row["provider_id"] or "",
         settings=decoded(row["settings"]),
+        asked=row["asked"],
+        window=row["window"],
+        estimate=unpacked(row["estimate"], Usage) if row["estimate"] else None,
     )

@@ -98,7 +98,7 @@ def _provider() -> None:
         st.text_input("Address", placeholder="http://127.0.0.1:11434", **_key("url"))
     if kind != "offline":
         from_env = "from the environment" if kind == "anthropic" else "none"
-        st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key("key"))
+        st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key(chatting.key()))
         known = MODELS if kind == "anthropic" else ()
         options = list(dict.fromkeys((*known, *([value("model")] if value("model") else []))))
         st.selectbox("Model", options, accept_new_options=True, placeholder="type a model's name", **_key("model"))
@@ -123,7 +123,8 @@ def _reworded(held: chatting.Room) -> None:
     session = reworded(held.session, value("system"))
     kept = {**about(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"
-    chatting.show(chatting.threads().create(title=title, base=session, about=kept))
+    goes = chatting.threads().place(held.thread)
+    chatting.show(chatting.threads().create(title=title, base=session, about=kept, place=goes))
     st.rerun()
 
 
@@ -240,7 +241,7 @@ def _continue() -> None:
 
 def _continued(shown: state.Shown, request: int) -> None:
     kept = {**about(), "from_session": shown.entry.id}
-    chatting.show(continued(chatting.threads(), shown.trace, request, kept))
+    chatting.show(continued(chatting.threads(), shown.trace, request, kept, chatting.place()))
     st.rerun()
 
 

@@ -7,7 +7,7 @@ stays in this tab's memory (`st.session_state`) and in the provider made from it
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from threading import Lock
 from typing import Any
@@ -22,7 +22,7 @@ from engine.live.offline import Offline
 from engine.live.provider import Provider
 from engine.live.running import Running
 from engine.live.sinks import Unkept
-from engine.live.threads import Threads
+from engine.live.threads import Place, Threads
 from engine.live.tools import DEFINITIONS
 from engine.views import Plan, next_request
 from pages.parts import replays, state
@@ -68,7 +68,7 @@ class Room:
         if self.running.done:
             last = self.running.events[-1] if self.running.events else None
             self.ended = last if isinstance(last, Ending) else None
-            self.stale = self.running.failed is not None
+            self.stale = self.running.failed is not None and not self.chat.keeping.waiting
             self.running = None
 
 
@@ -126,11 +126,15 @@ def prepare(thread: str) -> None:
         st.session_state.setdefault(f"chat.{name}", list(default) if isinstance(default, list) else default)
     if thread and st.session_state.get("chat.settled") != thread:
         about = next((row.about for row in threads().list() if row.id == thread), {})
-        for name in ("provider", "model", "policy", "url", "folder"):
+        for name in ("policy", "folder"):
             if about.get(name):
                 st.session_state[f"chat.{name}"] = about[name]
+        goes = threads().place(thread) or Place("server")  # of a chat that does not say it, an address is asked for
+        for name, held in (("provider", goes.kind), ("url", goes.url), ("model", goes.model)):
+            st.session_state[f"chat.{name}"] = held
         if value("policy") not in policies():
             st.session_state["chat.policy"] = POLICY
+        st.session_state["chat.placed"] = place()
     st.session_state["chat.settled"] = thread
 
 
@@ -157,11 +161,36 @@ def settings() -> Settings:
     )
 
 
-def provider() -> Provider:
-    """The provider that is chosen. TurnscopeError where a key or an address is missing."""
+def place() -> Place:
+    """Where the form says that a chat goes."""
     kind = value("provider")
-    endpoint = providers.Endpoint(kind, value("url").strip(), (st.session_state.get("chat.key") or "").strip())
-    return providers.provider(endpoint, offline())
+    return Place(kind, value("url").strip() if kind == "server" else "", value("model") or "")
+
+
+def key() -> str:
+    """Under which name this tab's memory has the key of the form's address: each origin has one of its own."""
+    return f"key.{providers.Endpoint(value('provider'), value('url')).origin}"
+
+
+def provider(to: Place | None = None) -> Provider:
+    """The provider where a chat goes, else where the form says. TurnscopeError where a key or an address is missing."""
+    to = to or place()
+    endpoint = providers.Endpoint(to.kind, to.url)  # type: ignore[arg-type]
+    typed = (st.session_state.get(f"chat.key.{endpoint.origin}") or "").strip()
+    return providers.provider(replace(endpoint, key=typed), offline())
+
+
+def _decided(held: Room) -> Place:
+    """Where a chat goes now: where it says, unless the form was changed since it was filled in from that."""
+    known, wanted = threads().place(held.thread), place()
+    if known is not None and wanted == st.session_state.get("chat.placed"):
+        return known
+    if known is None or (known.kind, known.url, known.model) != (wanted.kind, wanted.url, wanted.model):
+        provider(wanted)  # what is not reachable for want of a key or an address is no decision
+        threads().sink(held.thread).place(wanted, len(held.chat.growing.session.requests))
+        known = wanted
+    st.session_state["chat.placed"] = wanted
+    return known
 
 
 # Rooms
@@ -172,11 +201,12 @@ def room(thread: str) -> Room:
     with _opening():
         held = _rooms().get(thread)
         if held is None:
-            chosen = settings()
+            goes = threads().place(thread)
+            chosen = replace(settings(), model=goes.model, window=goes.window) if goes else settings()
             session = threads().load(thread)
             spare = providers.provider(providers.Endpoint(), offline())  # replaced before anything is sent
             known = threads().policies(thread)
-            chat, plans = branches.resumed(session, spare, threads().sink(thread), chosen, policies=known)
+            chat, plans = branches.resumed(session, spare, threads().sink(thread), chosen, policies=known, place=goes)
             held = Room(
                 thread,
                 chat,
@@ -206,21 +236,23 @@ def _definitions() -> list[dict[str, Any]]:
 
 def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
     """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
-    made = provider()
-    id = threads().create(title=title, about={**about(), **(more or {})})
-    chat = branches.begun(id, made, threads().sink(id), settings(), system, _definitions())
+    made, goes = provider(), place()
+    id = threads().create(title=title, about={**about(), **(more or {})}, place=goes)
+    chat = branches.begun(id, made, threads().sink(id), settings(), system, _definitions(), goes)
+    st.session_state["chat.placed"] = goes
     _rooms()[id] = Room(id, chat, chat.growing.session)
     return _rooms()[id]
 
 
 def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
     """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
-    made, chosen = provider(), settings()
     with held.lock:
         if held.busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         held.absorb()
         chat = held.chat
+        goes = chat.place = _decided(held)
+        made, chosen = provider(goes), replace(settings(), model=goes.model, window=goes.window)
         chat.provider, chat.settings, chat.sink = made, chosen, threads().sink(held.thread)
         chat.tools = providers.toolbox(value("folder"), value("tools"))
         if held.policy != chosen.policy.name:

@@ -11,7 +11,7 @@ from engine.live import branches, providers
 from engine.live.chat import Settings
 from engine.live.events import Done
 from engine.live.offline import FAULTS
-from engine.live.threads import Threads
+from engine.live.threads import Place, Threads
 from pages.parts import chatting
 from pages.parts.chat_values import TOOLS
 
@@ -113,7 +113,7 @@ def test_a_typed_key_stays_in_memory(app: AppTest, data_folder: Path) -> None:
     opened(app)
     app.session_state["chat.provider"] = "server"
     app.session_state["chat.url"] = chatting.offline().url
-    app.session_state["chat.key"] = KEY
+    app.session_state[f"chat.key.{chatting.offline().url}"] = KEY
     say(app, "hello")
     assert "I am the built-in offline model" in bodies(app)
     assert KEY not in str(dict(app.query_params)) + bodies(app)
@@ -317,3 +317,24 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
     pressed(app, "chat.condense_now")
     assert not app.exception
     assert "could be condensed" in bodies(app)
+
+
+def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
+    say(opened(app), "hello")
+    kept, first = store(data_folder), app.query_params["thread"]
+    there = Place("server", chatting.offline().url, "offline-64k")
+    other = kept.create(title="elsewhere", about={"provider": "offline", "model": "offline-16k"}, place=there)
+    app.query_params["thread"] = other
+    app.run()
+    assert [app.session_state[f"chat.{name}"] for name in ("provider", "url", "model")] == ["server", there.url, "offline-64k"]
+    say(app, "and here?")
+    assert kept.load(other).requests[-1].model == "offline-64k"
+    assert kept.place(other) == there
+    kept.sink(other).place(Place("server", there.url, "offline-16k"), 1)  # another tab decided so meanwhile
+    say(app, "and now?")
+    assert kept.load(other).requests[-1].model == "offline-16k"
+    app.session_state["chat.url"] = f"{there.url}/"
+    say(app, "by my own choice?")
+    assert kept.load(other).requests[-1].model == "offline-64k"
+    assert kept.place(other) == Place("server", f"{there.url}/", "offline-64k")
+    assert kept.place(first) == Place("offline", "", "offline-16k")

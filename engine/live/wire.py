@@ -1,0 +1,233 @@
+"""A stream of the Messages API, event by event: what it says so far, whatever is missing, doubled, empty or out of order in it.
+
+Holds no network and no SDK. Events are values of JSON. What cannot be understood is left out; what was said is never lost:
+text keeps its order of arrival, and a block that was never begun is begun by its first piece.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.live.events import Text, Thinking
+from engine.live.secrets import Scrub, scrubbed
+from engine.session.builder import usage
+from engine.session.model import JSON, Usage
+
+_KINDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking", "input_json_delta": "tool_use"}
+_PARTS = {"text": "text", "thinking": "thinking"}
+FINISHED = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+"""What servers of OpenAI's API call the reasons why an answer ended; some say so on the Messages API, too."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a stream has said so far."""
+
+    id: str = ""
+    reason: str = ""
+    usage: dict[str, JSON] = field(default_factory=dict)
+    blocks: dict[object, _Block] = field(default_factory=dict)  # by the index that the server gives, in order of arrival
+    over: bool = False  # it said that this is all
+
+    def take(self, event: Any) -> Iterator[Text | Thinking]:
+        """One more event; gives what it adds to what is shown."""
+        if not isinstance(event, Mapping):
+            return
+        match event.get("type"):
+            case "message_start":
+                yield from self._start(event.get("message"))
+            case "content_block_start":
+                yield from self._begin(event.get("index"), event.get("content_block"))
+            case "content_block_delta":
+                yield from self._add(event.get("index"), event.get("delta"))
+            case "content_block_stop" if block := self.blocks.get(_key(event.get("index"))):
+                block.open = False
+            case "message_delta":
+                self._ends(event.get("delta"))
+                self._ends(event)
+                self._used(event.get("usage"))
+            case "message_stop":
+                self.over = True
+
+    def rest(self) -> Iterator[Text | Thinking]:
+        """What was held back of the texts, at the end of the stream."""
+        for number, block in enumerate(self.blocks.values()):
+            yield from block.shown(number, block.scrub.rest())
+
+    @property
+    def content(self) -> tuple[JSON, ...]:
+        """The blocks as they can be sent back; those that say nothing are left out."""
+        made = (block.said(number) for number, block in enumerate(self.blocks.values()))
+        return tuple(block for block in made if block)
+
+    @property
+    def billed(self) -> Usage | None:
+        """The usage as far as it was told; None where no number of it was."""
+        return usage(self.usage) if any(isinstance(value, int) for value in self.usage.values()) else None
+
+    def _start(self, message: Any) -> Iterator[Text | Thinking]:
+        if not isinstance(message, Mapping):
+            return
+        self.id = self.id or str(scrubbed(whole(message.get("id"))) or "")
+        self._ends(message)
+        self._used(message.get("usage"))
+        for number, block in enumerate(listed(message.get("content"))):
+            if number not in self.blocks:
+                yield from self._begin(number, block)
+
+    def _begin(self, index: Any, raw: Any) -> Iterator[Text | Thinking]:
+        if not isinstance(raw, Mapping):
+            return
+        known = self.blocks.get(_key(index))
+        if known and known.begun:  # said twice
+            return
+        block = known or self._block(index, str(raw.get("type") or "text"))
+        block.raw, block.begun = {**raw, "type": raw.get("type") or block.kind}, True
+        part = _PARTS.get(block.kind, "")
+        yield from block.add(self._number(block), str(raw.get(part) or "") if part else "")
+
+    def _add(self, index: Any, delta: Any) -> Iterator[Text | Thinking]:
+        if not isinstance(delta, Mapping):
+            return
+        kind = str(delta.get("type") or "")
+        if kind not in _KINDS and kind != "citations_delta":
+            return
+        block = self.blocks.get(_key(index)) or self._last(index, _KINDS.get(kind, "text"))
+        match kind:
+            case "text_delta" | "thinking_delta":
+                piece = delta.get("text" if kind == "text_delta" else "thinking")
+                yield from block.add(self._number(block), piece if isinstance(piece, str) else "")
+            case "signature_delta" if isinstance(delta.get("signature"), str):
+                block.raw["signature"] = delta["signature"]
+            case "input_json_delta" if isinstance(delta.get("partial_json"), str):
+                block.json += delta["partial_json"]
+            case "citations_delta" if delta.get("citation"):
+                block.raw["citations"] = [*listed(block.raw.get("citations")), delta["citation"]]
+
+    def _last(self, index: Any, kind: str) -> _Block:
+        """The block of a piece whose index nobody began: the newest of its kind that has not ended, else a new one."""
+        newest = next((block for block in reversed(self.blocks.values()) if block.kind == kind), None)
+        return newest if newest and newest.open else self._block(index, kind)
+
+    def _block(self, index: Any, kind: str) -> _Block:
+        block = self.blocks[_key(index)] = _Block(kind, {"type": kind})
+        return block
+
+    def _number(self, block: _Block) -> int:
+        return next(number for number, known in enumerate(self.blocks.values()) if known is block)
+
+    def _ends(self, said: Any) -> None:
+        if not isinstance(said, Mapping):
+            return
+        reason, finish = said.get("stop_reason"), said.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            self.reason = FINISHED.get(reason, reason)
+        elif isinstance(finish, str) and finish:
+            self.reason = FINISHED.get(finish, finish)
+
+    def _used(self, told: Any) -> None:
+        if isinstance(told, Mapping):
+            self.usage |= {name: value for name, value in told.items() if value is not None}
+
+
+@dataclass(slots=True)
+class _Block:
+    kind: str
+    raw: dict[str, JSON]
+    text: str = ""
+    json: str = ""
+    begun: bool = False
+    open: bool = True
+    scrub: Scrub = field(default_factory=Scrub)
+    half: str = ""  # of a character that comes in two pieces
+
+    def add(self, number: int, piece: str) -> Iterator[Text | Thinking]:
+        """More of the text."""
+        piece, self.half = self.half + piece, ""
+        if piece and "\ud800" <= piece[-1] <= "\udbff":
+            piece, self.half = piece[:-1], piece[-1]
+        yield from self.shown(number, self.scrub(whole(piece)))
+
+    def shown(self, number: int, piece: str) -> Iterator[Text | Thinking]:
+        """A piece that nothing is held back of."""
+        if piece:
+            self.text += piece
+            yield Thinking(piece) if self.kind == "thinking" else Text(piece, number)
+
+    def said(self, number: int) -> JSON:
+        """The block as it can be sent back; None where it says nothing."""
+        raw: dict[str, JSON] = scrubbed(whole(self.raw))
+        if self.kind == "text":
+            return {**raw, "text": self.text} if self.text.strip() else None
+        if self.kind == "thinking":
+            return {"signature": "", **raw, "thinking": self.text} if self.text or raw.get("signature") else None
+        if self.kind != "tool_use":
+            return raw
+        return called({**raw, "input": _input(self.json) if self.json else raw.get("input")}, number)
+
+
+def called(raw: Mapping[str, JSON], number: int) -> JSON:
+    """A tool call that can be sent back: with an id, and an object for its input. Without a name it can only be told."""
+    given = scrubbed(whole(raw.get("input")))
+    if not isinstance(raw.get("name"), str) or not raw["name"]:
+        return {"type": "text", "text": f"[A tool call came without a name. Its input: {json.dumps(given)}]"}
+    made = given if isinstance(given, dict) else {} if given is None else {"input": given}
+    return {**raw, "type": "tool_use", "id": str(raw.get("id") or f"call_without_id_{number}"), "input": made}
+
+
+def message(raw: Any, *, most: int = 0) -> tuple[tuple[JSON, ...], str, Usage | None, str]:
+    """Content, stop reason, usage and id of a whole answer that came in one piece."""
+    heard = Heard()
+    for _ in heard.take({"type": "message_start", "message": raw}):
+        pass
+    for _ in heard.rest():
+        pass
+    return heard.content, ended(heard, most), heard.billed, heard.id
+
+
+def ended(heard: Heard, most: int) -> str:
+    """Why the answer ended. One that was cut below its own limit of `most` tokens was cut by the window."""
+    if heard.reason == "max_tokens" and heard.billed and 0 < heard.billed.output_tokens < most - 1:
+        return "model_context_window_exceeded"
+    return str(scrubbed(heard.reason))
+
+
+def whole(value: Any) -> Any:
+    """A value without halves of characters: two that belong together become one, a lone one the sign for what is missing."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value
+    if isinstance(value, Mapping):
+        return {whole(name): whole(held) for name, held in value.items()}
+    return [whole(held) for held in value] if isinstance(value, list) else value
+
+
+def listed(content: Any) -> list[JSON]:
+    """Content as blocks, whatever it is: a string is one text, nothing is none."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return list(content) if isinstance(content, list) else [content] if isinstance(content, Mapping) else []
+
+
+def _key(index: Any) -> object:
+    return index if isinstance(index, int | str) else None
+
+
+def _input(text: str) -> JSON:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return {"input": text}  # it broke off, or was never JSON: the tool says what it misses

@@ -1,0 +1,422 @@
+"""A request is kept from before it is sent: a kill, a locked file, another window and another user find what they should."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import apart
+import pytest
+from conftest import let_go
+from malformed.rogue import SAID, USAGE, Rogue, events, frame, message, raw, refusal, stream
+
+from engine.envelope.ended import INTERRUPTED
+from engine.errors import TurnscopeError
+from engine.live import branches, keeping, windows
+from engine.live.chat import Chat, Settings
+from engine.live.events import Assumed, Done, Event, Failed, Held, Kept, Refused, Text, Unkept
+from engine.live.growing import Growing
+from engine.live.offline.model import COUNTER
+from engine.live.provider import Anthropic, connected
+from engine.planning.assemble import replay
+from engine.planning.policy import following, load
+from engine.session.builder import Builder
+from engine.session.model import Answer, Answered, Session, Usage
+from engine.session.place import Place
+from engine.storage import database, schema
+from engine.storage.threads import Conflict, Threads
+
+SLOW = "slow words " * 40
+
+
+@pytest.fixture
+def rogue() -> Iterator[Rogue]:
+    with let_go(Rogue()) as server:
+        yield server
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> Threads:
+    return Threads(tmp_path / "chats.db")
+
+
+def client(rogue: Rogue) -> Anthropic:
+    return connected(rogue.url, "a-key-of-this-server", retries=0, timeout=5)
+
+
+def begun(rogue: Rogue, threads: Threads, thread: str = "", policy: str = "keep-everything", **more: Any) -> Chat:
+    thread = thread or threads.create()
+    settings = Settings("offline-200k", load(policy), **{"count_from": 0.0, **more})
+    return Chat(Growing(threads.load(thread), COUNTER), client(rogue), threads.sink(thread), settings)
+
+
+def slowly(handler: Any) -> None:
+    """An answer that begins, and then does not end for a while."""
+    words = ({"type": "text_delta", "text": SLOW[i : i + 11]} for i in range(0, len(SLOW), 11))
+    raw(b"")(handler)
+    for event in events(({"type": "text", "text": ""}, *words)):
+        handler.wfile.write(frame(event))
+        handler.wfile.flush()
+        time.sleep(0.05)
+
+
+def chat(say: apart.Say, url: str, path: Path, thread: str) -> None:
+    """Send a message from a process of its own."""
+    threads = Threads(path)
+    provider = connected(url, "a-key-of-this-server", retries=0, timeout=30)
+    settings = Settings("offline-200k", load("keep-everything"), count_from=0.0)
+    talk = Chat(Growing(threads.load(thread), COUNTER), provider, threads.sink(thread), settings)
+    for event in talk.send("Speak slowly."):
+        if isinstance(event, Text):
+            say(event.text)
+
+
+def rows(threads: Threads, sql: str, *given: Any) -> list[Any]:
+    with sqlite3.connect(threads.path) as db:
+        return db.execute(sql, given).fetchall()
+
+
+def test_a_kill_amid_an_answer_leaves_the_request_and_what_was_shown(rogue: Rogue, threads: Threads) -> None:
+    thread = threads.create()
+    rogue.wrongs.append(slowly)
+    process, heard = apart.begun(chat, rogue.url, threads.path, thread)
+    shown, until = "", time.monotonic() + 30
+    while len(shown) < 250 and time.monotonic() < until:
+        shown += heard.recv()
+    while_it_ran = threads.load(thread)
+    assert [m.role for m in while_it_ran.messages] == ["user"], "no reader sees a draft as a message"
+    assert while_it_ran.requests == ()
+    with pytest.raises(Conflict):
+        list(begun(rogue, threads, thread).send("from another window"))
+    process.kill()
+    process.join()
+    stored = threads.load(thread)
+    (request,) = stored.requests
+    assert (request.stop_reason, request.usage) == ("interrupted", None)
+    assert request.estimate
+    assert request.estimate.input_tokens > 0
+    draft = stored.blocks[request.cut].text
+    assert SLOW.startswith(draft)
+    assert len(draft) >= len(shown) - 20 * 11 * 1.5, "what was shown is kept at least every second"
+    assert stored.blocks[-1].text == INTERRUPTED
+    assert "may have been billed" in str(threads.problems(thread)[0]["hint"])
+    assert rows(threads, "select status, draft from requests") == [("interrupted", None)]
+    assert threads.load(thread) == stored
+    again = begun(rogue, threads, thread)
+    assert isinstance(list(again.send("and now?"))[-1], Done)
+    assert threads.load(thread).blocks == again.growing.session.blocks
+    assert INTERRUPTED in str(rogue.bodies[-1])
+
+
+def test_an_answer_that_cannot_be_written_waits_and_is_written(
+    rogue: Rogue, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "WAIT", 0.05)
+    monkeypatch.setattr(keeping, "PAUSE", 0.05)
+    talk = begun(rogue, threads)
+    locker = sqlite3.connect(threads.path, isolation_level=None, check_same_thread=False)
+    happened: list[Event] = []
+    for event in talk.send("hello"):
+        happened.append(event)
+        if isinstance(event, Text) and not locker.in_transaction and not any(isinstance(e, Unkept) for e in happened):
+            locker.execute("begin immediate")
+        if isinstance(event, Unkept):
+            assert rows(threads, "select status from requests") == [("begun",)]
+            assert event.error.hint
+            threading.Timer(0.2, lambda: locker.execute("rollback")).start()
+    assert [type(e) for e in happened][-3:] == [Done, Unkept, Kept]
+    stored = threads.load(talk.growing.session.id)
+    assert stored.blocks == talk.growing.session.blocks
+    assert stored.requests == talk.growing.session.requests
+    monkeypatch.setattr(keeping, "TRIES", 1)
+    locker.execute("begin immediate")
+    with pytest.raises(TurnscopeError):  # a prompt is never taken before it is kept
+        list(talk.send("while it is locked"))
+    locker.execute("rollback")
+    again = begun(rogue, threads, talk.growing.session.id)
+    assert isinstance(list(again.send("and now?"))[-1], Done)
+    assert [b.text for b in threads.load(talk.growing.session.id).blocks if b.role == "user"] == ["hello", "and now?"]
+
+
+def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, threads: Threads) -> None:
+    here = Place("server", rogue.url, "offline-200k")
+    thread = threads.create(place=here)
+    talk = begun(rogue, threads, thread)
+    talk.place = threads.place(thread)
+    assert isinstance(list(talk.send("hello"))[-1], Done)
+    for place in (Place("anthropic", "", "offline-200k"), Place("server", "http://elsewhere", "offline-200k"),
+                  Place("server", rogue.url, "local-7b")):  # fmt: skip
+        talk.place = place
+        sent = len(rogue.bodies)
+        (failed,) = list(talk.send("not there"))
+        assert isinstance(failed, Failed)
+        assert str(place) in failed.error.what
+        assert "Nothing was sent" in failed.error.hint
+        assert [type(e) for e in talk.condense()][-1] is Failed
+        assert len(rogue.bodies) == sent
+    moved = Place("server", rogue.url, "other", window=8_192)
+    threads.sink(thread).place(moved, len(talk.growing.session.requests))
+    assert threads.place(thread) == moved
+    assert threads.place(threads.create(parent=thread, at=1)) == moved
+    assert {row.about.get("model") for row in threads.list()} == {"other"}
+    assert threads.place(threads.create()) is None
+    talk.place, talk.settings = moved, Settings("other", load("keep-everything"), window=8_192)
+    events_ = list(talk.go_on())
+    assert isinstance(events_[-1], Done)
+    assert not any(isinstance(e, Assumed) for e in events_)
+    stored = threads.load(thread)
+    assert stored.requests[-1].window == 8_192
+    assert [plan.budget.window for plan in replay(stored, load("keep-everything"), talk.growing.ledger)][-1] == 8_192
+
+
+@pytest.mark.parametrize(
+    ("about", "model", "place"),
+    [
+        ({"provider": "offline", "model": "offline-16k"}, "", Place("offline", "", "offline-16k")),
+        ({"provider": "anthropic", "model": "claude-a"}, "claude-b", Place("anthropic", "", "claude-b")),
+        ({"provider": "server", "url": "http://localhost:11434", "model": "local-7b"}, "",
+         Place("server", "http://localhost:11434", "local-7b")),
+        ({"provider": "anthropic", "model": "claude-a"}, "offline-64k", Place("offline", "", "offline-64k")),
+        ({"provider": "server", "url": "", "model": "local-7b"}, "local-7b", None),
+        ({"model": "local-7b"}, "local-7b", None),
+        ({}, "", None),
+        ([], "", None),
+    ],
+)  # fmt: skip
+def test_where_an_old_chat_went_is_what_its_requests_say(about: Any, model: str, place: Place | None) -> None:
+    assert schema.went(about, model) == place
+
+
+def test_a_window_that_nobody_knows_is_said_to_be_assumed_once(rogue: Rogue, threads: Threads) -> None:
+    talk = begun(rogue, threads)
+    talk.settings = Settings("local-7b", load("keep-everything"), count_from=0.0)
+    assert [type(e) for e in talk.send("hello")].count(Assumed) == 1
+    assert [type(e) for e in talk.send("again")].count(Assumed) == 0
+
+
+WINDOWS = {
+    "ollama, loaded": ({"/api/show": {"model_info": {"llama.context_length": 131_072}},
+                        "/api/ps": {"models": [{"name": "m", "context_length": 4_096}]}}, 4_096),
+    "ollama, num_ctx": ({"/api/show": {"parameters": "stop x\nnum_ctx 8192", "model_info": {"a.context_length": 9}}}, 8_192),
+    "ollama": ({"/api/show": {"model_info": {"llama.context_length": 131_072}}}, 131_072),
+    "lm studio": ({"/api/v0/models/m": {"loaded_context_length": 2_048, "max_context_length": 9_999}}, 2_048),
+    "llama.cpp": ({"/props": {"default_generation_settings": {"n_ctx": 16_384}}}, 16_384),
+    "vllm": ({"/v1/models": {"data": [{"id": "other", "max_model_len": 1}, {"id": "m", "max_model_len": 32_768}]}}, 32_768),
+    "nobody": ({}, 0),
+    "nonsense": ({"/api/show": [], "/props": {"default_generation_settings": None}, "/v1/models": {"data": [None]}}, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_server_is_asked_for_the_window_of_its_model(name: str, rogue: Rogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, tokens = WINDOWS[name]
+
+    def answered(url: str, key: str, _seconds: float, _body: Any) -> Any:
+        assert key == "k"
+        return told.get(url.removeprefix(rogue.url))
+
+    monkeypatch.setattr(windows, "_json", answered)
+    found = windows.asked(f"{rogue.url}/", "m", "k")
+    assert (found.tokens, bool(found.how)) == (tokens, True)
+
+
+def test_a_server_that_is_not_there_or_says_no_tells_no_window(rogue: Rogue) -> None:
+    assert windows.asked(rogue.url, "m").tokens == 0
+    assert "cannot be asked" in windows.asked("http://127.0.0.1:9", "m").how
+    assert windows.asked("nowhere", "m") == windows.Window(how="there is no address to ask")
+
+
+def test_summaries_and_estimates_are_in_the_total_and_a_held_send_says_what_it_costs(rogue: Rogue, threads: Threads) -> None:
+    talk = begun(rogue, threads)
+    talk.settings = Settings("claude-sonnet-5-5", load("keep-everything"), count_from=0.0)
+    list(talk.send("one"))
+    priced = talk.growing.prices.cost(Usage(**USAGE), "claude-sonnet-5-5", None)
+    assert priced
+    assert talk.spent == priced.total
+    list(talk.send("two"))
+    rogue.wrongs.append(raw(json.dumps(message()).encode(), "application/json"))
+    list(talk.condense(1))
+    assert talk.spent == 3 * priced.total
+    rogue.wrongs.append(stream(events(usage=None)))
+    list(talk.send("three"))
+    assert talk.spent > 3 * priced.total
+    stored = threads.load(talk.growing.session.id)
+    assert stored.requests[-1].usage is None
+    assert stored.requests[-1].estimate
+    assert branches.spent(stored, talk.growing.prices) == talk.spent
+    talk.settings = Settings("claude-sonnet-5-5", load("keep-everything"), spend=Decimal("0.000001"), count_from=0.0)
+    (held,) = list(talk.send("four"))
+    assert isinstance(held, Held)
+    assert held.usd
+    assert 0 < held.usd[0] < held.usd[1]
+    assert f"${held.usd[0]:.4f}" in held.why
+
+
+def test_the_model_that_was_asked_for_is_recorded_beside_the_one_that_answered(rogue: Rogue, threads: Threads) -> None:
+    policy = load("balanced")
+    falls = [part for part in policy.rules if part.rule.name == "fall_back_to_larger_window"]
+    assert falls, "the policy has a table of larger models"
+    talk = begun(rogue, threads, policy="balanced", max_tokens=1_000)
+    talk.settings = Settings("claude-haiku-4-5", policy, max_tokens=1_000, count_from=0.0)
+    plans = [e.plan for e in talk.send("long " * 230_000) if hasattr(e, "plan")]
+    stored = threads.load(talk.growing.session.id)
+    (request,) = stored.requests
+    assert plans[-1].model == request.model
+    assert (request.asked, request.model != "claude-haiku-4-5") == ("claude-haiku-4-5", True)
+    (again,) = replay(stored, policy, talk.growing.ledger)
+    assert [d.edit for d in again.decisions] == [d.edit for d in plans[-1].decisions]
+    (kept,) = replay(stored, load("keep-everything"), talk.growing.ledger)
+    assert kept.model == "claude-haiku-4-5"
+    (recorded,) = replay(stored, load("as-recorded"), talk.growing.ledger)
+    assert recorded.model == request.model
+
+
+def test_a_message_over_the_window_does_not_end_a_chat_that_leaves_it_out(rogue: Rogue, threads: Threads) -> None:
+    talk = begun(rogue, threads)
+    talk.settings = Settings("offline-16k", load("keep-everything"), count_from=0.0)
+    list(talk.send("hello"))
+    refused = list(talk.send("paste " * 40_000))[-1]
+    assert isinstance(refused, Refused)
+    error = refused.error
+    assert "The newest message" in error.hint
+    assert "edit and resend" in error.hint
+    assert (error.conversation_id, error.turn, error.window) == (talk.growing.session.id, 1, 16_000)
+    assert error.projected > 16_000
+    assert error.counters == {
+        "gen_ai.usage.input_tokens": 40, "gen_ai.usage.output_tokens": 9,
+        "gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_creation.input_tokens": 0,
+    }  # fmt: skip
+    assert "gen_ai.usage.input_tokens 40" in str(error)
+    problem = threads.problems(talk.growing.session.id)[1]
+    assert (problem["kind"], problem["counters"], problem["window"]) == (type(error).__name__, error.counters, 16_000)
+    talk.leave_out(len(talk.growing.session.messages) - 1)
+    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    stored = threads.load(talk.growing.session.id)
+    assert "paste" not in str(rogue.bodies[-1])
+    assert [*list(replay(stored, following(load("keep-everything")), talk.growing.ledger))[-1].after.pieces] == [
+        *talk.plan.after.pieces
+    ]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("words", ["half \ud83d", "\udc00", "two \ud83d\ude00"])
+def test_half_a_character_from_the_keyboard_or_from_an_import_is_sent(words: str, rogue: Rogue, threads: Threads) -> None:
+    talk = begun(rogue, threads)
+    assert isinstance(list(talk.send(words))[-1], Done)
+    builder = Builder("s", "test")
+    builder.message("user", words, origin="prompt")
+    builder.request(builder.message("assistant", "yes"), model="m")
+    other = begun(rogue, threads, threads.create(base=builder.build()))
+    assert isinstance(list(other.send("and now?"))[-1], Done)
+    assert threads.load(other.growing.session.id).blocks == other.growing.session.blocks
+
+
+@pytest.mark.parametrize("policy", ["keep-everything", "balanced", "last-20-messages"])
+def test_a_conversation_that_begins_with_an_answer_goes_on(policy: str, rogue: Rogue, threads: Threads) -> None:
+    builder = Builder("s", "test")
+    for n in range(12):
+        builder.request(builder.message("assistant", f"Welcome {n}."), model="m")
+        builder.message("user", f"Question {n}?", origin="prompt")
+    thread = threads.create(base=builder.build())
+    talk = begun(rogue, threads, thread, policy)
+    for n in range(3):
+        assert isinstance(list(talk.send(f"and {n}?"))[-1], Done)
+        assert rogue.bodies[-1]["messages"][0]["role"] == "user"
+    again, _ = branches.resumed(threads.load(thread), client(rogue), threads.sink(thread), talk.settings)
+    assert isinstance(list(again.send("and now?"))[-1], Done)
+    assert str(rogue.bodies[-1]).count("begins with an answer") <= 1
+    assert rogue.bodies[-1]["messages"][0]["role"] == "user"
+
+
+def test_a_tool_that_crashes_is_an_error_the_model_reads_and_nobody_is_said_to_have_stopped(
+    rogue: Rogue, threads: Threads
+) -> None:
+    builder = Builder("s", "test")
+    builder.message("user", "Look.", origin="prompt")
+    call = {"type": "tool_use", "id": "a", "name": "look", "input": {}}
+    builder.request(builder.message("assistant", [call]), model="m")
+    talk = begun(rogue, threads, threads.create(base=builder.build()))
+    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert "person stopped" not in str(rogue.bodies[-1])
+    assert "did not run" in str(rogue.bodies[-1])
+
+
+def intrusions(store: Threads, theirs: Session, talk: Chat) -> list[Callable[[], Any]]:
+    """Every read and write of a thread that is another user's."""
+    sink = store.sink(theirs.id)
+    return [
+        lambda: store.load(theirs.id),
+        lambda: store.last(theirs.id),
+        lambda: store.policies(theirs.id),
+        lambda: store.statics(theirs.id, 0),
+        lambda: store.place(theirs.id),
+        lambda: store.problems(theirs.id),
+        lambda: store.rename(theirs.id, "mine"),
+        lambda: store.create(parent=theirs.id, at=1),
+        lambda: sink.message(Growing(theirs, COUNTER).message("user", "x", origin="prompt"), ["x"], "complete"),
+        lambda: sink.fact(Answered("k", Answer("x"))),
+        lambda: sink.policy(load("balanced"), 0),
+        lambda: sink.place(Place("offline"), 0),
+        sink.settle,
+        lambda: sink.began(theirs.requests[0], talk.plan),  # type: ignore[arg-type]
+        lambda: store.sink("user:somebody else").fact(Answered("k", Answer("x"))),
+    ]
+
+
+def test_nothing_of_one_user_is_there_for_another(rogue: Rogue, threads: Threads) -> None:
+    alice, bob = (Threads(threads.path, user=name) for name in ("alice", "bob"))
+    ids = {store: [begun(rogue, store, store.create(title=f"of {store.user} {n}")) for n in (1, 2)] for store in (alice, bob)}
+    for store, talks in ids.items():
+        for n, talk in enumerate(talks):
+            list(talk.send(f"words of {store.user} {n}"))
+        store.keep_answer("k", Answer(f"answer of {store.user}", source="model"))
+    for store, other in ((alice, bob), (bob, alice), (threads, alice)):
+        theirs = ids[other][0].growing.session
+        before = rows(threads, "select count(*), sum(length(blobs)) from messages") + rows(threads, "select * from threads")
+        for call in intrusions(store, theirs, ids[other][0]):
+            with pytest.raises(TurnscopeError, match="there is no chat"):
+                call()
+        assert (
+            rows(threads, "select count(*), sum(length(blobs)) from messages") + rows(threads, "select * from threads")
+            == before
+        )
+        assert {row.user_id for row in store.list()} <= {store.user}
+        assert store.search(f"words {other.user}") == ()
+        assert all(answer.text == f"answer of {store.user}" for answer in store.kept_answers().values())
+    for store in (alice, bob):
+        assert len(store.list()) == 2
+        assert len(store.search("words")) == 2
+        assert [len(store.load(talk.growing.session.id).requests) for talk in ids[store]] == [1, 1]
+        one, two = (store.load(talk.growing.session.id) for talk in ids[store])
+        assert one.blocks[0].text != two.blocks[0].text
+    assert threads.kept_answers() == {}
+
+
+def test_what_a_refusal_says_is_kept_with_its_request(rogue: Rogue, threads: Threads) -> None:
+    talk = begun(rogue, threads)
+    rogue.wrongs.append(refusal(400, "no such thing"))
+    list(talk.send("hello"))
+    assert "no such thing" in str(threads.problems(talk.growing.session.id)[0]["what"])
+    assert isinstance(talk.growing.session, Session)
+    assert SAID in "".join(e.text for e in talk.send("again") if isinstance(e, Text))
+
+
+def test_two_windows_of_one_process_do_not_send_at_once(rogue: Rogue, threads: Threads) -> None:
+    one = begun(rogue, threads)
+    two = begun(rogue, threads, one.growing.session.id)
+    rogue.wrongs.append(slowly)
+    turn = one.send("hello")
+    assert any(isinstance(event, Text) for event in turn)
+    for _ in range(2):
+        with pytest.raises(Conflict):
+            list(two.send("from the other"))
+        assert threads.load(one.growing.session.id).requests == ()
+    turn.close()
+    stored = threads.load(one.growing.session.id)
+    assert stored.blocks == one.growing.session.blocks
+    assert [r.stop_reason for r in stored.requests] == ["interrupted"]
