@@ -273,7 +273,7 @@ class _Columns:
         add["size"].append(tokens)
         add["sure"].append(int(sure))
         add["start"].append(start)
-        add["was"].append([terms.prefix, terms.earlier, terms.put_back])
+        add["was"].append([terms.prefix, terms.earlier, terms.put_back, terms.scale])
         add["later"].append(later)
         add["usd"].append(_dollars(self.trace, plan, tokens))
         add["turn"].append(plan.request.turn)

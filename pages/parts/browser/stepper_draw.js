@@ -47,10 +47,11 @@ function drawWhere(self) {
 }
 
 // Parts of a bar that sum to its total: what the log does not hold, buckets, what nothing explains. Where the parts overshoot the
-// total, what is inferred gives way first, the prefix last of it.
-function partsOf(model, request, counts, total, unlogged) {
+// total, what is inferred gives way first, the prefix last of it. The last of `unlogged` is the scale.
+function partsOf(model, request, counts, total, [...unlogged]) {
+  const scale = unlogged.pop();
   const left = model.requests.left.slice(5 * request, 5 * request + 5);
-  const tokens = counts.map((count, b) => Math.max(0, count - left[b]) * model.requests.scale[request]);
+  const tokens = counts.map((count, b) => Math.max(0, count - left[b]) * scale);
   const spoken = sum(tokens);
   const fits = spoken > total ? total / spoken : 1;
   let room = Math.max(0, total - spoken);
@@ -71,7 +72,7 @@ function drawBars(self) {
   const less = (counts) => counts.map((count, b) => count - late[b]);
   const counts = [late ? less(frame.before) : frame.before, frame.early ? less(frame.counts) : frame.counts];
   const sizes = [model.total[placeOf(model, request, 0)], model.total[place]];
-  const own = HIDDEN.map(([name]) => r[name][request]);
+  const own = [...HIDDEN.map(([name]) => r[name][request]), r.scale[request]];
   const unlogged = [r.was[request], model.share[place] || step === steps(model, request) ? own : r.was[request]];
   const whole = Math.max(r.window[request], sizes[0], sizes[1], 1);
   sizes.forEach((size, i) => {

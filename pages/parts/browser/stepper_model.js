@@ -92,7 +92,8 @@ function sums(model) {
       by.push(delta);
     }
     const all = by.reduce((a, b) => a + Math.abs(b), 0);
-    const rest = r.size[n] - r.start[n] - r.scale[n] * sum(by); // what was billed besides what was counted
+    const scale = r.was[n].at(-1);
+    const rest = r.size[n] - r.start[n] - scale * sum(by); // what was billed besides what was counted
     let counted = 0;
     let walked = 0;
     for (let step = 0; step <= by.length; step++) {
@@ -103,7 +104,7 @@ function sums(model) {
       const place = model.first[n] + n + step;
       const share = all ? walked / all : step === by.length ? 1 : 0;
       model.share[place] = share;
-      model.total[place] = step === by.length ? r.size[n] : Math.max(0, r.start[n] + r.scale[n] * counted + rest * share);
+      model.total[place] = step === by.length ? r.size[n] : Math.max(0, r.start[n] + scale * counted + rest * share);
       model.kind[place] = step ? d.kind[model.first[n] + step - 1] : r.back[n] ? KIND.change : KIND.look;
       if (model.kind[place] === KIND.change || model.kind[place] === KIND.event) model.changes.push(place);
     }
@@ -245,7 +246,8 @@ function effect(model, number, request) {
   const size = d.state[number] >= 0 && d.size[number] ? d.size[number] : 0;
   const stands = d.state[number] === STATE.kept || d.state[number] === STATE.restored;
   const after = stands ? Math.max(0, change) : size;
-  return { change: Math.round(change * scale), before: (after - change) * scale, after: after * scale };
+  const before = (after - change) * model.requests.was[request].at(-1); // as it was sent before
+  return { change: Math.round(after * scale - before), before, after: after * scale };
 }
 
 // A change that was to save tokens, and costs some.
