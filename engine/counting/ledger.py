@@ -90,8 +90,9 @@ class Ledger:
 
     def expect(self, parts: Iterable[Part]) -> None:
         """Count parts together that are about to stand for blocks, one by one."""
-        new = {key: part for part in parts if part.ref is None and (key := text_key(part.text)) not in self.memo}
-        self.memo.update(zip(new, self.each([*new.values()]), strict=True))
+        texts = (part.text for part in parts if part.ref is None)
+        new = {key: text for text in texts if (key := text_key(text)) not in self.memo}
+        self.memo.update(zip(new, count_texts([*new.values()], self.counter), strict=True))
 
     def _part(self, part: Part) -> int:
         if part.ref is not None:

@@ -21,9 +21,12 @@ CAP = 1_000  # tokens, where the caller names no limit
 LONGEST = 240  # characters of a picked sentence
 READ = 2_000  # characters of one sentence that are looked at: machine output may be one line of megabytes
 COMPETE = 400  # sentences that compete for the place there is
+REMEMBERED = 512  # sentences and lines that are not read again: one summary holds most of those of the one before
 FILES = 12  # file names listed at the end
 # Counted with o200k times 1.75: above what the tokenizers known here make of text, so that the cap holds in any unit.
 COUNTER = TokenCounter("toktok", "o200k_base", 1.75, "upper bound")
+
+_COSTS: dict[str, int] = {}  # tokens of lines: one summary takes most of its lines from the one before it
 
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\d])|(?<=[。!?])")
 _SPEAKER = re.compile(r"(user|assistant|tool|summary|system): ?(?=(.*))", re.DOTALL)
@@ -84,7 +87,7 @@ def extract(content: str, max_tokens: int = 0) -> str:
     if not ranked:
         return _shorten(HEAD, room)
     lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
-    costs = {place: _cost(line) + 1 for place, line in lines.items()}
+    costs = dict(zip(lines, (cost + 1 for cost in _costs([*lines.values()])), strict=True))
     room -= _cost(HEAD) + 1
     named = _named(files, room // 6)
     room -= _cost(named) + 1 if named else 0
@@ -95,10 +98,20 @@ def extract(content: str, max_tokens: int = 0) -> str:
     return "\n".join(filter(None, (HEAD, *(lines[place] for place in sorted(chosen)), named)))
 
 
-@lru_cache(maxsize=8 * COMPETE)
+def _costs(lines: Sequence[str]) -> list[int]:
+    """Tokens of each line, those that are new counted together: the tokenizer's call costs more than a line."""
+    known = {line: _COSTS.pop(line, -1) for line in lines}
+    new = [line for line, cost in known.items() if cost < 0]
+    known.update(zip(new, count_texts(new, COUNTER), strict=True))
+    _COSTS.update(known)  # at the end: what was not asked for the longest is forgotten first
+    if (over := len(_COSTS) - 8 * COMPETE) > 0:
+        for line in [*_COSTS][:over]:  # a list: other threads replay as well
+            _COSTS.pop(line, 0)
+    return [known[line] for line in lines]
+
+
 def _cost(line: str) -> int:
-    """Tokens of a line. One summary takes most of its lines from the one before it."""
-    return count_texts([line], COUNTER)[0]
+    return _costs([line])[0]
 
 
 def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> set[int]:
@@ -111,7 +124,7 @@ def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> se
     ]
     rest = iter(sorted(ranked, key=lambda s: (-s.score / (8 + costs[s.place]) ** 0.5, s.place)))
     for sentence in (*filter(None, openers), *rest):
-        cost, words = costs[sentence.place], set(_WORD.findall(sentence.text.lower()))
+        cost, words = costs[sentence.place], _words(sentence.text)
         stale = sum(known[word] > 0 for word in words) > 0.8 * len(words) if words else sentence.text in said
         if sentence.place in chosen or cost > room or sentence.text in said or (stale and "opening" not in sentence.about):
             continue
@@ -122,6 +135,12 @@ def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> se
     return chosen
 
 
+@lru_cache(maxsize=REMEMBERED)
+def _words(text: str) -> frozenset[str]:
+    """The words of a sentence that tell it from others."""
+    return frozenset(_WORD.findall(text.lower()))
+
+
 def _scored(content: str, files: Counter[str]) -> Iterator[_Sentence]:
     """Every sentence with its score; counts file names on the way."""
     opened = False
@@ -130,30 +149,38 @@ def _scored(content: str, files: Counter[str]) -> Iterator[_Sentence]:
         if text in known:
             continue
         known.add(text)
-        head = text[:READ]
-        words = set(_TALK.findall(head.lower()))
-        about = {kind for kind, (telling, _) in _SIGNS.items() if not telling.isdisjoint(words)}
-        if any(word.endswith(("error", "exception")) for word in words):
-            about.add("error")
-        score = 0.5 + sum(worth for kind, (_, worth) in _SIGNS.items() if kind in about)
-        if "?" in head or "？" in head:
-            score += 3.0 if _QUESTION.search(head) else 0.0
-            about.add("question")
-        if _NUMBER.search(head):
-            score += 0.8
-            about.add("number")
-        if "." in head and (named := [*_files(head)]):
-            score += 1.5
-            about.add("file")
+        about, score, named, words = _told(text)
+        if named:
             files.update(named)
         if speaker == "user" and not opened:
             opened = True
-            about.add("opening")
-            score += 6
-        if not about and len(words) < 4:  # thanks, ok, sure
+            about, score = about | {"opening"}, score + 6
+        if not about and words < 4:  # thanks, ok, sure
             continue
         short = text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"
-        yield _Sentence(place, speaker, short, frozenset(about), score * _VOICE[speaker])
+        yield _Sentence(place, speaker, short, about, score * _VOICE[speaker])
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _told(text: str) -> tuple[frozenset[str], float, tuple[str, ...], int]:
+    """What a sentence is about, what that is worth, the files that it names, and how many different words it has."""
+    head = text[:READ]
+    words = set(_TALK.findall(head.lower()))
+    about = {kind for kind, (telling, _) in _SIGNS.items() if not telling.isdisjoint(words)}
+    if any(word.endswith(("error", "exception")) for word in words):
+        about.add("error")
+    score = 0.5 + sum(worth for kind, (_, worth) in _SIGNS.items() if kind in about)
+    if "?" in head or "？" in head:
+        score += 3.0 if _QUESTION.search(head) else 0.0
+        about.add("question")
+    if _NUMBER.search(head):
+        score += 0.8
+        about.add("number")
+    named = tuple(_files(head)) if "." in head else ()
+    if named:
+        score += 1.5
+        about.add("file")
+    return frozenset(about), score, named, len(words)
 
 
 def _sentences(content: str) -> Iterator[tuple[str, str]]:
@@ -174,10 +201,15 @@ def _sentences(content: str) -> Iterator[tuple[str, str]]:
             line = line[2:]
             if speaker == "summary" and (said := _SPEAKER.match(line)):
                 within, line = said[1], said[2]
-        for sentence in _END.split(line):
-            text = " ".join(sentence.split())
-            if len(text) >= 8 or (text and "?" in text):
-                yield within or speaker, text
+        for text in _parted(line):
+            yield within or speaker, text
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _parted(line: str) -> tuple[str, ...]:
+    """The sentences of a line."""
+    texts = (" ".join(sentence.split()) for sentence in _END.split(line))
+    return tuple(text for text in texts if len(text) >= 8 or "?" in text)
 
 
 def _files(text: str) -> Iterator[str]:

@@ -73,6 +73,11 @@ def packed(text: str, whole: str) -> bytes:
     return b"%d %d " % (head, tail) + text[head : size - tail].encode("utf-8", "surrogatepass")
 
 
+def packed_once(whole: str, cut: Middle) -> bytes:
+    """`packed` where it is known how `whole` was cut."""
+    return b"%d %d " % (cut[0], len(whole) - cut[2]) + cut[1].encode("utf-8", "surrogatepass")
+
+
 def unpacked(text: bytes, whole: str) -> str:
     """The wide text that `packed` wrote."""
     head, tail, between = text.split(b" ", 2)
@@ -88,26 +93,43 @@ def _most(stop: int, alike: Callable[[int, int], bool]) -> int:
     return low
 
 
-def shortened(text: str, limit: int) -> str:
-    """A wide text from beginning (70 %) and end, with a mark between them that counts toward `limit`.
+Middle = tuple[int, str, int]
+"""How a text is cut: where its beginning stops, what stands between, where its end starts."""
+
+
+def middle(text: str, limit: int) -> Middle:
+    """How a wide text that is longer than `limit` is cut: beginning (70 %) and end, with a mark between that counts toward it.
 
     Only a beginning where less than 200 characters are left for both, and no mark where none fits.
     """
     length = len(text)
-    if length <= limit:
-        return text
     mark = f"{_MARK}{length} characters, allowed: {limit}{_ENDS}"
     room = limit - len(mark)
     if room <= 0:
-        return text[:limit]
+        return limit, "", length
     if room < 200:
-        return text[:room] + mark.rstrip()
+        return room, mark.rstrip(), length
     head = math.ceil(room * 0.7)
     end, start = head, length - (room - head)
     if (line := text.rfind("\n", 0, head + 1)) > max(head - _SNAP, 0):
         end = line
     if 0 < (line := text.find("\n", start)) < start + _SNAP:
         start = line + 1
+    return end, mark, start
+
+
+def middle_of_list(text: str, limit: int) -> Middle:
+    """The same for the joined texts of a list, which keep their beginning alone."""
+    mark = f"\n\n… [shortened: {len(text)} characters, allowed: {limit}] …"
+    head = max(0, limit - len(mark))
+    return head, mark[: limit - head], len(text)
+
+
+def shortened(text: str, limit: int) -> str:
+    """A wide text cut to `limit` characters as `middle` says; itself where it is no longer."""
+    if len(text) <= limit:
+        return text
+    end, mark, start = middle(text, limit)
     return text[:end] + mark + text[start:]
 
 
@@ -176,8 +198,17 @@ def faded(number: int, count: int, cap: int) -> int:
     return max(LEAST_RESULT, math.floor(cap * share(number, count)))
 
 
-def masked(number: int, count: int, characters: int) -> int:
-    """Characters for answered result `number` of `count` that share `characters` (0 = the least for each)."""
+def masks(count: int, characters: int) -> Callable[[int], int]:
+    """Characters for each of `count` answered results that share `characters` (0 = the least for each)."""
     if characters <= 0:
-        return MASKED
-    return max(MASKED, math.floor(share(number, count) / (0.6 * count if count > 1 else 1) * characters))
+        return lambda _number: MASKED
+    last, shares = count - 1, 0.6 * count
+    if last < 1:
+        return lambda _number: max(MASKED, characters)
+    floor = math.floor  # this is asked of all results for each request
+
+    def most(number: int) -> int:
+        found = floor((0.2 + 0.8 * (number / last)) / shares * characters)
+        return max(MASKED, found)
+
+    return most

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 
 from msgspec import Struct, field, structs
 
@@ -20,16 +19,20 @@ from engine.ports.librechat.cuts import (
     args_cap,
     enveloped,
     faded,
-    masked,
+    masks,
+    middle,
+    middle_of_list,
     narrow,
     packed,
+    packed_once,
     result_cap,
     shortened,
     trimmed,
     unpacked,
     wide,
 )
-from engine.ports.librechat.history import Bodies, Cut, History, longest_input
+from engine.ports.librechat.history import Bodies, Cut, History, longest_input, with_content
+from engine.session.model import Part
 
 
 class Held(Struct, frozen=True, gc=False):
@@ -45,14 +48,15 @@ class Held(Struct, frozen=True, gc=False):
     def text(self, history: History, j: int) -> str | None:
         """The text of result `j` as it was shortened, wide; None where it was not."""
         held = self.texts[j]
-        return None if held is None else unpacked(held, history.result(history.tool(j))[0] or "")
+        return None if held is None else unpacked(held, history.said(history.first_tool + j)[1])
 
     def bodies(self, history: History, i: int) -> Bodies:
         """What stands for a message's blocks where it was shortened."""
         role = history.role(i)
         if role == "tool":
-            text = self.text(history, history.tool_number(i))
-            return history.with_text(i, narrow(text)) if text is not None else {}
+            j = history.tool_number(i)
+            text = self.texts[j]
+            return history.with_text(i, text, self.lengths[j]) if text is not None else {}
         inputs = self.inputs[history.answer_number(i)] if role == "ai" else None
         return history.with_inputs({at: json.loads(given) for at, given in inputs.items()}) if inputs else {}
 
@@ -104,7 +108,7 @@ Faded = tuple[Held, list[int]]
 def mask_answered(history: History, held: Held, budget: int | None) -> Faded:
     """Results that an ai message with text follows share a `budget` of tokens (4 characters each), the newer the more."""
     count, characters = history.answered, max(0, budget or 0) * 4
-    return _cut(history, held, count, lambda j: masked(j, count, characters))
+    return _cut(history, held, count, masks(count, characters))
 
 
 def fade_results(history: History, held: Held, tokens: int) -> Faded:
@@ -120,41 +124,39 @@ def cut_results(history: History, held: Held, limit: int) -> Faded:
 
 def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) -> Faded:
     """Cut results that are longer than their cap; no cap is below one of an older result."""
-    memo, place, cuts = history.memo, history.reading.tools[history.first_tool :], dict[int, Cut]()
-    wanted: dict[int, int] = {}
+    memo, tools, first, cuts = history.memo, history.reading.tools, history.first_tool, dict[int, Cut]()
+    made: list[tuple[int, int, bytes | None, bytes, int]] = []
+    parts: list[Part] = []
     for j, limit in above(held.lengths, cap, count):
         text = held.texts[j]
-        known = memo.get((place[j], text is None))
+        known = memo.get((tools[first + j], text is None))
         if known and known[1] == limit and known[0] == text:
             cuts[j] = known[2]  # the same was cut for another request
+            continue
+        block, whole, listed = history.said(first + j)
+        if text is None:
+            end, mark, start = (middle_of_list if listed else middle)(whole, limit)
+            new = whole[:end] + mark + whole[start:]
+            kept = packed_once(whole, (end, mark, start))
         else:
-            wanted[j] = limit
-    for j, cut in _cuts(history, {j: _shorter(history, held, j, limit) for j, limit in wanted.items()}).items():
-        text = held.texts[j]
-        memo[place[j], text is None] = (text, wanted[j], cut)
-        cuts[j] = cut
+            new = shortened(unpacked(text, whole), limit)
+            kept = packed(new, whole)
+        made.append((j, limit, text, kept, len(new)))
+        parts.append(with_content(block, new if whole.isascii() else narrow(new)))  # its marks hold no halves of characters
+    for (j, limit, text, kept, length), tokens in zip(made, history.counted_each(parts), strict=True):
+        cuts[j] = Cut(kept, length, tokens)
+        memo[tools[first + j], text is None] = (text, limit, cuts[j])
     return _with_texts(history, held, cuts)
-
-
-def _shorter(history: History, held: Held, j: int, limit: int) -> str:
-    """The text of a result cut to a limit."""
-    text = held.text(history, j)
-    said, listed = history.result(history.tool(j)) if text is None else (text, False)
-    new = shortened(said or "", limit)
-    if listed:
-        mark = f"\n\n… [shortened: {len(said or '')} characters, allowed: {limit}] …"
-        new = ((said or "")[: max(0, limit - len(mark))] + mark)[:limit]
-    return new
 
 
 def _cuts(history: History, texts: Mapping[int, str]) -> dict[int, Cut]:
     """Results with new texts, which are counted together."""
-    numbers = [history.tool(j) for j in texts]
-    bodies = [history.with_text(i, narrow(text)).values() for i, text in zip(numbers, texts.values(), strict=True)]
-    tokens = history.counted_each([part for parts in chain.from_iterable(bodies) for part in parts])
+    wholes = [history.said(history.first_tool + j)[:2] for j in texts]
+    parts = [with_content(block, narrow(text)) for (block, _), text in zip(wholes, texts.values(), strict=True)]
+    tokens = history.counted_each(parts)
     return {
-        j: Cut(packed(text, history.result(i)[0] or ""), len(text), n)
-        for i, (j, text), n in zip(numbers, texts.items(), tokens, strict=True)
+        j: Cut(packed(text, whole), len(text), n)
+        for (j, text), (_, whole), n in zip(texts.items(), wholes, tokens, strict=True)
     }
 
 

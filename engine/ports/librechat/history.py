@@ -8,27 +8,70 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
 from engine.counting.ledger import Ledger
-from engine.ports.librechat.cuts import compact, wide
+from engine.ports.librechat.cuts import compact, narrow, unpacked, wide
 from engine.ports.rows import Row, rows_of
 from engine.session.content import block_text
 from engine.session.model import JSON, Block, Part, Session
 
+TOGETHER = 128  # texts counted at once: so few are counted on one core, which takes half the CPU time of two
 ROLES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 Bodies = Mapping[int, tuple[Part, ...]]
 """What stands for some blocks of a message, by address; () = nothing."""
 
 
-class Cut(NamedTuple):
+class Cut(Struct, frozen=True, gc=False):
     """A text that was shortened, packed (see `cuts.packed`), its length, and the tokens of its message."""
 
     text: bytes
     length: int
     tokens: int
+
+
+_text, _raw = vars(Part)["text"], vars(Part)["raw"]  # what was given for them
+
+
+class Shortened(Part, frozen=True, gc=False):
+    """A result with another text, which is made when somebody reads it: a replay keeps tens of thousands that nobody reads."""
+
+    of: Block | None = None
+    kept: bytes = b""  # see `cuts.packed`
+    size: int = 0  # characters of the text, wide
+
+    @property  # type: ignore[misc]
+    def text(self) -> str:
+        given: str = _text.__get__(self)
+        if given or not self.of:
+            return given
+        whole = result_text(self.of)[0] or ""
+        text = unpacked(self.kept, whole)
+        return text if whole.isascii() else narrow(text)
+
+    @property  # type: ignore[misc]
+    def raw(self) -> JSON:
+        given = _raw.__get__(self)
+        return {**self.of.raw, "content": self.text} if given is None and self.of else given
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is Shortened and other.of is self.of and (other.kept == self.kept or other.size != self.size):
+            return other.kept == self.kept
+        return isinstance(other, Part) and _said(self) == _said(other)
+
+    def __hash__(self) -> int:
+        return hash((self.role, self.kind, self.text))
+
+
+def _said(part: Part) -> tuple[object, ...]:
+    return part.text, part.role, part.kind, part.raw, part.ref, part.place, part.fence
+
+
+def with_content(block: Block, text: str) -> Part:
+    """A result with another text."""
+    return Part(block.role, "tool_result", text, {**block.raw, "content": text})
 
 
 class Reading(Struct, frozen=True, gc=False):
@@ -93,7 +136,8 @@ def call_id(block: Block) -> str:
 
 def result_text(block: Block) -> tuple[str | None, bool]:
     """The text of a result, wide, and whether it was a list of texts; None where it holds anything but text."""
-    held = block.raw.get("content") if isinstance(block.raw, Mapping) else None
+    raw = block.raw
+    held = raw.get("content") if type(raw) is dict or isinstance(raw, Mapping) else None
     if isinstance(held, str):
         return wide(held), False
     parts = held if isinstance(held, list) else []
@@ -199,6 +243,12 @@ class History(Struct, frozen=True, gc=False):
         """The text of a tool message, as `result_text` gives it."""
         return result_text(self.blocks(i)[0])
 
+    def said(self, number: int) -> tuple[Block, str, bool]:
+        """Result `number` of the reading, its text, and whether that was a list; "" where it holds anything but text."""
+        block = self.session.blocks[self.reading.rows[self.reading.tools[number]].start]
+        text, listed = result_text(block)
+        return block, text or "", listed
+
     def calls(self, i: int) -> list[Block]:
         return [block for block in self.blocks(i) if is_call(block)] if self.role(i) == "ai" else []
 
@@ -239,7 +289,8 @@ class History(Struct, frozen=True, gc=False):
 
     def counted_each(self, parts: Sequence[Part]) -> list[int]:
         """What the counter says of messages of one part each."""
-        return [self.frame + tokens for tokens in self.own.each(parts)]
+        batches = (parts[i : i + TOGETHER] for i in range(0, len(parts), TOGETHER))
+        return [self.frame + tokens for batch in batches for tokens in self.own.each(batch)]
 
     def recounted(self, i: int) -> int:
         """What the counter says of a message as it was said."""
@@ -252,10 +303,10 @@ class History(Struct, frozen=True, gc=False):
             parts += bodies.get(block.at, (Part(block.role, block.kind, block.text, block.raw),))
         return parts
 
-    def with_text(self, i: int, text: str) -> Bodies:
-        """A tool message with another text."""
-        block = self.blocks(i)[0]
-        return {block.at: (Part(block.role, "tool_result", text, {**block.raw, "content": text}),)}
+    def with_text(self, i: int, kept: bytes, size: int) -> Bodies:
+        """A tool message with another text (packed), of so many characters."""
+        block = self.session.blocks[self.row(i).start]
+        return {block.at: (Shortened(block.role, "tool_result", of=block, kept=kept, size=size),)}
 
     def with_inputs(self, inputs: Mapping[int, JSON]) -> dict[int, tuple[Part, ...]]:
         """An ai message with other arguments for some of its calls (by address)."""
