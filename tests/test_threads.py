@@ -25,6 +25,7 @@ from engine.errors import TurnscopeError
 from engine.live.growing import Growing
 from engine.planning.assemble import step
 from engine.planning.policy import Policy, load
+from engine.ports.librechat.history import Shortened
 from engine.session import portable
 from engine.session.model import Answer, Answered, Edit, Message, Part, Session, Span, Usage
 from engine.storage.threads import Conflict, Threads
@@ -389,3 +390,21 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> 
         threads.load(thread)
     with sqlite3.connect(threads.path) as db:
         assert db.execute("select title from threads").fetchone() == ("kept",)
+
+
+def test_a_stand_in_whose_text_is_made_when_it_is_read_is_kept_with_it(tmp_path: Path) -> None:
+    """LibreChat's cut results hold where they were cut, not what is left."""
+    threads = Threads(tmp_path / "chats.db")
+    thread = threads.create()
+    growing = Growing(threads.load(thread), CHARS)
+    said = "the beginning " + "of a long result " * 40 + "and its end"
+    say(threads, thread, growing, "user", "look", "prompt")
+    say(threads, thread, growing, "assistant", [{"type": "tool_use", "id": "t", "name": "Read", "input": {}}], "answer")
+    say(threads, thread, growing, "user", [{"type": "tool_result", "tool_use_id": "t", "content": said}], "tool")
+    block = growing.session.blocks[-1]
+    short = Shortened(block.role, "tool_result", of=block, kept=b"14 11 ...", size=28)
+    assert short.text == "the beginning ...and its end"
+    growing.observe(0, Edit("truncate", "too long", Span(block.at, block.at + 1), (short,)))
+    (seen,) = growing.session.observed
+    assert [type(part) for part in seen.edit.body or ()] == [Part]
+    assert [part.text for part in seen.edit.body or ()] == [short.text]

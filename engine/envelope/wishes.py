@@ -17,7 +17,8 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Piece
 from engine.envelope.rule import Ctx
 from engine.errors import TurnscopeError
-from engine.session.model import Action, Answer, Ask, Body, Edit, Part, Rated, Session, Span, Wish, Wished
+from engine.session.facts import plain
+from engine.session.model import Action, Answer, Ask, Edit, Rated, Session, Span, Wish, Wished
 
 RULE = "follow_wishes"
 CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less
@@ -28,13 +29,8 @@ def added(session: Session, request: int, edits: Iterable[Edit]) -> Wished:
     """The fact that these edits are wished for a request, after those that were wished for it before."""
     blocks = len(session.blocks)
     told = _told(session, blocks)
-    new = (Wish(structs.replace(edit, body=_plain(edit.body)), session.id, blocks, told) for edit in edits)
+    new = (Wish(plain(edit), session.id, blocks, told) for edit in edits)
     return Wished(request, (*session.recorded.wishes.get(request, ()), *new))
-
-
-def _plain(body: Body) -> Body:
-    """A stand-in that can be stored: a port's own parts may hold less than their text."""
-    return body and tuple(Part(p.role, p.kind, p.text, p.raw, p.ref, p.place, p.fence) for p in body)
 
 
 def wished(session: Session, request: int) -> Iterator[Edit]:

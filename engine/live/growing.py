@@ -14,7 +14,7 @@ from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import Counter
 from engine.planning.assemble import Basis
 from engine.pricing.prices import PRICES, Prices
-from engine.session.facts import noted
+from engine.session.facts import noted, plain
 from engine.session.index import Index
 from engine.session.model import JSON, Edit, Fact, Message, Observed, Recorded, Request, Session
 from engine.session.timeline import Timeline
@@ -79,7 +79,7 @@ class Growing:
 
     def observe(self, request: int, edit: Edit) -> None:
         """Record what was done to the envelope of a request."""
-        self._observed.append(Observed(request, edit))
+        self._observed.append(Observed(request, plain(edit)))
         self._value = None
 
     def note(self, fact: Fact) -> None:

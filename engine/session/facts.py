@@ -6,13 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
-from engine.session.model import Answer, Answered, Counted, Fact, Rated, Recorded, Wish, Wished
+from engine.session.model import Answer, Answered, Counted, Edit, Fact, Part, Rated, Recorded, Wish, Wished
 
 _NUMBER = "([0-9]{1,15})"
 _COUNT = re.compile(f"count:{_NUMBER}:{_NUMBER}")
 _WISHES = re.compile(f"by-hand:{_NUMBER}")
 _RATING = re.compile(r"rating:([0-9a-f]+)")
+
+
+def plain(edit: Edit) -> Edit:
+    """An edit that can be stored: a port's own parts may make their text only when it is read, and msgspec would not."""
+    if all(type(part) is Part for part in edit.body or ()):
+        return edit
+    return replace(edit, body=tuple(Part(p.role, p.kind, p.text, p.raw, p.ref, p.place, p.fence) for p in edit.body or ()))
 
 
 def noted(recorded: Recorded, *facts: Fact) -> Recorded:

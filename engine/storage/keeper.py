@@ -23,6 +23,7 @@ from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError, told
 from engine.planning.policy import Policy, write
 from engine.session.content import dumps, text_of
+from engine.session.facts import plain
 from engine.session.model import JSON, Edit, Fact, Message, Request, Session, Usage
 from engine.session.place import Place
 from engine.storage import blobs, under_way
@@ -136,7 +137,7 @@ class Keeper:
         insert(db, "requests", row | statics | dict(more))
         made = [(d.rule, d.edit, int(d.splice is not None)) for d in plan.decisions]
         for seq, (rule, edit, changed) in enumerate([*(("", edit, 1) for edit in gone), *made], -len(gone)):
-            values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "edit": packed(edit)}
+            values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "edit": packed(plain(edit))}
             insert(db, "decisions", {**values, "changed": changed})
 
     def settle(self) -> None:
