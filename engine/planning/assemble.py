@@ -31,6 +31,7 @@ from engine.session.index import Index
 from engine.session.model import BEGUN, Answer, Ask, Edit, Request, Session
 
 AS_RECORDED = "as-recorded"
+Own = Ledger | Callable[[Policy], Ledger | None] | None
 COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
 
 
@@ -110,7 +111,7 @@ def _planned(
         if run.model and run.model != model:
             model, run.model = run.model, ""
             room = budget(policy.budget, basis.prices.facts(model).window)
-            ctx = _context(previous, session, request, basis, calibration, room, done)
+            ctx = _context(previous, session, structs.replace(request, model=model), basis, calibration, room, done)
     for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
         run.apply(LEFT_OUT, "remembers", edit, ctx)
     before, decisions, after, again = kept, run.decisions, run.after, wanted(run.decisions, run.fresh)
@@ -142,15 +143,14 @@ def replay(
     session: Session,
     policy: Policy | Callable[[Request], Policy],
     ledger: Ledger,
-    own: Ledger | None = None,
+    own: Own = None,
     answers: Answers | None = None,
     prices: Prices = PRICES,
 ) -> Iterator[Plan]:
     """Plan every request of a session in order. Each plan carries the calibration it was made with.
 
     `policy` may be a function that gives the one in force for a request: in a chat it changes on the way. `answers` is asked
-    what rules ask; see `step`.
-
+    what rules ask; see `step`. `own`: what its decisions count with, or a function that gives it for a policy.
     """
     return (plan for plan, _ in beside_the_record(session, policy, ledger, own, answers, prices))
 
@@ -159,7 +159,7 @@ def beside_the_record(
     session: Session,
     policy: Policy | Callable[[Request], Policy],
     ledger: Ledger,
-    own: Ledger | None = None,
+    own: Own = None,
     answers: Answers | None = None,
     prices: Prices = PRICES,
 ) -> Iterator[tuple[Plan, Plan]]:
@@ -168,13 +168,15 @@ def beside_the_record(
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
     calibration is the one that the policy plans with.
     """
-    basis = Basis.of(session, ledger, own, prices)
+    basis = Basis.of(session, ledger, None, prices)
     record = load(AS_RECORDED)
     shadow: Plan | None = None
     previous: Plan | None = None
     for request in session.requests:
-        plan = step(previous, session, request, policy(request) if callable(policy) else policy, basis, answers)
-        if policy == record:
+        chosen = policy(request) if callable(policy) else policy
+        counts = (own(chosen) if callable(own) else own) or ledger
+        plan = step(previous, session, request, chosen, Basis(ledger, counts, basis.index, prices), answers)
+        if policy == record:  # as a value: a function may give another one for the next request
             yield plan, plan
             previous = settle(plan)
         else:

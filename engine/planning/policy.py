@@ -28,6 +28,8 @@ from engine.errors import PolicyError
 HERE = Path(__file__).parent / "policies"
 GUARANTEES = {"fits", "paired", "prefix"}
 WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
+MENDING = ("repair", "drop_blank_texts", "strip_stale_thinking")  # the last sees what all others changed
+LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
 T = TypeVar("T")
 
 
@@ -120,6 +122,24 @@ def following(policy: Policy) -> Policy:
     if policy.rules and policy.rules[0].rule.name in (WISHES, "follow_the_record"):  # the record holds what was wished
         return policy
     return replace(policy, rules=(Step(find(WISHES), NoParams()), *policy.rules))
+
+
+def sendable(policy: Policy) -> Policy:
+    """The policy as a chat sends under it: wishes first, and at the end what a provider would reject is mended.
+
+    Mending stands behind all that cuts, but before what only looks at the outcome. The record is what it is.
+    """
+    policy = following(policy)
+    names = [part.rule.name for part in policy.rules]
+    if names[0] != WISHES or MENDING[-1] in names:
+        return policy
+    steps = [*policy.rules]
+    end = len(steps)
+    while steps[end - 1].rule.name in LOOKING:
+        end -= 1
+    rules = (find(name) for name in MENDING if name not in names)
+    steps[end:end] = (Step(rule, rule.params()) for rule in rules)
+    return replace(policy, rules=tuple(steps))
 
 
 def wishes_alone(policy: Policy) -> Policy:
