@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import engine
-from engine.errors import TurnscopeError
+from engine.errors import UnsendableError
 from engine.live import branches
 from engine.live.chat import Chat, Settings
 from engine.live.events import Asked, Called, Done, Event, Failed, Planned, Refused
@@ -31,7 +31,8 @@ from engine.session.model import Session
 from engine.storage.threads import Threads
 
 PASTE = 200_000  # characters
-COLUMNS = ("policy", "turns", "requests", "refused", "rejected", "failed", "differ", "lint", "ledger", "condensed", "seconds")
+SENTENCE = "Whoever carries the message further remembers everything important somebody mentioned about understanding weather."
+COLUMNS = ("policy", "turns", "requests", "refused", "stopped", "rejected", "failed", "differ", "lint", "ledger", "condensed", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,9 @@ class Course:
     model: str = "offline-64k"
 
 
+COURSES = {"paste": Course(), "tight": Course(60, 20, -1, 40, model="offline-16k")}
+
+
 @dataclass(slots=True)
 class Row:
     """What came of one policy. `differ`: requests whose wire body is not the replay's; `why`: the first of each kind of mistake."""
@@ -53,7 +57,8 @@ class Row:
     policy: str
     turns: int = 0
     requests: int = 0
-    refused: int = 0
+    refused: int = 0  # over the window
+    stopped: int = 0  # the gateway saw that it would be rejected
     rejected: int = 0
     failed: int = 0
     differ: int = 0
@@ -98,7 +103,7 @@ def files(folder: Path) -> Toolbox:
 def prompt(turn: int, course: Course) -> str:
     """What is said at a turn."""
     if turn == course.paste:
-        return "Look at this:\n" + "".join(f"line {i}: amber birch cliff dune\n" for i in range(PASTE // 33))[:PASTE]
+        return "Look at this:\n" + " ".join(SENTENCE for _ in range(PASTE // len(SENTENCE)))
     if turn % 3 == 0:
         return f"read file file{turn % 6}.py"
     return f"calculate {turn} * 17" if turn % 7 == 0 else f"And what of point {turn}? It matters because of reason {turn * 7}."
@@ -158,6 +163,8 @@ def _driven(
             wire[number] = server.streamed[-1]
         elif isinstance(event, Refused):
             row.refused += 1
+        elif isinstance(event, Failed) and isinstance(event.error, UnsendableError):
+            row.stopped += 1
         elif isinstance(event, Failed):
             row.failed += 1
             row.why.append(str(event.error)[:300])
@@ -217,19 +224,20 @@ def offered() -> list[str]:
 
 
 def main() -> int:
-    wanted = sys.argv[1:] or offered()
-    print(" ".join(f"{name:>10}" if i else f"{name:24}" for i, name in enumerate(COLUMNS)))
+    wanted = [(policy, name) for policy in sys.argv[1:] or offered() for name in COURSES]
+    print(" ".join(f"{name:>10}" if i else f"{name:32}" for i, name in enumerate(COLUMNS)))
     wrong = 0
-    for policy in wanted:
+    for policy, name in wanted:
         with tempfile.TemporaryDirectory() as folder:
-            row = drive(policy, Course(), Path(folder))
-        cells = [getattr(row, name) for name in COLUMNS]
+            row = drive(policy, COURSES[name], Path(folder))
+        cells = [getattr(row, column) for column in COLUMNS]
+        cells[0] = f"{policy} ({name})"
         cells = [f"{c:.1f}" if isinstance(c, float) else "equal" if c is True else "DIFFERS" if c is False else str(c) for c in cells]
-        print(" ".join(f"{cell:>10}" if i else f"{cell:24}" for i, cell in enumerate(cells)), flush=True)
+        print(" ".join(f"{cell:>10}" if i else f"{cell:32}" for i, cell in enumerate(cells)), flush=True)
         for why in list(dict.fromkeys(row.why))[:6]:
             print(f"    {why}", flush=True)
         wrong += not row.right
-    print(f"{len(wanted) - wrong} of {len(wanted)} policies are right")
+    print(f"{len(wanted) - wrong} of {len(wanted)} runs are right")
     return 1 if wrong else 0
 
 

@@ -83,6 +83,16 @@ def standing(envelope: Envelope, ctx: Ctx, at: int) -> int:
     return at
 
 
+def opening(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
+    """Where the conversation that may be condensed begins: at its second message where the first is `pinned`.
+
+    A stand-in that already holds the first message pins nothing any more: it begins there.
+    """
+    begin: int = ctx.index.messages[pinned]
+    piece = envelope.at(begin)
+    return piece.start if piece.body else begin
+
+
 def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:
     """The message start after `least` nearest to `want` (`later` before earlier) at which no call is torn from its result.
 

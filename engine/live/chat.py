@@ -191,6 +191,10 @@ class Chat:
                 self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1)
                 yield Refused(refused)
                 return
+            if wrong := gateway.unsendable(plan, self.growing.session, self.growing.prices):
+                self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1)
+                yield Failed(wrong)
+                return
             try:
                 yield from self._stream(plan, attempt)
             except ProviderError as error:

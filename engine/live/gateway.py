@@ -8,10 +8,12 @@ from contextlib import suppress
 
 from engine.envelope.difference import lapsed
 from engine.envelope.plan import Plan
-from engine.errors import ContextWindowExceededError, ProviderError, RuleError
+from engine.errors import ContextWindowExceededError, ProviderError, RuleError, UnsendableError
 from engine.live.growing import Growing
 from engine.live.provider import Provider, explained
+from engine.planning.lint import lint
 from engine.planning.render import body
+from engine.pricing.prices import Prices
 from engine.session.facts import count_of
 from engine.session.model import Counted, Edit, Session
 
@@ -43,6 +45,12 @@ def refusal(plan: Plan, session: Session, max_tokens: int) -> ContextWindowExcee
         window=window,
         usage_so_far=used,
     )
+
+
+def unsendable(plan: Plan, session: Session, prices: Prices) -> UnsendableError | None:
+    """Why the provider would reject this request, whatever its size; what can be mended was, by the policy's last rules."""
+    wrong = lint(body(plan, session), plan.model, prices=prices)
+    return UnsendableError(wrong[0].path, wrong[0].what) if wrong else None
 
 
 def learned(plan: Plan, error: ProviderError) -> Counted | None:
