@@ -47,7 +47,7 @@ class Course:
     model: str = "offline-64k"
 
 
-COURSES = {"paste": Course(), "tight": Course(60, 20, -1, 40, model="offline-16k")}
+COURSES = {"paste": Course(), "tight": Course(60, 20, -1, 42, model="offline-16k")}
 
 
 @dataclass(slots=True)
@@ -165,6 +165,7 @@ def _driven(
             row.refused += 1
         elif isinstance(event, Failed) and isinstance(event.error, UnsendableError):
             row.stopped += 1
+            row.why.append(f"stopped: {event.error.path}: {event.error.wrong}")
         elif isinstance(event, Failed):
             row.failed += 1
             row.why.append(str(event.error)[:300])

@@ -7,7 +7,7 @@ whoever runs it. Prompts are the text files in `engine/envelope/prompts`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -67,6 +67,23 @@ def summary_at(envelope: Envelope, at: int) -> Piece | None:
 def summary_of(piece: Piece) -> str:
     """The text of the summary in a piece; "" where it holds none."""
     return next((part.text for part in piece.body if part.kind == "summary"), "") if piece.body else ""
+
+
+def by_hand(envelope: Envelope, start: int, stop: int) -> list[Span]:
+    """What summaries that a person wished for stand for in `[start, stop)`, in order: for rules that bring no such text."""
+    found = (piece for piece in envelope.over(Span(start, stop)) if piece.body and piece.stop > piece.start + 1)
+    return [Span(piece.start, piece.stop) for piece in found if summary_of(piece)]
+
+
+def without(span: Span, others: Iterable[Span]) -> Iterator[Span]:
+    """What is left of a span without `others`, which are in order."""
+    start = span.start
+    for other in others:
+        if start < min(other.start, span.stop):
+            yield Span(start, min(other.start, span.stop))
+        start = max(start, other.stop)
+    if start < span.stop:
+        yield Span(start, span.stop)
 
 
 def standing(envelope: Envelope, ctx: Ctx, at: int) -> int:

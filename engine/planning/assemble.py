@@ -28,7 +28,7 @@ from engine.planning.repeated import laid, wanted
 from engine.pricing.prices import PRICES, Prices
 from engine.session.facts import count_of
 from engine.session.index import Index
-from engine.session.model import BEGUN, Answer, Ask, Edit, Request, Session
+from engine.session.model import BEGUN, CHAT, Answer, Ask, Counted, Edit, Request, Session
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
@@ -61,11 +61,17 @@ def step(
     calibration = previous.calibration if previous else Calibration.start(session.about.get(BEGUN) is True)
     if policy.name != AS_RECORDED:
         calibration = calibration.elsewhere()
+    if policy.name == AS_RECORDED:  # all that was counted before the request went as it did
+        for count in session.recorded.counts.get(request.n, ()):
+            calibration = calibration.learn(count.seen, count.tokens, count.model)
+        return _planned(previous, session, request, policy, basis, calibration, answers)
     plan = _planned(previous, session, request, policy, basis, calibration, answers)
+    learned: Counted | None = None
     for _ in range(COUNTS):
         told = count_of(session.recorded, request.n, plan.seen.tokens)
-        if told is None:
+        if told is None or told is learned:
             break
+        learned = told
         calibration = calibration.learn(plan.seen.tokens, told.tokens, plan.model)
         plan = _planned(previous, session, request, policy, basis, calibration, answers)
     return plan
@@ -120,7 +126,8 @@ def _planned(
         before, decisions, after = found
         lasting, again = True, begun.again if again == begun.again else again
     changed = not lasting or any(d.splice for d in decisions)
-    if policy.name == AS_RECORDED and any(d.splice and d.action == "condense" for d in decisions):
+    condensed = any(d.splice and d.action == "condense" for d in decisions)
+    if policy.name == AS_RECORDED and condensed and not _chatted(session, request):
         calibration = calibration.compaction()
     seen, server = _seen(previous, after, ctx, changed)
     verdict = _verdict(policy, decisions, room, calibration.predict(seen.tokens))
@@ -230,6 +237,11 @@ class _Run:
         self.kept = self.after if one else _carried(self.kept, edit, number, ctx.ledger)
         if memory == "remembers":
             self.base = self.kept if same else _carried(self.base, edit, number, ctx.ledger)
+
+
+def _chatted(session: Session, request: Request) -> bool:
+    """True for a request that was sent from here: what is recorded of it is all that there was, nothing was put back unseen."""
+    return session.source == CHAT and request.n >= int(session.about.get("live_from", 0))
 
 
 def _known(left: list[StepState], part: Step) -> StepState | None:
