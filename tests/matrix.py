@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import engine
+from engine.envelope import wishes
 from engine.errors import UnsendableError
 from engine.live import branches
 from engine.live.chat import Chat, Settings
@@ -144,11 +145,11 @@ def drive(policy: str, course: Course, folder: Path) -> Row:
 
 
 def _condensed(chat: Chat) -> str:
-    """Condense by hand; whether the summary then stands in the next request."""
+    """Condense by hand: refused with a reason, or whether the summary then stands in the next request."""
     last = list(chat.condense())[-1]
     if isinstance(last, Failed):
-        return "failed"
-    return "stands" if isinstance(last, Event) else "?"
+        return "refused"
+    return "stands" if wishes.summaries(chat.planned("And then?").after) else "undone"
 
 
 def _driven(

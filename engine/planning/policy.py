@@ -29,6 +29,7 @@ HERE = Path(__file__).parent / "policies"
 GUARANTEES = {"fits", "paired", "prefix"}
 WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
 MENDING = ("repair", "drop_blank_texts", "strip_stale_thinking")  # the last sees what all others changed
+PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
 LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
 T = TypeVar("T")
 
@@ -137,7 +138,8 @@ def sendable(policy: Policy) -> Policy:
     end = len(steps)
     while steps[end - 1].rule.name in LOOKING:
         end -= 1
-    rules = (find(name) for name in MENDING if name not in names)
+    paired = not PAIRING.isdisjoint(names)
+    rules = (find(name) for name in MENDING if name != "repair" or not paired)
     steps[end:end] = (Step(rule, rule.params()) for rule in rules)
     return replace(policy, rules=tuple(steps))
 

@@ -43,7 +43,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if state.entries is not old.entries:
         touched |= {message for message, entry in state.entries.items() if entry is not old.entries.get(message)}
     summed = by_hand(envelope, 0, ctx.request.cut)  # what a person had condensed stays so
-    touched = {message for message in touched if message >= len(history) or not _in(history.at(message), summed)}
+    if summed:
+        hidden = frozenset(message for message in range(len(history)) if _in(history.at(message), summed))
+        history, touched = replace(history, summed=hidden), touched - hidden
     found = places(history, state, touched)
     state = structs.replace(state, lost=lost(history, state, found))
     history = replace(history, lost=state.lost)
