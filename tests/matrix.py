@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from engine.envelope import wishes
 from engine.errors import UnsendableError
 from engine.live import branches
 from engine.live.chat import Chat, Settings
-from engine.live.events import Asked, Called, Done, Event, Failed, Planned, Refused
+from engine.live.events import Called, Done, Event, Failed, Planned, Refused
 from engine.live.offline import Offline
 from engine.live.provider import connected
 from engine.live.tools import Toolbox
@@ -32,8 +31,21 @@ from engine.session.model import Session
 from engine.storage.threads import Threads
 
 PASTE = 200_000  # characters
-SENTENCE = "Whoever carries the message further remembers everything important somebody mentioned about understanding weather."
-COLUMNS = ("policy", "turns", "requests", "refused", "stopped", "rejected", "failed", "differ", "lint", "ledger", "condensed", "seconds")
+SENTENCE = "Whoever carries the message further remembers everything important that somebody mentioned about weather."
+COLUMNS = (
+    "policy",
+    "turns",
+    "requests",
+    "refused",
+    "stopped",
+    "rejected",
+    "failed",
+    "differ",
+    "lint",
+    "ledger",
+    "condensed",
+    "seconds",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +65,7 @@ COURSES = {"paste": Course(), "tight": Course(60, 20, -1, 42, model="offline-16k
 
 @dataclass(slots=True)
 class Row:
-    """What came of one policy. `differ`: requests whose wire body is not the replay's; `why`: the first of each kind of mistake."""
+    """What came of one policy. `differ`: requests whose wire body is not the replay's; `why`: first mistakes of each kind."""
 
     policy: str
     turns: int = 0
@@ -234,8 +246,8 @@ def main() -> int:
             row = drive(policy, COURSES[name], Path(folder))
         cells = [getattr(row, column) for column in COLUMNS]
         cells[0] = f"{policy} ({name})"
-        cells = [f"{c:.1f}" if isinstance(c, float) else "equal" if c is True else "DIFFERS" if c is False else str(c) for c in cells]
-        print(" ".join(f"{cell:>10}" if i else f"{cell:32}" for i, cell in enumerate(cells)), flush=True)
+        said = [f"{c:.1f}" if isinstance(c, float) else {True: "equal", False: "DIFFERS"}.get(c, str(c)) for c in cells]
+        print(" ".join(f"{cell:>10}" if i else f"{cell:32}" for i, cell in enumerate(said)), flush=True)
         for why in list(dict.fromkeys(row.why))[:6]:
             print(f"    {why}", flush=True)
         wrong += not row.right

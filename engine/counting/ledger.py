@@ -127,7 +127,8 @@ def build_ledger(
     for message in session.messages:
         if message.start < message.stop and message.role not in _UNFRAMED:
             counts[message.start] += per_message
-    return Ledger(counter, _sums(counts, [_INDEX[block.bucket] for block in session.blocks]), _prefix(counts), memo, per_message)
+    sums = _sums(counts, [_INDEX[block.bucket] for block in session.blocks])
+    return Ledger(counter, sums, _prefix(counts), memo, per_message)
 
 
 def _prefix(counts: Iterable[int]) -> list[int]:

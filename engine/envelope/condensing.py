@@ -69,10 +69,11 @@ def summary_of(piece: Piece) -> str:
     return next((part.text for part in piece.body if part.kind == "summary"), "") if piece.body else ""
 
 
-def by_hand(envelope: Envelope, start: int, stop: int) -> list[Span]:
-    """What summaries that a person wished for stand for in `[start, stop)`, in order: for rules that bring no such text."""
-    found = (piece for piece in envelope.over(Span(start, stop)) if piece.body and piece.stop > piece.start + 1)
-    return [Span(piece.start, piece.stop) for piece in found if summary_of(piece)]
+def by_hand(envelope: Envelope, ctx: Ctx) -> list[Span]:
+    """What the summaries of a chat in which a person condensed by hand stand for, in order: for rules that know of none."""
+    if not ctx.session.recorded.wishes:
+        return []
+    return [Span(piece.start, piece.stop) for piece in envelope.pieces if piece.start < piece.stop and summary_of(piece)]
 
 
 def without(span: Span, others: Iterable[Span]) -> Iterator[Span]:

@@ -21,7 +21,8 @@ def _blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Span, B
         if piece.body is None:
             for at in range(max(piece.start, change.start), min(piece.stop, change.stop)):
                 block = ctx.session.blocks[at]
-                if block.kind == "text" and block.role in ("user", "assistant") and block.raw is not None and not block.text.strip():
+                said = block.kind == "text" and block.role in ("user", "assistant") and block.raw is not None
+                if said and not block.text.strip():
                     yield Span(at, at + 1), ()
         elif rest := [part for part in piece.body if part.ref is None and part.kind == "text" and not part.text.strip()]:
             yield Span(piece.start, piece.stop), tuple(part for part in piece.body if part not in rest)

@@ -128,7 +128,7 @@ def _pairs(messages: Sequence[JSON]) -> Iterator[str]:
     """Calls and results; neighbours of one role are one message."""
     known: set[str] = set()
     calls: set[str] = set()
-    for i, (role, blocks) in enumerate(_joined(messages)):
+    for i, (_, blocks) in enumerate(_joined(messages)):
         results = [str(b.get("tool_use_id")) for b in blocks if b.get("type") == "tool_result"]
         if stray := [name for name in results if name not in calls]:
             yield (
@@ -136,12 +136,12 @@ def _pairs(messages: Sequence[JSON]) -> Iterator[str]:
                 "block must have a corresponding `tool_use` block in the previous message."
             )
         if len(set(results)) < len(results):
-            yield f"messages.{i}.content: each tool_use must have a single result. Found multiple `tool_result` blocks with one id"
+            yield f"messages.{i}.content: each tool_use must have a single result. Found two with one id"
         if missing := calls - set(results):
             yield (
                 f"messages.{i - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-                f"{', '.join(sorted(missing))}. Each `tool_use` block must have a corresponding `tool_result` block in the next "
-                "message."
+                f"{', '.join(sorted(missing))}. Each `tool_use` block must have a corresponding `tool_result` block in the "
+                "next message."
             )
         if calls and [b.get("type") == "tool_result" for b in blocks][: len(results)] != [True] * len(results):
             yield f"messages.{i}.content: `tool_result` blocks must come first in the message behind their `tool_use` blocks"

@@ -42,7 +42,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     touched = {*range(max(0, known - 1), len(history)), *range(state.start, old.start + 1), state.start}
     if state.entries is not old.entries:
         touched |= {message for message, entry in state.entries.items() if entry is not old.entries.get(message)}
-    summed = by_hand(envelope, 0, ctx.request.cut)  # what a person had condensed stays so
+    summed = by_hand(envelope, ctx)  # what a person had condensed stays so
     if summed:
         hidden = frozenset(message for message in range(len(history)) if _in(history.at(message), summed))
         history, touched = replace(history, summed=hidden), touched - hidden
@@ -51,7 +51,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     history = replace(history, lost=state.lost)
     told = not because
     for action, first, last in (("drop", min(old.start, known), state.start), ("restore", state.start, min(old.start, known))):
-        for span in (part for span in _talk(ctx, history, max(2, first), last) for part in without(span, summed)):
+        for span in (left for talk in _talk(ctx, history, max(2, first), last) for left in without(talk, summed)):
             text = f"messages 2 to {state.start - 1} are hidden" + (f": {because}" if because else "")
             envelope = yield Edit(action, text, span, restore=action == "restore", facts=facts)  # type: ignore[arg-type]
             told = True

@@ -149,7 +149,7 @@ def _changes(
     touched |= old.gone | new.gone | old.shaped | new.shaped
     touched = {i for i in touched if history.since <= i < history.there}
     wishes: list[tuple[Span, Body]] = []
-    summed = by_hand(envelope, history.reading.rows[history.since].start, ctx.request.cut) if touched else []
+    summed = by_hand(envelope, ctx)
     for i in sorted(touched):
         row = history.reading.rows[i]
         if any(span.start <= row.start < span.stop for span in summed):  # what a person had condensed stays so
