@@ -122,6 +122,8 @@ class Chat:
         asking, answers = wishes.condensed(plan.after, ctx, keep_turns), self._answers(wished=True)
         try:
             ask = next(asking)
+            tried = wishes.tried(plan.after, ctx, keep_turns)
+            wishes.stays(step(self.plan, tried, plan.request, self.policy, self.growing.basis_of(self.policy)).after)
             while True:
                 answer = answers(ask)
                 yield Asked(ask, answer)

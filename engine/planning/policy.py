@@ -64,6 +64,15 @@ class Policy:
     rules: tuple[Step, ...] = ()
     constants: Mapping[str, str] = field(default_factory=dict)  # what else the original fixes, and where it was read
 
+    @property
+    def caution(self) -> str:
+        """What somebody should know who sends a chat under it; "" where there is nothing."""
+        if "fits" in self.guarantees:
+            return ""
+        return (
+            "It does not promise that every request fits. One that does not is not sent, and another policy has to take over."
+        )
+
     def __repr__(self) -> str:
         return f"<Policy {self.name!r}: {', '.join(part.rule.name for part in self.rules) or 'no rule, everything is kept'}>"
 
