@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from engine.envelope.conversation import once
 from engine.envelope.difference import first_difference
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
-from engine.session.index import before, runs
-from engine.session.model import Body, Edit, Span
+from engine.session.index import Index, before, runs
+from engine.session.model import Body, Edit, Session, Span
 
 _THINKING = ("thinking", "redacted_thinking")
 
@@ -16,12 +17,22 @@ _THINKING = ("thinking", "redacted_thinking")
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     was = ctx.previous.after if ctx.previous else Envelope()
     moved = ctx.previous is not None and ctx.previous.model != ctx.request.model
+    for at in _unsigned(ctx):
+        if at < ctx.request.cut and envelope.at(at).body is None:
+            envelope = yield Edit("strip", "thinking without a signature cannot be sent back", Span(at, at + 1))
     start = 0 if moved else first_difference(was, envelope)
     if start is None or start >= ctx.request.cut:
         return
     because = "another model thought this" if moved else f"what stands before this thinking was changed, from block {start} on"
     for span, body in list(_standing(envelope, ctx, start)):
         yield Edit("strip", because, span, body, facts={"from": start})
+
+
+@once
+def _unsigned(session: Session, index: Index) -> tuple[int, ...]:
+    """Thinking that no provider signed: from a log that does not hold it, or from another kind of model."""
+    thinking = (session.blocks[at] for at in index.thinking)
+    return tuple(b.at for b in thinking if isinstance(b.raw, dict) and b.kind == "thinking" and not b.raw.get("signature"))
 
 
 def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Body]]:

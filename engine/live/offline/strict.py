@@ -21,10 +21,11 @@ BREAKPOINTS = 4
 MESSAGES = 100_000
 LEAST_THINKING = 1_024  # tokens of a thinking budget
 MOST_OUTPUT = 64_000  # tokens of an answer
-ROLES = ("user", "assistant")
+EARLIER = re.compile(r"[0-9a-f]{32}")  # how earlier versions signed, which cannot be checked any more
 THINKING = ("thinking", "redacted_thinking")
 KINDS = {
     "user": ("text", "image", "document", "tool_result", "search_result", "container_upload"),
+    "system": ("text",),
     "assistant": ("text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "compaction"),
 }
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -92,7 +93,7 @@ def _settings(body: Mapping[str, JSON]) -> Iterator[str]:
 def _message(message: JSON, i: int, last: bool) -> Iterator[str]:
     role = message.get("role") if isinstance(message, Mapping) else None
     content = message.get("content") if isinstance(message, Mapping) else None
-    if role not in ROLES:
+    if role not in KINDS:
         yield f"messages.{i}.role: Input should be 'user' or 'assistant'"
         return
     if not isinstance(content, (str, list)):
@@ -161,7 +162,8 @@ def _bound(model: str, messages: Sequence[JSON]) -> Iterator[str]:
         for j, block in enumerate(_blocks(message)):
             if block.get("type") == "thinking":
                 said, sealed = str(block.get("thinking") or ""), str(block.get("signature"))
-                if not hmac.compare_digest(sealed.encode(), _sealed(model, prefix.digest(), said).encode()):
+                whole = _sealed(model, prefix.digest(), said)
+                if not EARLIER.fullmatch(sealed) and not hmac.compare_digest(sealed.encode(), whole.encode()):
                     issued, own = sealed[32:], _sealed(model, b"", said)[32:]
                     what = "the messages before it were changed" if issued == own else "Invalid `signature` in `thinking` block"
                     yield f"messages.{i}.content.{j}: {what}"
