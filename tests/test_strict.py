@@ -18,9 +18,13 @@ from engine.envelope.difference import first_difference
 from engine.envelope.envelope import Envelope
 from engine.live.offline import Offline
 from engine.live.offline.strict import rejected
+from engine.planning.assemble import replay
 from engine.planning.policy import load, names, sendable
+from engine.planning.render import render
+from engine.session.builder import Builder
 from engine.session.model import Edit, Part, Span
 from tests import matrix
+from tests.laws.test_policies import limits, tight
 
 CALL = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "words"}
@@ -117,6 +121,42 @@ def test_what_mends_stands_behind_what_cuts(name: str) -> None:
     assert set(behind) <= {"refuse_when_over", "warn_at"}
     assert rules.index("drop_blank_texts") < rules.index("strip_stale_thinking")
     assert sendable(sendable(load(name))) == sendable(load(name))
+
+
+def said(message: dict[str, Any]) -> list[Any]:
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
+@settings(max_examples=10)
+@given(session=sessions, limit=limits)
+def test_thinking_is_sent_behind_what_it_was_thought_behind_or_not_at_all(name: str, session: Any, limit: int) -> None:
+    """The prefix of each thinking block that is sent is the prompt of the request that brought it."""
+    prompts: dict[str, list[Any]] = {}
+    for plan in replay(session, sendable(tight(name, limit)), ledger_of(session)):
+        sent: list[Any] = []
+        for message in render(plan.after, session)["messages"]:
+            for block in said(message):
+                if block["type"] == "thinking":
+                    assert prompts[block["thinking"]] == sent, plan.request.n
+                sent.append((message["role"], block))
+        for block in session.blocks[plan.request.cut : plan.request.stop]:
+            if block.kind == "thinking":
+                prompts[block.raw["thinking"]] = [*sent]  # nothing stands before it in its own answer
+
+
+@pytest.mark.parametrize(("seal", "sent"), [({"signature": "s"}, 1), ({}, 0)])
+def test_thinking_that_nobody_signed_is_not_sent(seal: dict[str, str], sent: int) -> None:
+    builder = Builder("s", "test")
+    for n in range(2):
+        builder.message("user", f"prompt {n}", origin="prompt")
+        thought = {"type": "thinking", "thinking": f"thought {n}", **seal}
+        builder.request(builder.message("assistant", [thought, {"type": "text", "text": "so"}]), model="claude-opus-5-5")
+    session = builder.build()
+    last = [*replay(session, sendable(load("keep-everything")), ledger_of(session))][-1]
+    kinds = [block["type"] for message in render(last.after, session)["messages"] for block in said(message)]
+    assert kinds.count("thinking") == sent
 
 
 def test_the_record_is_not_mended() -> None:
