@@ -60,6 +60,7 @@ class Course:
     model: str = "offline-64k"
 
 
+# "tight": cuts begin early, and a paste would never fit
 COURSES = {"paste": Course(), "tight": Course(60, 20, -1, 42, model="offline-16k")}
 
 
