@@ -233,6 +233,12 @@ def _billed(server: Offline) -> tuple[int, int]:
     return sum(u[key] for u in server.memory.billed for key in read), sum(u["output_tokens"] for u in server.memory.billed)
 
 
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "equal" if value else "DIFFERS"
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
 def offered() -> list[str]:
     """Every policy that a chat offers."""
     return [name for name in names() if name != "as-recorded"]
@@ -247,7 +253,7 @@ def main() -> int:
             row = drive(policy, COURSES[name], Path(folder))
         cells = [getattr(row, column) for column in COLUMNS]
         cells[0] = f"{policy} ({name})"
-        said = [f"{c:.1f}" if isinstance(c, float) else {True: "equal", False: "DIFFERS"}.get(c, str(c)) for c in cells]
+        said = [_cell(cell) for cell in cells]
         print(" ".join(f"{cell:>10}" if i else f"{cell:32}" for i, cell in enumerate(said)), flush=True)
         for why in list(dict.fromkeys(row.why))[:6]:
             print(f"    {why}", flush=True)
