@@ -11,6 +11,7 @@
     |- RuleError                 a rule asked for something the runner cannot do
     |- ProviderError             a provider refused a request, or gave no whole answer
     |- WrongPlace                the provider at hand is not where the conversation goes: nothing was sent
+    |- UnsendableError           a request that the provider would reject, and that no rule could mend; it was not sent
     `- ContextWindowExceededError   the request does not fit and may not be sent
 
 Each carries its fields and a `hint`: what the person can do now. The app shows both as plain text.
@@ -103,6 +104,16 @@ COUNTERS = {
     "gen_ai.usage.cache_creation.input_tokens": "of the prompts, what was written to it",
 }
 """What `ContextWindowExceededError.counters` holds, by the names of OpenTelemetry's semantic conventions."""
+
+
+class UnsendableError(TurnscopeError):
+    """A request that the provider would reject. `path` leads from its body to the place, `wrong` says what is wrong there."""
+
+    def __init__(self, path: str, wrong: str) -> None:
+        hint = "The message is kept. Choose another policy, or shorten the message and send it again."
+        super().__init__(f"the provider would reject this request, so it was not sent: {path}: {wrong}", hint=hint)
+        self.path = path
+        self.wrong = wrong
 
 
 class ContextWindowExceededError(TurnscopeError):

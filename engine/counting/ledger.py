@@ -27,6 +27,7 @@ class Ledger:
     sums: tuple[list[int], ...]
     total: list[int]
     memo: dict[str, int]  # tokens by digest of a block or of a text, shared so that nothing is counted twice
+    per_message: int = PER_MESSAGE
     exact: float = 0.0  # share of the tokens that were counted with the model's own tokenizer
 
     @property
@@ -50,7 +51,7 @@ class Ledger:
         """Count blocks that were appended to the session: those of one new message."""
         counts = count_blocks(blocks, self.counter, self.memo)
         if counts and message.role not in _UNFRAMED:
-            counts[0] += PER_MESSAGE
+            counts[0] += self.per_message
         for block, count in zip(blocks, counts, strict=True):
             self.total.append(self.total[-1] + count)
             for i, column in enumerate(self.sums):
@@ -63,7 +64,7 @@ class Ledger:
             start, at = min(start, session.forks[at - 1].start), session.forks[at - 1].of
         branch = session.branches[number]
         sums = tuple(column[: start + 1] for column in self.sums)
-        ledger = Ledger(self.counter, sums, self.total[: start + 1], self.memo)
+        ledger = Ledger(self.counter, sums, self.total[: start + 1], self.memo, self.per_message)
         for message in branch.messages[bisect_left(branch.messages, start, key=lambda message: message.start) :]:
             ledger.extend(branch.blocks[message.start : message.stop], message)
         return replace(ledger, exact=self.exact * ledger.total[start] / max(1, ledger.total[-1]))  # what is new is estimated
@@ -127,7 +128,8 @@ def build_ledger(
     for message in session.messages:
         if message.start < message.stop and message.role not in _UNFRAMED:
             counts[message.start] += per_message
-    return Ledger(counter, _sums(counts, [_INDEX[block.bucket] for block in session.blocks]), _prefix(counts), memo)
+    sums = _sums(counts, [_INDEX[block.bucket] for block in session.blocks])
+    return Ledger(counter, sums, _prefix(counts), memo, per_message)
 
 
 def _prefix(counts: Iterable[int]) -> list[int]:

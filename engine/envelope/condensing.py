@@ -7,7 +7,7 @@ whoever runs it. Prompts are the text files in `engine/envelope/prompts`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -69,6 +69,24 @@ def summary_of(piece: Piece) -> str:
     return next((part.text for part in piece.body if part.kind == "summary"), "") if piece.body else ""
 
 
+def by_hand(envelope: Envelope, ctx: Ctx) -> list[Span]:
+    """What the summaries of a chat in which a person condensed by hand stand for, in order: for rules that know of none."""
+    if not ctx.session.recorded.wishes:
+        return []
+    return [Span(piece.start, piece.stop) for piece in envelope.pieces if piece.start < piece.stop and summary_of(piece)]
+
+
+def without(span: Span, others: Iterable[Span]) -> Iterator[Span]:
+    """What is left of a span without `others`, which are in order."""
+    start = span.start
+    for other in others:
+        if start < min(other.start, span.stop):
+            yield Span(start, min(other.start, span.stop))
+        start = max(start, other.stop)
+    if start < span.stop:
+        yield Span(start, span.stop)
+
+
 def standing(envelope: Envelope, ctx: Ctx, at: int) -> int:
     """The first address >= `at` where conversation stands (verbatim or as a stand-in); `envelope.stop` where none does."""
     while at < envelope.stop:
@@ -81,6 +99,16 @@ def standing(envelope: Envelope, ctx: Ctx, at: int) -> int:
             return at
         at = piece.stop
     return at
+
+
+def opening(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
+    """Where the conversation that may be condensed begins: at its second message where the first is `pinned`.
+
+    A stand-in that already holds the first message pins nothing any more: it begins there.
+    """
+    begin: int = ctx.index.messages[pinned]
+    piece = envelope.at(begin)
+    return piece.start if piece.body else begin
 
 
 def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:

@@ -59,6 +59,31 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
     return found
 
 
+def first_difference(old: Envelope, new: Envelope) -> int | None:
+    """The first address at which `new` shows something else than `old`; what is new at its end does, where it is not verbatim.
+
+    None where there is none. An insert stands at its address.
+    """
+    front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
+    was, now = _pieces(old.chunks[front:]), _pieces(new.chunks[front:])
+    i = j = 0
+    while j < len(now):
+        piece = now[j]
+        if i == len(was):
+            if piece.body is not None:
+                return max(piece.start, old.stop)
+            j += 1
+            continue
+        known = was[i]
+        if known is piece or (known.start, known.stop, known.body) == (piece.start, piece.stop, piece.body):
+            i, j = i + 1, j + 1
+        elif known.body == piece.body and not piece.body:  # cut otherwise, but all verbatim or all left out
+            i, j = i + (known.stop <= piece.stop), j + (piece.stop <= known.stop)
+        else:
+            return max(known.start, piece.start)
+    return was[i].start if i < len(was) else None
+
+
 def lapsed(old: Envelope, new: Envelope) -> Iterator[Edit]:
     """Edits that turn what stands in `old` into what stands in `new`, where some of what was decided did not last.
 

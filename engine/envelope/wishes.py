@@ -17,10 +17,11 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Piece
 from engine.envelope.rule import Ctx
 from engine.errors import TurnscopeError
-from engine.session.facts import plain
+from engine.session.facts import noted, plain
 from engine.session.model import Action, Answer, Ask, Edit, Rated, Session, Span, Wish, Wished
 
 RULE = "follow_wishes"
+TRIAL = "(the summary)"
 CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less
 HEAD = re.compile(r"\[[^\n\]]*stands for ([\d,]+) messages\]$")  # the first line of the summaries of `condensing`
 
@@ -82,6 +83,28 @@ def condensed(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, A
             wish = making.send(envelope)
     except StopIteration:
         return tuple(made)
+
+
+def tried(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Session:
+    """The session as if a summary stood there already, with a word for its text: what a policy makes of it costs nothing.
+
+    TurnscopeError as `condensed`.
+    """
+    asking = condensed(envelope, ctx, keep_turns)
+    next(asking)
+    try:
+        asking.send(Answer(TRIAL))
+    except StopIteration as made:
+        recorded = noted(ctx.session.recorded, added(ctx.session, ctx.request.n, made.value))
+        return structs.replace(ctx.session, recorded=recorded)
+    raise TurnscopeError("a summary asks for more than one text", hint="Nothing was changed.")
+
+
+def stays(envelope: Envelope) -> None:
+    """TurnscopeError where what `tried` put there does not stand in the next request: nobody should pay for it then."""
+    if not any(words(piece) == TRIAL for piece in summaries(envelope)):
+        what = "under this policy the summary would not stand in the next request, so none was asked for"
+        raise TurnscopeError(what, hint="Choose another policy first, or let this one cut by itself.")
 
 
 def summaries(envelope: Envelope) -> tuple[Piece, ...]:

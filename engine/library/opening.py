@@ -22,13 +22,13 @@ from engine.counting.tokens import estimator, prepare
 from engine.envelope.plan import Plan
 from engine.planning import policy as shelf
 from engine.planning.assemble import beside_the_record
-from engine.planning.policy import Policy, following
+from engine.planning.policy import Policy, following, sendable
 from engine.planning.trace import Trace, own_counts, trace
 from engine.pricing.overlay import read_overlay
 from engine.pricing.prices import PRICES, Prices
 from engine.reading.holders import open_source
 from engine.reading.source import Entry, Source
-from engine.session.model import Answer, Session
+from engine.session.model import CHAT, Answer, Session
 from engine.session.thread import Thread
 from engine.settings import context_pairs, machine, prices_file
 from engine.views import overview as views
@@ -197,7 +197,9 @@ def _asked(session: Session, policy: Policy | str, answers: Mapping[str, Answer]
         recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
         session = structs.replace(session, recorded=recorded)
     chosen = named(policy) if isinstance(policy, str) else policy
-    if chosen.name != AS_RECORDED and session.recorded.wishes:
+    if session.source == CHAT:
+        chosen = sendable(chosen)
+    elif chosen.name != AS_RECORDED and session.recorded.wishes:
         chosen = following(chosen)  # what a person condensed by hand stays so under every policy
     return session, chosen
 

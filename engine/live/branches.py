@@ -21,7 +21,7 @@ from engine.live.sinks import Sink
 from engine.live.tools import Tools
 from engine.planning import assemble
 from engine.planning.extract import extract
-from engine.planning.policy import Policy, following, load
+from engine.planning.policy import Policy, load, sendable
 from engine.planning.trace import Trace
 from engine.pricing.prices import Prices
 from engine.session.model import JSON, Request, Session
@@ -73,9 +73,9 @@ def resumed(
 
     def in_force(request: Request) -> Policy:
         found = [policy for first, policy in policies if first <= request.n]
-        return following(found[-1] if found else settings.policy) if request.n >= since else record
+        return sendable(found[-1] if found else settings.policy) if request.n >= since else record
 
-    plans = tuple(assemble.replay(session, in_force, growing.ledger, prices=prices))
+    plans = tuple(assemble.replay(session, in_force, growing.ledger, growing.own, prices=prices))
     chat = Chat(growing, provider, sink, settings, tools)
     chat.plan = assemble.settle(plans[-1]) if plans else None
     chat.place = place

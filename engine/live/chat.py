@@ -45,7 +45,7 @@ from engine.live.tools import Tools
 from engine.live.wire import whole
 from engine.planning.answers import Answers, answerer
 from engine.planning.assemble import settle, step
-from engine.planning.policy import Policy, following, wishes_alone
+from engine.planning.policy import Policy, sendable, wishes_alone
 from engine.planning.render import body
 from engine.session.model import JSON, Answer, Answered, Ask, Edit, Fact, Request, Span, Usage, Wished
 from engine.session.place import Place
@@ -168,12 +168,12 @@ class Chat:
         if text:
             growing = Growing(growing.session, growing.ledger.counter, growing.prices)
             growing.message("user", text, origin="prompt")
-        return step(self.plan, growing.session, self._asked(growing), self.policy, growing.basis)
+        return step(self.plan, growing.session, self._asked(growing), self.policy, growing.basis_of(self.policy))
 
     @property
     def policy(self) -> Policy:
-        """The policy in force, with what was wished by hand before it."""
-        return following(self.settings.policy)
+        """The policy in force, with what was wished by hand before it, and what is mended behind it."""
+        return sendable(self.settings.policy)
 
     def condense(self, keep_turns: int = 2) -> Generator[Event]:
         """Ask for a summary of all before the newest turns; it stands for them from the next request on."""
@@ -187,6 +187,8 @@ class Chat:
         asking, answers = wishes.condensed(plan.after, ctx, keep_turns), self._answers(wished=True)
         try:
             ask = next(asking)
+            tried = wishes.tried(plan.after, ctx, keep_turns)
+            wishes.stays(step(self.plan, tried, plan.request, self.policy, self.growing.basis_of(self.policy)).after)
             while True:
                 answer = answers(ask)
                 yield Asked(ask, answer)
@@ -220,7 +222,8 @@ class Chat:
     def _by_hand(self) -> Plan:
         """What the next request starts from, with all that was wished, before the policy."""
         growing = self.growing
-        return step(self.plan, growing.session, self._asked(growing), wishes_alone(self.settings.policy), growing.basis)
+        policy = wishes_alone(self.settings.policy)
+        return step(self.plan, growing.session, self._asked(growing), policy, growing.basis_of(policy))
 
     def _wish(self, edits: Sequence[Edit]) -> Wished:
         session = self.growing.session
@@ -272,6 +275,10 @@ class Chat:
                 self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1, error=refused)
                 yield Refused(refused)
                 return
+            if rejected := gateway.unsendable(plan, self.growing.session, self.growing.prices):
+                self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1)
+                yield Failed(rejected)
+                return
             try:
                 self._begin(plan)
                 yield from self._stream(plan, attempt)
@@ -315,7 +322,8 @@ class Chat:
         return again if gateway.smaller(again, plan) else None
 
     def _step(self, asked: Request) -> Plan:
-        return step(self.plan, self.growing.session, asked, self.policy, self.growing.basis, self._answers())
+        basis = self.growing.basis_of(self.policy)
+        return step(self.plan, self.growing.session, asked, self.policy, basis, self._answers())
 
     def _stream(self, plan: Plan, attempt: int) -> Iterator[Event]:
         """Send a request. ProviderError where it was not accepted; what breaks later is told and kept."""

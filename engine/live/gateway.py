@@ -11,10 +11,12 @@ from msgspec import structs
 from engine.counting.ledger import Ledger
 from engine.envelope.difference import lapsed
 from engine.envelope.plan import Plan
-from engine.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, WrongPlace
+from engine.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, UnsendableError, WrongPlace
 from engine.live.growing import Growing
 from engine.live.provider import Provider, explained
+from engine.planning.lint import lint
 from engine.planning.render import body
+from engine.pricing.prices import Prices
 from engine.session.facts import count_of
 from engine.session.model import Counted, Edit, Part, Session, Span
 from engine.session.place import Place
@@ -106,6 +108,12 @@ def counters(session: Session) -> dict[str, int]:
         sum(u.cache_creation_input_tokens for u in used),
     )
     return dict(zip(COUNTERS, sums, strict=True))
+
+
+def unsendable(plan: Plan, session: Session, prices: Prices) -> UnsendableError | None:
+    """Why the provider would reject this request, whatever its size; what can be mended was, by the policy's last rules."""
+    wrong = lint(body(plan, session), plan.model, prices=prices)
+    return UnsendableError(wrong[0].path, wrong[0].what) if wrong else None
 
 
 def learned(plan: Plan, error: ProviderError) -> Counted | None:

@@ -6,6 +6,7 @@ Counts and index grow with it, so that planning the next request costs what is n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -13,6 +14,8 @@ from msgspec import structs
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import Counter
 from engine.planning.assemble import Basis
+from engine.planning.policy import Policy
+from engine.planning.trace import own_counts
 from engine.pricing.prices import PRICES, Prices
 from engine.session.facts import noted, plain
 from engine.session.index import Index
@@ -32,6 +35,7 @@ class Growing:
         self._recorded: Recorded = start.recorded
         self._value: Session | None = start
         self.ledger: Ledger = build_ledger(start, counter)
+        self._own: dict[tuple[str, int], Ledger | None] = {}
         self._index: Index | None = None
 
     @property
@@ -55,13 +59,25 @@ class Growing:
             self._index = Index.of(self.session)
         return Basis(self.ledger, self.ledger, self._index, self.prices)
 
+    def basis_of(self, policy: Policy) -> Basis:
+        """The same, with the policy's own counts."""
+        return replace(self.basis, own=self.own(policy) or self.ledger)
+
+    def own(self, policy: Policy) -> Ledger | None:
+        """The session as a policy itself counts it, kept and grown; None where it names no counter."""
+        key = (policy.counter, policy.per_message)
+        if policy.counter and key not in self._own:
+            self._own[key] = own_counts(self.session, policy)
+        return self._own.get(key)
+
     def message(
         self, role: str, content: str | Sequence[JSON], *, origin: str, id: str = "", sent_at: float | None = None
     ) -> Message:
         """Append one message; a prompt begins a turn. `role` system and tools are blocks of the request, not messages of it."""
         parts = [(raw, "") for raw in ([content] if isinstance(content, str) else content)]
         message = self._line.append(role, parts, origin=origin, id=id, sent_at=sent_at)
-        self.ledger.extend(self._line.blocks[message.start :], message)
+        for ledger in (self.ledger, *filter(None, self._own.values())):
+            ledger.extend(self._line.blocks[message.start :], message)
         self._changed()
         return message
 

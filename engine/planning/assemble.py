@@ -28,9 +28,10 @@ from engine.planning.repeated import laid, wanted
 from engine.pricing.prices import PRICES, Prices
 from engine.session.facts import count_of
 from engine.session.index import Index
-from engine.session.model import BEGUN, Answer, Ask, Edit, Request, Session
+from engine.session.model import BEGUN, CHAT, Answer, Ask, Counted, Edit, Request, Session
 
 AS_RECORDED = "as-recorded"
+Own = Ledger | Callable[[Policy], Ledger | None] | None
 COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
 
 
@@ -63,12 +64,19 @@ def step(
     if policy.name != AS_RECORDED:
         calibration = calibration.elsewhere()
     onward = calibration
-    asked = structs.replace(request, model=request.asked) if request.asked and policy.name != AS_RECORDED else request
+    if policy.name == AS_RECORDED:  # all that was counted before the request went as it did
+        for count in session.recorded.counts.get(request.n, ()):
+            calibration = calibration.learn(count.seen, count.tokens, count.model)
+        plan = _planned(previous, session, request, policy, basis, calibration, answers)
+        return structs.replace(plan, onward=onward) if onward is not calibration else plan
+    asked = structs.replace(request, model=request.asked) if request.asked else request
     plan = _planned(previous, session, asked, policy, basis, calibration, answers)
+    learned: Counted | None = None
     for _ in range(COUNTS):
         told = count_of(session.recorded, request.n, plan.seen.tokens)
-        if told is None:
+        if told is None or told is learned:
             break
+        learned = told
         calibration = calibration.learn(plan.seen.tokens, told.tokens, plan.model)
         plan = _planned(previous, session, asked, policy, basis, calibration, answers)
     return structs.replace(plan, onward=onward) if onward is not calibration else plan
@@ -115,7 +123,7 @@ def _planned(
         if run.model and run.model != model:
             model, run.model = run.model, ""
             room = budget(policy.budget, basis.prices.facts(model).window)
-            ctx = _context(previous, session, request, basis, calibration, room, done)
+            ctx = _context(previous, session, structs.replace(request, model=model), basis, calibration, room, done)
     for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
         run.apply(LEFT_OUT, "remembers", edit, ctx)
     before, decisions, after, again = kept, run.decisions, run.after, wanted(run.decisions, run.fresh)
@@ -124,7 +132,8 @@ def _planned(
         before, decisions, after = found
         lasting, again = True, begun.again if again == begun.again else again
     changed = not lasting or any(d.splice for d in decisions)
-    if policy.name == AS_RECORDED and any(d.splice and d.action == "condense" for d in decisions):
+    condensed = any(d.splice and d.action == "condense" for d in decisions)
+    if policy.name == AS_RECORDED and condensed and not _chatted(session, request):
         calibration = calibration.compaction()
     seen, server = _seen(previous, after, ctx, changed)
     verdict = _verdict(policy, decisions, room, calibration.predict(seen.tokens))
@@ -154,15 +163,14 @@ def replay(
     session: Session,
     policy: Policy | Callable[[Request], Policy],
     ledger: Ledger,
-    own: Ledger | None = None,
+    own: Own = None,
     answers: Answers | None = None,
     prices: Prices = PRICES,
 ) -> Iterator[Plan]:
     """Plan every request of a session in order. Each plan carries the calibration it was made with.
 
     `policy` may be a function that gives the one in force for a request: in a chat it changes on the way. `answers` is asked
-    what rules ask; see `step`.
-
+    what rules ask; see `step`. `own`: what its decisions count with, or a function that gives it for a policy.
     """
     return (plan for plan, _ in beside_the_record(session, policy, ledger, own, answers, prices))
 
@@ -171,7 +179,7 @@ def beside_the_record(
     session: Session,
     policy: Policy | Callable[[Request], Policy],
     ledger: Ledger,
-    own: Ledger | None = None,
+    own: Own = None,
     answers: Answers | None = None,
     prices: Prices = PRICES,
 ) -> Iterator[tuple[Plan, Plan]]:
@@ -180,13 +188,15 @@ def beside_the_record(
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
     calibration is the one that the policy plans with.
     """
-    basis = Basis.of(session, ledger, own, prices)
+    basis = Basis.of(session, ledger, None, prices)
     record = load(AS_RECORDED)
     shadow: Plan | None = None
     previous: Plan | None = None
     for request in session.requests:
-        plan = step(previous, session, request, policy(request) if callable(policy) else policy, basis, answers)
-        if policy == record:
+        chosen = policy(request) if callable(policy) else policy
+        counts = (own(chosen) if callable(own) else own) or ledger
+        plan = step(previous, session, request, chosen, Basis(ledger, counts, basis.index, prices), answers)
+        if policy == record:  # as a value: a function may give another one for the next request
             yield plan, plan
             previous = settle(plan)
         else:
@@ -240,6 +250,11 @@ class _Run:
         self.kept = self.after if one else _carried(self.kept, edit, number, ctx.ledger)
         if memory == "remembers":
             self.base = self.kept if same else _carried(self.base, edit, number, ctx.ledger)
+
+
+def _chatted(session: Session, request: Request) -> bool:
+    """True for a request that was sent from here: what is recorded of it is all that there was, nothing was put back unseen."""
+    return session.source == CHAT and request.n >= int(session.about.get("live_from", 0))
 
 
 def _known(left: list[StepState], part: Step) -> StepState | None:

@@ -28,6 +28,9 @@ from engine.errors import PolicyError
 HERE = Path(__file__).parent / "policies"
 GUARANTEES = {"fits", "paired", "prefix"}
 WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
+MENDING = ("repair", "drop_blank_texts", "strip_stale_thinking")  # the last sees what all others changed
+PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
+LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
 T = TypeVar("T")
 
 
@@ -60,6 +63,15 @@ class Policy:
     budget: BudgetParams = field(default_factory=BudgetParams)
     rules: tuple[Step, ...] = ()
     constants: Mapping[str, str] = field(default_factory=dict)  # what else the original fixes, and where it was read
+
+    @property
+    def caution(self) -> str:
+        """What somebody should know who sends a chat under it; "" where there is nothing."""
+        if "fits" in self.guarantees:
+            return ""
+        return (
+            "It does not promise that every request fits. One that does not is not sent, and another policy has to take over."
+        )
 
     def __repr__(self) -> str:
         return f"<Policy {self.name!r}: {', '.join(part.rule.name for part in self.rules) or 'no rule, everything is kept'}>"
@@ -120,6 +132,25 @@ def following(policy: Policy) -> Policy:
     if policy.rules and policy.rules[0].rule.name in (WISHES, "follow_the_record"):  # the record holds what was wished
         return policy
     return replace(policy, rules=(Step(find(WISHES), NoParams()), *policy.rules))
+
+
+def sendable(policy: Policy) -> Policy:
+    """The policy as a chat sends under it: wishes first, and at the end what a provider would reject is mended.
+
+    Mending stands behind all that cuts, but before what only looks at the outcome. The record is what it is.
+    """
+    policy = following(policy)
+    names = [part.rule.name for part in policy.rules]
+    if names[0] != WISHES or MENDING[-1] in names:
+        return policy
+    steps = [*policy.rules]
+    end = len(steps)
+    while steps[end - 1].rule.name in LOOKING:
+        end -= 1
+    paired = not PAIRING.isdisjoint(names)
+    rules = (find(name) for name in MENDING if name != "repair" or not paired)
+    steps[end:end] = (Step(rule, rule.params()) for rule in rules)
+    return replace(policy, rules=tuple(steps))
 
 
 def wishes_alone(policy: Policy) -> Policy:

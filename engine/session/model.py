@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from engine.session.content import block_text
 
+CHAT = "turnscope-chat"  # the source of sessions that were chatted here
 BEGUN = "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log
 SHAPE = "_shape"  # key of Request.settings: how this request writes what is the same content in another form
 

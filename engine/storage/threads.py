@@ -25,7 +25,7 @@ from engine.planning.policy import Policy, load, parse
 from engine.session.content import dumps
 from engine.session.facts import noted
 from engine.session.fork import upto
-from engine.session.model import JSON, Answer, Answered, Edit, Fact, Observed, Request, Session, Usage
+from engine.session.model import CHAT, JSON, Answer, Answered, Edit, Fact, Observed, Request, Session, Usage
 from engine.session.place import Place
 from engine.session.portable import loads as load_session
 from engine.session.timeline import Timeline
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SOURCE", "Conflict", "Hit", "Row", "Threads"]
 
-SOURCE = "turnscope-chat"
+SOURCE = CHAT
 _NEWEST = "select toml from policies p where p.thread = t.id order by request desc limit 1"
 
 

@@ -69,6 +69,8 @@ def settings(held: chatting.Room | None) -> None:
             titles = {name: policy.title for name, policy in chatting.policies().items()}
             st.selectbox("Policy", names, format_func=lambda name: short(titles[name], 60), **_key("policy"))
             _why("policy")
+            if (chosen := chatting.policies().get(value("policy"))) and chosen.caution:
+                st.html(f'<div class="chat-why">{esc(chosen.caution)}</div>')
             st.toggle("Thinking", **_key("thinking"))
             _why("thinking")
             st.number_input("Most tokens of an answer", 1, 64_000, step=256, **_key("max"))

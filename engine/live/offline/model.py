@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.counting.media import media_tokens
 from engine.counting.tokens import Counter, count_texts
+from engine.live.offline.strict import signature
 from engine.planning.extract import extract
 from engine.session.content import block_text, dumps, text_of
 
@@ -145,17 +146,17 @@ def transcript(messages: list[JSON]) -> str:
     return "\n".join(f"{message['role']}: {text_of(message.get('content'))}" for message in messages)
 
 
-def answer(body: Mapping[str, JSON], size: int) -> list[JSON]:
-    """The content blocks of an answer. Deterministic; it says what it is."""
+def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
+    """The content blocks of an answer to `sent` messages. Deterministic; it says what it is."""
     messages = body["messages"]
     last = messages[-1].get("content")
     text = text_of(last)
     given = {tool.get("name") for tool in body.get("tools") or ()}
     blocks: list[JSON] = []
     if (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
-        blocks.append(
-            {"type": "thinking", "thinking": _thought(text, size, len(messages)), "signature": _digest(dumps(messages))}
-        )
+        thought = _thought(text, size, len(messages))
+        seal = signature(str(body.get("model", "")), sent, thought)
+        blocks.append({"type": "thinking", "thinking": thought, "signature": seal})
     asked = TRANSCRIPT.search(text)
     if asked:
         return [*blocks, {"type": "text", "text": extract(asked.group(1), min(int(body.get("max_tokens") or 1_000), 2_000))}]

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from engine.counting.tokens import count_texts
 from engine.live.offline import model as offline
+from engine.live.offline import strict
 from engine.session.content import block_text, dumps
 
 JSON = Any
@@ -68,10 +69,11 @@ class Offline:
     def message(self, body: dict[str, JSON]) -> tuple[int, dict[str, JSON]]:
         """Answer one request: HTTP status and the message or error object."""
         window = offline.WINDOWS.get(body.get("model", ""), offline.WINDOWS["offline-200k"])
-        wrong = _invalid(body)
+        wrong = strict.rejected(body)
         if wrong:
             return _error(400, "invalid_request_error", wrong)
         original = sum(unit.tokens for unit in offline.units(body))
+        messages = body["messages"]
         body, applied = offline.edited(body, original)
         found = offline.units(body)
         size = sum(unit.tokens for unit in found)
@@ -89,7 +91,7 @@ class Offline:
         if size + body["max_tokens"] > window:
             what = f"input length and `max_tokens` exceed context limit: {size} + {body['max_tokens']} > {window}"
             return _error(400, "invalid_request_error", what)
-        blocks = offline.answer(body, size)
+        blocks = offline.answer(body, size, messages)
         texts = [block_text(block["type"], {k: v for k, v in block.items() if k != "signature"}) for block in blocks]
         with self.lock:
             usage = offline.bill(found, self.memory, self.clock())
@@ -113,29 +115,6 @@ class Offline:
             "usage": usage,
         }
         return 200, answer | ({"context_management": {"applied_edits": applied}} if body.get("context_management") else {})
-
-
-def _invalid(body: dict[str, JSON]) -> str:
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        return "messages: at least one message is required"
-    if not isinstance(body.get("max_tokens"), int):
-        return "max_tokens: Field required"
-    if messages[0].get("role") != "user" and messages[0].get("content", [{}])[0].get("type") != "compaction":
-        return "messages: first message must use the user role"
-    open_calls: set[str] = set()
-    for i, message in enumerate(messages):
-        content = message.get("content")
-        blocks = content if isinstance(content, list) else []
-        results = {b.get("tool_use_id") for b in blocks if isinstance(b, dict) and b.get("type") == "tool_result"}
-        if results - open_calls:
-            return (
-                f"messages.{i}: unexpected `tool_use_id` found in `tool_result` blocks: {min(map(str, results - open_calls))}"
-            )
-        if open_calls - results:
-            return f"messages.{i - 1}: `tool_use` ids were found without `tool_result` blocks immediately after"
-        open_calls = {b["id"] for b in blocks if isinstance(b, dict) and b.get("type") == "tool_use"}
-    return ""
 
 
 def _error(status: int, kind: str, what: str) -> tuple[int, dict[str, JSON]]:

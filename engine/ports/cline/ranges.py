@@ -79,6 +79,7 @@ class History:
     starts: tuple[int, ...]  # of all messages of the session (see `starts`)
     cut: int
     lost: frozenset[int] = frozenset()
+    summed: frozenset[int] = frozenset()  # messages that a summary wished for by hand stands for
 
     def __len__(self) -> int:
         return bisect_left(self.starts, self.cut)

@@ -136,7 +136,8 @@ def _runs(addresses: Sequence[int]) -> list[Span]:
 
 def calls(history: History, message: int) -> list[str]:
     """Ids of the tool calls of an answer; [] for any other message."""
-    content = history.content(message) if history.role(message) == "assistant" else ""
+    shown = history.role(message) == "assistant" and message not in history.summed
+    content = history.content(message) if shown else ""
     items = [] if isinstance(content, str) else [Item(at, raw) for at, raw in content]
     return [item.raw["id"] for item in items if _type(item) == "tool_use" and item.raw.get("id")]
 

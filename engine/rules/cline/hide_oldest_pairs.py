@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from msgspec import structs
 
+from engine.envelope.condensing import by_hand, without
 from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -41,12 +42,16 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     touched = {*range(max(0, known - 1), len(history)), *range(state.start, old.start + 1), state.start}
     if state.entries is not old.entries:
         touched |= {message for message, entry in state.entries.items() if entry is not old.entries.get(message)}
+    summed = by_hand(envelope, ctx)  # what a person had condensed stays so
+    if summed:
+        hidden = frozenset(message for message in range(len(history)) if _in(history.at(message), summed))
+        history, touched = replace(history, summed=hidden), touched - hidden
     found = places(history, state, touched)
     state = structs.replace(state, lost=lost(history, state, found))
     history = replace(history, lost=state.lost)
     told = not because
     for action, first, last in (("drop", min(old.start, known), state.start), ("restore", state.start, min(old.start, known))):
-        for span in _talk(ctx, history, max(2, first), last):
+        for span in (left for talk in _talk(ctx, history, max(2, first), last) for left in without(talk, summed)):
             text = f"messages 2 to {state.start - 1} are hidden" + (f": {because}" if because else "")
             envelope = yield Edit(action, text, span, restore=action == "restore", facts=facts)  # type: ignore[arg-type]
             told = True
@@ -58,6 +63,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if min(state.start, old.start) < 2:
         yield from _twice(history, state, old)
     return state
+
+
+def _in(at: int, spans: Sequence[Span]) -> bool:
+    return any(span.start <= at < span.stop for span in spans)
 
 
 def _decided(history: History, ctx: Ctx, old: State, params: Params) -> tuple[State, str, Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import structs
 
 from engine.counting.ledger import Ledger
-from engine.envelope.condensing import How, condense, summary_at
+from engine.envelope.condensing import How, by_hand, condense, summary_at
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -149,8 +149,11 @@ def _changes(
     touched |= old.gone | new.gone | old.shaped | new.shaped
     touched = {i for i in touched if history.since <= i < history.there}
     wishes: list[tuple[Span, Body]] = []
+    summed = by_hand(envelope, ctx)
     for i in sorted(touched):
         row = history.reading.rows[i]
+        if any(span.start <= row.start < span.stop for span in summed):  # what a person had condensed stays so
+            continue
         if i in new.gone or (i < new.first and (i > history.since or not history.instructed)):
             wishes.append((Span(row.start, row.stop), ()))
             continue

@@ -1,0 +1,61 @@
+"""Strip thinking that stands behind something that was edited: newer models take it back behind its own prefix alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.envelope.conversation import once
+from engine.envelope.difference import first_difference
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, NoParams, Rule
+from engine.session.index import Index, before, runs
+from engine.session.model import Body, Edit, Session, Span
+
+_THINKING = ("thinking", "redacted_thinking")
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    was = ctx.previous.after if ctx.previous else Envelope()
+    moved = ctx.previous is not None and ctx.previous.model != ctx.request.model
+    for at in _unsigned(ctx):
+        if at < ctx.request.cut and envelope.at(at).body is None:
+            envelope = yield Edit("strip", "thinking without a signature cannot be sent back", Span(at, at + 1))
+    start = 0 if moved else first_difference(was, envelope)
+    if start is None or start >= ctx.request.cut:
+        return
+    because = "another model thought this" if moved else f"what stands before this thinking was changed, from block {start} on"
+    for span, body in list(_standing(envelope, ctx, start)):
+        yield Edit("strip", because, span, body, facts={"from": start})
+
+
+@once
+def _unsigned(session: Session, index: Index) -> tuple[int, ...]:
+    """Thinking that no provider signed: from a log that does not hold it, or from another kind of model."""
+    thinking = (session.blocks[at] for at in index.thinking)
+    return tuple(b.at for b in thinking if isinstance(b.raw, dict) and b.kind == "thinking" and not b.raw.get("signature"))
+
+
+def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Body]]:
+    """Thinking at or after `start` that would be sent, in its own place or among the parts of a stand-in; newest last."""
+    newest = before(ctx.index.thinking, ctx.request.cut - 1)
+    parts = [
+        piece
+        for piece in envelope.over(Span(start, envelope.stop))
+        if piece.body and any(part.kind in _THINKING for part in piece.body)
+    ]
+    for piece in parts:
+        yield Span(piece.start, piece.stop), tuple(part for part in piece.body or () if part.kind not in _THINKING)
+    if newest is None or newest < start:
+        return
+    there = (at for at in ctx.index.thinking if start <= at < ctx.request.cut)
+    yield from ((span, ()) for span in runs(at for at in there if envelope.at(at).body is None))
+
+
+RULE = Rule(
+    "strip_stale_thinking",
+    "Leave out thinking that stands behind an edit, or that another model thought: a provider may refuse it.",
+    edits,
+    NoParams,
+    "remembers",
+    "Anthropic Messages API: thinking is bound to the model and to the exact messages before it (Opus 5.5, Fable 5.1)",
+)

@@ -1,0 +1,266 @@
+"""Every policy that a chat offers, driven against the built-in model's strict server: `python -m tests.matrix [POLICY ...]`.
+
+90 turns with tools and thinking; condensed by hand at turn 30, a paste of 200,000 characters at 45, killed amid turn 60 and
+taken up again from the store. Then, for each request: the body on the wire is the body of the replay's plan, and nothing in it
+would be rejected; nothing was rejected; and the server's ledger of tokens is ours. Prints a table; exit 1 on a difference.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import engine
+from engine.envelope import wishes
+from engine.errors import UnsendableError
+from engine.live import branches
+from engine.live.chat import Chat, Settings
+from engine.live.events import Called, Done, Event, Failed, Planned, Refused
+from engine.live.offline import Offline
+from engine.live.provider import connected
+from engine.live.tools import Toolbox
+from engine.planning import lint
+from engine.planning.policy import load, names
+from engine.planning.render import body
+from engine.session.model import Session
+from engine.storage.threads import Threads
+
+PASTE = 200_000  # characters
+SENTENCE = "Whoever carries the message further remembers everything important that somebody mentioned about weather."
+COLUMNS = (
+    "policy",
+    "turns",
+    "requests",
+    "refused",
+    "stopped",
+    "rejected",
+    "failed",
+    "differ",
+    "lint",
+    "ledger",
+    "condensed",
+    "seconds",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is done with each policy; turns are counted from 0, -1 = never."""
+
+    turns: int = 90
+    condense: int = 30
+    paste: int = 45
+    kill: int = 60
+    thinking: bool = True
+    model: str = "offline-64k"
+
+
+# "tight": cuts begin early, and a paste would never fit
+COURSES = {"paste": Course(), "tight": Course(60, 20, -1, 42, model="offline-16k")}
+
+
+@dataclass(slots=True)
+class Row:
+    """What came of one policy. `differ`: requests whose wire body is not the replay's; `why`: first mistakes of each kind."""
+
+    policy: str
+    turns: int = 0
+    requests: int = 0
+    refused: int = 0  # over the window
+    stopped: int = 0  # the gateway saw that it would be rejected
+    rejected: int = 0
+    failed: int = 0
+    differ: int = 0
+    lint: int = 0
+    ledger: bool = True
+    condensed: str = ""
+    seconds: float = 0.0
+    why: list[str] = field(default_factory=list)
+
+    @property
+    def right(self) -> bool:
+        return not (self.rejected or self.failed or self.differ or self.lint) and self.ledger
+
+
+class Watched(Offline):
+    """The built-in model, with every body that asked for a stream, and what was rejected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streamed: list[dict[str, Any]] = []
+        self.rejected: list[str] = []
+
+    def message(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, said = super().message(body)
+        if body.get("stream"):
+            self.streamed.append({key: value for key, value in body.items() if key != "stream"})
+        what = said["error"]["message"] if status == 400 else ""
+        if what and "prompt is too long" not in what and "exceed context limit" not in what:
+            self.rejected.append(what)
+        return status, said
+
+
+def files(folder: Path) -> Toolbox:
+    """Six files of different sizes, so that results weigh."""
+    folder.mkdir(parents=True)
+    for n in range(6):
+        lines = (f"def function_{n}_{i}(value): return value + {i}\n" for i in range(30 + 40 * n))
+        (folder / f"file{n}.py").write_text("".join(lines))
+    return Toolbox(folder)
+
+
+def prompt(turn: int, course: Course) -> str:
+    """What is said at a turn."""
+    if turn == course.paste:
+        return "Look at this:\n" + " ".join(SENTENCE for _ in range(PASTE // len(SENTENCE)))
+    if turn % 3 == 0:
+        return f"read file file{turn % 6}.py"
+    return f"calculate {turn} * 17" if turn % 7 == 0 else f"And what of point {turn}? It matters because of reason {turn * 7}."
+
+
+def drive(policy: str, course: Course, folder: Path) -> Row:
+    """One policy through the whole course."""
+    row, began = Row(policy), time.monotonic()
+    with Watched() as server:
+        threads, box = Threads(folder / "chats.db"), files(folder / "project")
+        chosen = Settings(course.model, load(policy), thinking=course.thinking)
+        provider, thread = connected(server.url, "none", retries=0, timeout=60), threads.create(title=policy)
+        chat = branches.begun(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
+        chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
+        chat.tools = box
+        wire: dict[int, dict[str, Any]] = {}
+        try:
+            for turn in range(course.turns):
+                if turn == course.condense:
+                    row.condensed = _condensed(chat)
+                said = chat.send(prompt(turn, course))
+                if _driven(said, chat, server, wire, row, kill=turn == course.kill):
+                    known = threads.policies(thread)
+                    chat, _ = branches.resumed(threads.load(thread), provider, threads.sink(thread), chosen, box, known)
+                    _driven(chat.go_on(), chat, server, wire, row)
+                row.turns += 1
+        except Exception as error:  # noqa: BLE001 - a raw error is what this looks for
+            row.failed += 1
+            row.why.append(f"{type(error).__name__}: {error}"[:300])
+        stored = threads.load(thread)
+        row.rejected = len(server.rejected)
+        row.why += server.rejected[:1]
+        _compared(stored, chosen, wire, row)
+        row.ledger = _ledger(stored) == _billed(server)
+        row.requests = len(wire)
+    row.seconds = time.monotonic() - began
+    return row
+
+
+def _condensed(chat: Chat) -> str:
+    """Condense by hand: refused with a reason, or whether the summary then stands in the next request."""
+    last = list(chat.condense())[-1]
+    if isinstance(last, Failed):
+        return "refused"
+    return "stands" if wishes.summaries(chat.planned("And then?").after) else "undone"
+
+
+def _driven(
+    said: Iterator[Event], chat: Chat, server: Watched, wire: dict[int, dict[str, Any]], row: Row, kill: bool = False
+) -> bool:
+    """Follow a turn to its end, or to where it is killed: the model has asked for a tool that has not run."""
+    number = -1
+    for event in said:
+        if isinstance(event, Planned):
+            number = event.plan.request.n
+        elif isinstance(event, Done):
+            wire[number] = server.streamed[-1]
+        elif isinstance(event, Refused):
+            row.refused += 1
+        elif isinstance(event, Failed) and isinstance(event.error, UnsendableError):
+            row.stopped += 1
+            row.why.append(f"stopped: {event.error.path}: {event.error.wrong}")
+        elif isinstance(event, Failed):
+            row.failed += 1
+            row.why.append(str(event.error)[:300])
+        elif kill and isinstance(event, Called):
+            return True
+    return kill
+
+
+def _compared(stored: Session, chosen: Settings, wire: dict[int, dict[str, Any]], row: Row) -> None:
+    """Bodies on the wire against the replay's, and both against what is known of rejections."""
+    try:
+        plans = engine.replay(stored, chosen.policy).plans
+    except Exception as error:  # noqa: BLE001 - as above
+        row.differ = len(wire)
+        row.why.append(f"replay: {type(error).__name__}: {error}"[:300])
+        return
+    for n, sent in wire.items():
+        made = body(plans[n], stored)
+        if made != sent:
+            row.differ += 1
+            if row.differ == 1:
+                row.why.append(f"request {n}: " + difference(made, sent))
+        stale = lint.stale_thinking(plans[: n + 1], stored)
+        if found := lint.lint(sent, "claude-opus-5-5", stale):
+            row.lint += 1
+            if row.lint == 1:
+                row.why.append(f"request {n}: lint: {found[0].path}: {found[0].what}")
+
+
+def difference(one: Any, two: Any, path: str = "") -> str:
+    """Where two bodies differ first."""
+    if isinstance(one, dict) and isinstance(two, dict):
+        for key in [*one, *(key for key in two if key not in one)]:
+            if one.get(key) != two.get(key):
+                return difference(one.get(key), two.get(key), f"{path}.{key}")
+    if isinstance(one, list) and isinstance(two, list):
+        for i, (a, b) in enumerate(zip(one, two, strict=False)):
+            if a != b:
+                return difference(a, b, f"{path}.{i}")
+        return f"{path}: replay has {len(one)}, wire {len(two)}"
+    return f"{path}: replay {str(one)[:100]!r}, wire {str(two)[:100]!r}"
+
+
+def _ledger(stored: Session) -> tuple[int, int]:
+    usages = [*(r.usage for r in stored.requests if r.usage), *(a.usage for a in stored.recorded.answers.values() if a.usage)]
+    return sum(u.prompt_tokens for u in usages), sum(u.output_tokens for u in usages)
+
+
+def _billed(server: Offline) -> tuple[int, int]:
+    read = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return sum(u[key] for u in server.memory.billed for key in read), sum(u["output_tokens"] for u in server.memory.billed)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "equal" if value else "DIFFERS"
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def offered() -> list[str]:
+    """Every policy that a chat offers."""
+    return [name for name in names() if name != "as-recorded"]
+
+
+def main() -> int:
+    wanted = [(policy, name) for policy in sys.argv[1:] or offered() for name in COURSES]
+    print(" ".join(f"{name:>10}" if i else f"{name:32}" for i, name in enumerate(COLUMNS)))
+    wrong = 0
+    for policy, name in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            row = drive(policy, COURSES[name], Path(folder))
+        cells = [getattr(row, column) for column in COLUMNS]
+        cells[0] = f"{policy} ({name})"
+        said = [_cell(cell) for cell in cells]
+        print(" ".join(f"{cell:>10}" if i else f"{cell:32}" for i, cell in enumerate(said)), flush=True)
+        for why in list(dict.fromkeys(row.why))[:6]:
+            print(f"    {why}", flush=True)
+        wrong += not row.right
+    print(f"{len(wanted) - wrong} of {len(wanted)} runs are right")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
