@@ -1,7 +1,7 @@
 // Tells the app what stands in the message box, a moment after the last key, so that the next request can be weighed.
 
 const PAUSE = 350; // milliseconds
-const MOST = 50000; // characters
+const MOST = 2000000; // characters that are sent; of a longer text its length is told
 
 let stop = null; // this function runs again on every rerun
 
@@ -10,10 +10,10 @@ export default function ({ setStateValue }) {
   let told = null;
   const box = () => document.querySelector("[data-testid=stChatInputTextArea]");
   function tell() {
-    const text = (box()?.value ?? "").slice(0, MOST);
-    if (text === told) return;
-    told = text;
-    setStateValue("text", text);
+    const whole = box()?.value ?? "";
+    if (whole === told) return;
+    told = whole;
+    setStateValue("text", { said: whole.slice(0, MOST), length: whole.length });
   }
   function typed(event) {
     if (event.target?.dataset?.testid !== "stChatInputTextArea") return;
