@@ -12,6 +12,7 @@ from pages.parts import (  # noqa: E402
     chat_cards,
     chat_forms,
     chat_gauge,
+    chat_hits,
     chat_notices,
     chat_policy,
     chat_summaries,
@@ -48,6 +49,7 @@ def submitted() -> None:
         st.session_state["chat.input"] = text  # back into the box: it need not be written again
         return
     st.session_state["chat.sent"] = text
+    st.session_state.pop("chat.sought", None)
     chatting.show(room.thread)
 
 
@@ -67,7 +69,7 @@ def answering(room: chatting.Room) -> None:
 
 def beside() -> None:
     """The envelope of the next request, what was decided, and what the chat has used."""
-    typed = typing_box.text()
+    typed = typing_box.text("{}.{}".format(*chat_hits.at()) if chat_hits.at()[0] else "")
     typed = "" if typed == st.session_state.get("chat.sent") else typed
     weighed = chat_forms.attempt(lambda: chatting.weighed(held, typed))
     ahead = chat_forms.attempt(lambda: chatting.ahead(held))

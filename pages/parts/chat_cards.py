@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
@@ -28,6 +29,7 @@ STATES = {
     "summarised": "A summary stands for it in the next request.",
     "left out": "The next request carries nothing of it.",
 }
+FENCE = re.compile(r"^```(?=[^`\n]*$)", re.MULTILINE)
 LOUD = ("warn", "fallback", "refuse")
 
 
@@ -41,10 +43,13 @@ def style() -> None:
     st.html(f"<style>{_sheet()}</style>")
 
 
-def conversation(session: Session, states: Sequence[next_request.State], shared: int, first: int = 0) -> str:
+def conversation(
+    session: Session, states: Sequence[next_request.State], shared: int, first: int = 0, sought: int | None = None
+) -> str:
     """The messages from number `first` of those that were said, the newest last, each with what the next request carries of it.
 
-    `shared`: blocks that came from where this chat was begun; `states` go by the number of a message in the session.
+    `shared`: blocks that came from where this chat was begun; `sought`: where a message begins that is marked; `states` go by
+    the number of a message in the session.
     """
     said = [n for n, m in enumerate(session.messages) if m.role in ("user", "assistant")]
     begins = next_request.begins(states, said) if states else None
@@ -55,18 +60,18 @@ def conversation(session: Session, states: Sequence[next_request.State], shared:
             body, edge = body + '<p class="chat-more">the branch begins here</p>', True
         if number == begins:
             body += '<p class="chat-edge"><span>the context begins here</span></p>'
-        body += _message(session, message, states[number] if number < len(states) else "whole")
+        body += _message(session, message, states[number] if number < len(states) else "whole", message.start == sought)
     return f'<div class="chat-list">{body}</div>'
 
 
-def _message(session: Session, message: Message, state: next_request.State) -> str:
+def _message(session: Session, message: Message, state: next_request.State, sought: bool) -> str:
     blocks = session.blocks[message.start : message.stop]
     tool = all(block.kind == "tool_result" for block in blocks) and bool(blocks)
     who = "tool" if tool else message.role
     body = "".join(_block(session, block) for block in blocks)
     mark = f'<em class="{state.split()[0]}" title="{STATES[state]}">{state}</em>'
-    kind = f"{who} {state.split()[0]}"
-    return f'<article class="chat-msg {kind}" id="m{message.start}"><h4>{NAMES[who]}{mark}</h4>{body}</article>' if body else ""
+    kind = f"{who} {state.split()[0]}{' sought' if sought else ''}"
+    return f'<article class="chat-msg {kind}"><h4>{NAMES[who]}{mark}</h4>{body}</article>' if body else ""
 
 
 def _block(session: Session, block: Block) -> str:
@@ -77,13 +82,23 @@ def _block(session: Session, block: Block) -> str:
         head = f'<div class="said">{esc(text[: FOLD // 2])} …</div>'
         return f'{head}<details class="part"><summary>{rest}</summary><pre class="ts-text">{shown}</pre></details>'
     if block.kind == "text":
-        return f'<div class="said">{shown}</div>' if text.strip() else ""
+        return _fences(shown) if text.strip() else ""
     if block.kind in ("tool_use", "tool_result", "thinking") or len(text) > 400:
         name = "thought" if block.kind == "thinking" else label(session, block)
         word = "calls " if block.kind == "tool_use" else ""
         head = f'{word}{esc(short(name, 70))} <span class="ts-faint">· {len(text):,} characters</span>'
         return f'<details class="part"><summary>{head}</summary><pre class="ts-text">{shown}</pre></details>'
     return f'<div class="said ts-faint">{esc(block.kind)}: {shown}</div>'
+
+
+def _fences(shown: str) -> str:
+    """A text with its fenced code set as code. It is escaped already, and nothing else of it is taken for markup."""
+    body, code = "", False
+    for n, part in enumerate(FENCE.split(shown)):
+        code = n % 2 == 1
+        text = part.partition("\n")[2] if code else part.strip("\n")
+        body += (f'<pre class="ts-text">{text}</pre>' if code else f'<div class="said">{text}</div>') if text.strip() else ""
+    return body
 
 
 def streaming(text: str, thinking: str, last: Event | None, stopping: bool = False) -> str:

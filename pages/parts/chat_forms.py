@@ -12,7 +12,7 @@ from engine.live.branches import continued, reworded, summary
 from engine.live.offline import FAULTS as ORDERED
 from engine.live.providers import MODELS, OFFLINE
 from engine.views import next_request
-from pages.parts import chat_cards, chat_notices, chatting, controls, shell, state
+from pages.parts import chat_cards, chat_exports, chat_hits, chat_notices, chatting, controls, shell, state
 from pages.parts.chat_values import POLICY, TOOLS, about, value
 from pages.parts.formats import esc, short
 
@@ -165,12 +165,15 @@ def conversation(held: chatting.Room, states: Sequence[next_request.State]) -> N
     said = sum(message.role in ("user", "assistant") for message in session.messages)
     key = f"chat.first.{held.thread}"
     first = min(st.session_state.get(key, said), max(0, said - chat_cards.MOST))
+    if (sought := chat_hits.sought(session)) is not None:
+        first = min(first, max(0, sought - 2))
     if first:
         st.button(
             f"Show {min(first, chat_cards.MOST)} of {first:,} earlier messages", key="chat.earlier", type="tertiary",
             on_click=lambda: st.session_state.update({key: max(0, first - chat_cards.MOST)}),
         )  # fmt: skip
-    st.html(chat_cards.conversation(session, states, session.at if session.parent else 0, first))
+    shared = session.at if session.parent else 0
+    st.html(chat_cards.conversation(session, states, shared, first, chat_hits.address(session)))
 
 
 def chats(held: chatting.Room | None) -> None:
@@ -179,9 +182,11 @@ def chats(held: chatting.Room | None) -> None:
         rows = chatting.threads().list()
         words = st.text_input("Search all chats", key="chat.words", placeholder="words of a message")
         if words.strip():
-            found = {hit.thread for hit in chatting.threads().search(words)}
+            hits = chatting.threads().search(words)
+            found = {hit.thread for hit in hits}
             rows = tuple(row for row in rows if row.id in found)
             st.html(f'<div class="ts-small ts-faint">Found in {len(rows)} of your chats.</div>')
+            chat_hits.choose(hits, {row.id: row.title or "Untitled chat" for row in rows})
         titles = {row.id: row.title or "Untitled chat" for row in rows}
         here = held.thread if held else ""
         place = list(titles).index(here) if here in titles else None
@@ -199,6 +204,24 @@ def chats(held: chatting.Room | None) -> None:
                 if st.form_submit_button("Rename") and title.strip():
                     chatting.threads().rename(here, title.strip()[:200])
                     st.rerun()
+            chat_exports.buttons(held)
+            _delete(held)
+
+
+def _delete(held: chatting.Room) -> None:
+    """Delete this chat, asked twice."""
+    key = f"chat.delete.{held.thread}"
+    if not st.session_state.get(key):
+        st.button(
+            "Delete this chat", icon=":material/delete:", key="chat.delete", type="tertiary", disabled=held.busy,
+            on_click=lambda: st.session_state.update({key: True}),
+        )  # fmt: skip
+        return
+    st.html('<div class="chat-why" style="margin:0">Its messages, requests and decisions are gone for good.</div>')
+    with st.container(horizontal=True, gap="small"):
+        if st.button("Delete for good", key="chat.delete_now", type="primary"):
+            attempt(lambda: chatting.delete(held))
+        st.button("Keep it", key="chat.keep_it", on_click=lambda: st.session_state.update({key: False}))
 
 
 # Branches

@@ -10,7 +10,7 @@ import streamlit as st
 
 from engine import TurnscopeError
 from engine.live.events import Assumed, Ending, Failed, Held, Interrupted, Refused, Stopped
-from pages.parts import chatting
+from pages.parts import chat_exports, chatting
 from pages.parts.formats import esc, usd
 
 ENDINGS = {Held: "On hold", Refused: "Not sent", Failed: "Failed", Interrupted: "Interrupted"}
@@ -139,6 +139,9 @@ def _flush(held: chatting.Room) -> None:
 
 def next_steps(held: chatting.Room) -> None:
     """What can be done with the newest answer, or message, where no notice above offers it."""
+    if text := chat_exports.newest(held.session):
+        with st.popover("Copy", icon=":material/content_copy:", key="chat-copy"):
+            st.code(text, language=None, wrap_lines=True, height=240)  # its own button copies it as it was said
     if chatting.due(held):
         if held.ended is None and chatting.problem(held) is None:
             _button("Answer this", "chat.answer", partial(_go_on, held, False))

@@ -236,6 +236,8 @@ def key() -> str:
 def provider(to: Place | None = None) -> Provider:
     """The provider where a chat goes, else where the form says. TurnscopeError where a key or an address is missing."""
     to = to or place()
+    if not to.model:
+        raise TurnscopeError("no model is chosen", hint="Type its name in the settings.")
     endpoint = providers.Endpoint(to.kind, to.url)  # type: ignore[arg-type]
     typed = (st.session_state.get(f"chat.key.{endpoint.origin}") or "").strip()
     return providers.provider(replace(endpoint, key=typed), offline())
@@ -393,10 +395,20 @@ def regenerate(held: Room) -> None:
     start(held, lambda chat: chat.go_on())
 
 
+def delete(held: Room) -> None:
+    """Delete a chat for good, and show a new one."""
+    change(held, lambda _: threads().delete(held.thread))
+    _rooms().pop(held.thread, None)
+    show("")
+    st.rerun()
+
+
 def problem(held: Room) -> dict[str, Any] | None:
     """Why the newest request is not complete, as the store has it; None where it is, or nothing is known."""
     last = held.session.requests[-1] if held.session.requests else None
     if last is None or last.stop_reason not in ("interrupted", "refused", "error"):
+        return None
+    if last.stop == last.cut and not due(held):  # what it was to answer was left out since
         return None
     found = threads().problems(held.thread).get(last.n)
     return dict(found) if found else None

@@ -5,7 +5,17 @@ const MOST = 2000000; // characters that are sent; of a longer text its length i
 
 let stop = null; // this function runs again on every rerun
 
-export default function ({ setStateValue }) {
+let gone = ""; // the place that was gone to last
+
+function go(place) {
+  if (!place || place === gone) return;
+  gone = place;
+  const show = () => document.querySelector(".chat-msg.sought")?.scrollIntoView({ block: "center" });
+  for (const wait of [150, 700]) setTimeout(show, wait); // the second time after the box has moved to its end
+}
+
+export default function ({ data, setStateValue }) {
+  go(data?.go);
   let timer = 0;
   let told = null;
   const box = () => document.querySelector("[data-testid=stChatInputTextArea]");
