@@ -54,6 +54,8 @@ class Room:
     unsent: bool = False
     stale: bool = False
     policy: str = ""  # the one in force, as text
+    told: int = 0  # the window that the newest turn began with
+    learned: dict[str, int] = field(default_factory=dict)  # windows that servers named in refusals, by model
     foreseen: tuple[object, next_request.Ahead] | None = None  # and what it was found for
     lock: Lock = field(default_factory=Lock)
 
@@ -88,6 +90,8 @@ class Room:
             last = self.running.events[-1] if self.running.events else None
             self.ended = last if isinstance(last, Ending) else None
             self.remarks = tuple(event for event in self.running.events if isinstance(event, Stopped | Assumed))
+            if self.chat.settings.window != self.told:
+                self.learned[self.chat.settings.model] = self.chat.settings.window
             self.stale = self.running.failed is not None and not self.chat.keeping.waiting
             self.running = None
 
@@ -255,9 +259,7 @@ def _decided(held: Room) -> Place:
 
 def _chosen(held: Room, to: Place) -> Settings:
     """The settings of the next request, for where it goes. A window that a server named in a refusal is not forgotten."""
-    before = held.chat.settings
-    learned = before.window if before.model == to.model else 0
-    return replace(settings(), model=to.model, window=to.window or learned)
+    return replace(settings(), model=to.model, window=to.window or held.learned.get(to.model, 0))
 
 
 # Rooms
@@ -328,7 +330,7 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
         if value("provider") == "offline" and value("fault") != "none":
             offline().faults.append(value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
-        held.ended, held.unsent, held.remarks, held.stopping = None, False, (), False
+        held.ended, held.unsent, held.remarks, held.stopping, held.told = None, False, (), False, chosen.window
         held.running = Running(_watched(held, turn(chat)))
 
 
@@ -379,8 +381,11 @@ def again(held: Room) -> list[int]:
     """Numbers of the messages that answer the newest prompt; none where it waits for one."""
     messages = held.session.messages
     asked = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].origin == "prompt"), None)
-    after = [] if asked is None else [n for n in range(asked + 1, len(messages)) if messages[n].role in ("user", "assistant")]
-    return [] if due(held) else after
+    if asked is None or due(held):
+        return []
+    out = _left_out(held.session)
+    said = ("user", "assistant")
+    return [n for n in range(asked + 1, len(messages)) if messages[n].role in said and messages[n].start not in out]
 
 
 def regenerate(held: Room) -> None:
@@ -414,10 +419,15 @@ def problem(held: Room) -> dict[str, Any] | None:
     return dict(found) if found else None
 
 
+def _left_out(session: Session) -> set[int]:
+    """Where the messages begin that were left out by hand."""
+    wishes = (wish.edit for wishes in session.recorded.wishes.values() for wish in wishes)
+    return {edit.span.start for edit in wishes if edit.action == "drop" and edit.span}
+
+
 def due(held: Room) -> bool:
     """The newest message that was not left out waits for an answer."""
-    out = {wish.edit.span.start for wishes in held.session.recorded.wishes.values() for wish in wishes
-           if wish.edit.action == "drop" and wish.edit.span}  # fmt: skip
+    out = _left_out(held.session)
     said = [m for m in held.session.messages if m.role in ("user", "assistant") and m.start not in out]
     return bool(said) and said[-1].role == "user"
 

@@ -420,6 +420,8 @@ def test_another_answer_takes_the_place_of_the_first_in_what_is_sent(app: AppTes
     session = store(data_folder).load(app.query_params["thread"])
     assert session.requests[-1].stop_reason == "end_turn"
     assert bodies(app).count(">left out</em>") == 3, "the call, its result and the answer"
+    pressed(app, "chat.again")
+    assert bodies(app).count(">left out</em>") == 6
     say(app, "and now?")
     assert store(data_folder).load(app.query_params["thread"]).requests[-1].stop_reason == "end_turn"
 
