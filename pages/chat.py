@@ -4,15 +4,25 @@ from pages.parts import shell
 
 shell.ensure()
 
-from functools import partial  # noqa: E402
-
 import streamlit as st  # noqa: E402
 
 from engine import TurnscopeError  # noqa: E402
-from engine.live.events import Held  # noqa: E402
-from pages.parts import chat_cards, chat_forms, chat_summaries, chatting, controls, theme, typing_box  # noqa: E402
+from engine.live.events import Unkept  # noqa: E402
+from pages.parts import (  # noqa: E402
+    chat_cards,
+    chat_forms,
+    chat_gauge,
+    chat_hits,
+    chat_notices,
+    chat_policy,
+    chat_summaries,
+    chatting,
+    controls,
+    theme,
+    typing_box,
+)  # fmt: skip
 from pages.parts.chat_values import value  # noqa: E402
-from pages.parts.formats import short  # noqa: E402
+from pages.parts.formats import esc, short  # noqa: E402
 
 POLL = 0.15  # seconds between looks at a turn under way
 TITLE = 60  # characters of the first prompt that name a chat
@@ -39,13 +49,8 @@ def submitted() -> None:
         st.session_state["chat.input"] = text  # back into the box: it need not be written again
         return
     st.session_state["chat.sent"] = text
+    st.session_state.pop("chat.sought", None)
     chatting.show(room.thread)
-
-
-def go_on(room: chatting.Room, asked: bool) -> None:
-    """Send what is there: an unanswered message, or past a limit that the person agreed to exceed."""
-    chatting.start(room, lambda chat: chat.go_on(asked=asked))
-    st.rerun()
 
 
 def answering(room: chatting.Room) -> None:
@@ -56,18 +61,20 @@ def answering(room: chatting.Room) -> None:
     if not room.busy or running is None or len(room.session.messages) != drawn:
         st.rerun()
     last = running.events[-1] if running.events else None
-    st.html(chat_cards.streaming(running.text, running.thinking, last))
-    if st.button("Stop", icon=":material/stop_circle:", key="chat.stop"):
-        running.stop()
+    if isinstance(last, Unkept):
+        chat_notices.unkept(last.error)
+        return
+    st.html(chat_cards.streaming(*room.coming, last, room.stopping))
 
 
 def beside() -> None:
     """The envelope of the next request, what was decided, and what the chat has used."""
-    typed = typing_box.text()
+    typed = typing_box.text("{}.{}".format(*chat_hits.at()) if chat_hits.at()[0] else "")
     typed = "" if typed == st.session_state.get("chat.sent") else typed
-    plan = chat_forms.attempt(lambda: chatting.planned(held, typed))
-    fits = chatting.fits(held, plan)
-    st.html(chat_cards.envelope(plan, fits, bool(typed), bool(held and held.busy)))
+    weighed = chat_forms.attempt(lambda: chatting.weighed(held, typed))
+    ahead = chat_forms.attempt(lambda: chatting.ahead(held))
+    fits = chatting.fits(held, weighed.plan if weighed else None)
+    st.html(chat_gauge.envelope(weighed, fits, ahead, bool(typed), bool(held and held.busy)))
     st.html(chat_cards.decisions(held.log if held else {}, fits, held.session if held else None))
     chat_summaries.controls(held)
     if held:
@@ -80,12 +87,15 @@ bar = st.container(key="chat-bar", horizontal=True, vertical_alignment="center",
 with bar:
     name = (held.session.title if held else "") or "New chat"
     row = next((row for row in chatting.threads().list() if held and row.id == held.thread), None)
-    st.html(chat_cards.title(row.title if row else name, value("provider"), value("model")), width="stretch")
+    to, before = chatting.goes(held)
+    kind = chat_forms.PROVIDERS.get(to.kind, to.kind)
+    st.html(chat_cards.title(row.title if row else name, kind, to.url, to.model, str(before or "")), width="stretch")
     if st.button("New", icon=":material/add:", key="chat.new", disabled=held is None):
         chatting.show("")
         st.rerun()
     chat_forms.chats(held)
     chat_forms.branches(held)
+    chat_policy.form()
     chat_forms.settings(held)
 
 busy = bool(held and held.busy)
@@ -95,23 +105,34 @@ with left:
     box = st.container(height=560, key="chat-box", autoscroll=True, border=False)
     with box:
         session = held.session if held else None
-        if session is None or not any(m.role in ("user", "assistant") for m in session.messages):
+        if held is None or session is None or not any(m.role in ("user", "assistant") for m in session.messages):
             st.html(chat_cards.welcome(value("provider")))
         else:
-            st.html(chat_cards.conversation(session, session.at if session.parent else 0))
+            weighed = chat_forms.attempt(lambda: chatting.weighed(held))
+            states = weighed.states if weighed else ()
+            chat_forms.conversation(held, states)
         if held and not busy and not held.ended and chatting.broken(held):
             st.html(chat_cards.stopped())
         if held and busy:
             st.fragment(answering, run_every=POLL)(held)
         elif held and held.ended:
-            st.html(chat_cards.ended(held.ended))
+            chat_notices.ended(held, held.ended)
             if held.unsent and st.session_state.get("chat.sent"):
                 st.code(st.session_state["chat.sent"], language=None, wrap_lines=True)
-            if isinstance(held.ended, Held) and st.button("Go on", key="chat.over", type="primary"):
-                chat_forms.attempt(partial(go_on, held, True))
-    due = held and not busy and not isinstance(held.ended, Held) and chatting.due(held)
-    if held and due and st.button("Answer this", icon=":material/play_arrow:", key="chat.answer"):
-        chat_forms.attempt(partial(go_on, held, False))
+        elif held and (problem := chatting.problem(held)):
+            chat_notices.before(held, problem)
+        if held and not busy:
+            chat_notices.remarks(held)
+    with st.container(key="chat-now", horizontal=True, horizontal_alignment="right", gap="small", height=44, border=False):
+        if held and busy:
+            # Here, beside the message box, it stays where it is however long the answer grows.
+            st.button(
+                "Stop", icon=":material/stop_circle:", key="chat.stop", type="primary", on_click=chatting.stop, args=(held,)
+            )
+        elif held:
+            chat_notices.next_steps(held)
+    if note := st.session_state.pop("chat.note", None):
+        st.html(f'<p class="chat-more" role="status">{esc(note)}</p>')
     if problem := st.session_state.pop("chat.problem", None):
         controls.notice(*problem)
     st.chat_input("Message the model", key="chat.input", disabled=busy, on_submit=submitted)

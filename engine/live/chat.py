@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import Literal
 
 from msgspec import structs
 
@@ -68,6 +69,8 @@ class Settings:
     spend: Decimal | None = None
     growth: int = 0
     window: int = 0  # tokens of the model's, where its server or the person told it
+    temperature: float | None = None  # None = the model's own; with thinking on, the API takes no other
+    cache: Literal["", "5m", "1h"] = "5m"  # how long the prefix is cached; "" = nothing asks for it
 
 
 @dataclass(slots=True)
@@ -164,11 +167,16 @@ class Chat:
 
     def planned(self, text: str = "") -> Plan:
         """What would be sent now, were `text` said first. Changes nothing."""
+        return self.weighed([("user", text)] if text else ())[0]
+
+    def weighed(self, said: Sequence[tuple[str, str]]) -> tuple[Plan, Growing]:
+        """What would be sent, were these messages (role and text) said first; with the conversation that would then stand."""
         growing = self.growing
-        if text:
+        if said:
             growing = Growing(growing.session, growing.ledger.counter, growing.prices)
-            growing.message("user", text, origin="prompt")
-        return step(self.plan, growing.session, self._asked(growing), self.policy, growing.basis_of(self.policy))
+            for role, text in said:
+                growing.message(role, whole(text), origin="prompt" if role == "user" else "answer")
+        return step(self.plan, growing.session, self._asked(growing), self.policy, growing.basis_of(self.policy)), growing
 
     @property
     def policy(self) -> Policy:
@@ -254,9 +262,14 @@ class Chat:
         return priced.total if priced else None
 
     def _asked(self, growing: Growing) -> Request:
-        settings: dict[str, JSON] = {"max_tokens": self.settings.max_tokens, "cache_control": {"type": "ephemeral"}}
+        settings: dict[str, JSON] = {"max_tokens": self.settings.max_tokens}
+        if self.settings.cache:
+            longer = {"ttl": self.settings.cache} if self.settings.cache != "5m" else {}
+            settings["cache_control"] = {"type": "ephemeral", **longer}
         if self.settings.thinking:
             settings["thinking"] = {"type": "adaptive"}
+        elif self.settings.temperature is not None:
+            settings["temperature"] = self.settings.temperature
         return growing.request(model=self.settings.model, sent_at=self.clock(), settings=settings, window=self.settings.window)
 
     def _request(self) -> Iterator[Event]:

@@ -29,7 +29,7 @@ from engine.session.model import CHAT, JSON, Answer, Answered, Edit, Fact, Obser
 from engine.session.place import Place
 from engine.session.portable import loads as load_session
 from engine.session.timeline import Timeline
-from engine.storage import blobs, sessions
+from engine.storage import blobs, removal, sessions
 from engine.storage.blobs import decoded
 from engine.storage.database import StorageError, reading, writing
 from engine.storage.keeper import STATIC, Conflict, Keeper, answers_of, base_of, insert, owned, unsettled
@@ -120,6 +120,14 @@ class Threads:
         with writing(self.path) as db:
             owned(db, thread, self.user)
             db.execute("update threads set title = ? where id = ?", [storable(title), thread])
+
+    def delete(self, thread: str) -> None:
+        """Delete a thread and every text that nothing else holds. TurnscopeError: it has branches, or an answer is coming."""
+        with writing(self.path) as db:
+            owned(db, thread, self.user)
+            if any(_begun(db, thread)) and not unsettled(db, self.path, thread):
+                raise TurnscopeError("an answer is coming in this chat", hint="Wait for its end, or stop it.")
+            removal.remove(db, thread)
 
     def place(self, thread: str) -> Place | None:
         """Where a thread goes; None where nobody has said so (some of an earlier version). TurnscopeError: no such thread."""
@@ -285,6 +293,10 @@ def _facts(db: Database, thread: str) -> Iterator[Fact]:
 def _ended(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
     """Rows of requests that are not under way."""
     return db.query("select * from requests where thread = ? and status != ? order by n", [thread, BEGUN])
+
+
+def _begun(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
+    return db.query("select n from requests where thread = ? and status = ?", [thread, BEGUN])
 
 
 def _line(db: Database, thread: str) -> Iterator[str]:

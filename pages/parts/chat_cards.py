@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -9,22 +11,25 @@ from pathlib import Path
 import streamlit as st
 
 from engine import Session
-from engine.live.events import Asked, Called, Condensing, Ending, Event, Failed, Held, Interrupted, Refused, Result
+from engine.live.events import Asked, Called, Condensing, Event, Result
 from engine.views import Block, Edit, Message, Plan, by_hand, next_request
-from engine.views import overview as views
 from engine.views.labels import label
 from pages.parts import cards
 from pages.parts.formats import esc, k, percent, short, usd
 
 SHEET = Path(__file__).parent / "browser" / "chat.css"
-MOST = 120  # messages shown; older ones are in the debugger
+MOST = 60  # messages drawn at once
 LONG = 20_000  # characters of one block shown
 FOLD = 3_000  # characters of a text that is folded
 NAMES = {"user": "You", "assistant": "Model", "tool": "Tool", "system": "System"}
-VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
-            "refuse": ("would be refused", "bad")}  # fmt: skip
-ENDINGS = {Held: "On hold", Refused: "Not sent", Failed: "Failed", Interrupted: "Interrupted"}
 RATINGS = {"up": "Good", "down": "Poor"}
+STATES = {
+    "whole": "The next request carries it as it stands.",
+    "shortened": "The next request carries a part of it, or something shorter in its place.",
+    "summarised": "A summary stands for it in the next request.",
+    "left out": "The next request carries nothing of it.",
+}
+FENCE = re.compile(r"^```(?=[^`\n]*$)", re.MULTILINE)
 LOUD = ("warn", "fallback", "refuse")
 
 
@@ -38,24 +43,35 @@ def style() -> None:
     st.html(f"<style>{_sheet()}</style>")
 
 
-def conversation(session: Session, shared: int) -> str:
-    """Every message, the newest last. `shared`: blocks that came from where this chat was begun."""
-    said = [m for m in session.messages if m.role in ("user", "assistant")]
-    more = f'<p class="chat-more">{len(said) - MOST:,} earlier messages are not drawn here.</p>' if len(said) > MOST else ""
+def conversation(
+    session: Session, states: Sequence[next_request.State], shared: int, first: int = 0, sought: int | None = None
+) -> str:
+    """The messages from number `first` of those that were said, the newest last, each with what the next request carries of it.
+
+    `shared`: blocks that came from where this chat was begun; `sought`: where a message begins that is marked; `states` go by
+    the number of a message in the session.
+    """
+    said = [n for n, m in enumerate(session.messages) if m.role in ("user", "assistant")]
+    begins = next_request.begins(states, said) if states else None
     body, edge = "", False
-    for message in said[-MOST:]:
+    for number in said[first:]:
+        message = session.messages[number]
         if shared and not edge and message.start >= shared:
             body, edge = body + '<p class="chat-more">the branch begins here</p>', True
-        body += _message(session, message)
-    return f'<div class="chat-list">{more}{body}</div>'
+        if number == begins:
+            body += '<p class="chat-edge"><span>the context begins here</span></p>'
+        body += _message(session, message, states[number] if number < len(states) else "whole", message.start == sought)
+    return f'<div class="chat-list">{body}</div>'
 
 
-def _message(session: Session, message: Message) -> str:
+def _message(session: Session, message: Message, state: next_request.State, sought: bool) -> str:
     blocks = session.blocks[message.start : message.stop]
     tool = all(block.kind == "tool_result" for block in blocks) and bool(blocks)
     who = "tool" if tool else message.role
     body = "".join(_block(session, block) for block in blocks)
-    return f'<article class="chat-msg {who}"><h4>{NAMES[who]}</h4>{body}</article>' if body else ""
+    mark = f'<em class="{state.split()[0]}" title="{STATES[state]}">{state}</em>'
+    kind = f"{who} {state.split()[0]}{' sought' if sought else ''}"
+    return f'<article class="chat-msg {kind}"><h4>{NAMES[who]}{mark}</h4>{body}</article>' if body else ""
 
 
 def _block(session: Session, block: Block) -> str:
@@ -66,7 +82,7 @@ def _block(session: Session, block: Block) -> str:
         head = f'<div class="said">{esc(text[: FOLD // 2])} …</div>'
         return f'{head}<details class="part"><summary>{rest}</summary><pre class="ts-text">{shown}</pre></details>'
     if block.kind == "text":
-        return f'<div class="said">{shown}</div>' if text.strip() else ""
+        return _fences(shown) if text.strip() else ""
     if block.kind in ("tool_use", "tool_result", "thinking") or len(text) > 400:
         name = "thought" if block.kind == "thinking" else label(session, block)
         word = "calls " if block.kind == "tool_use" else ""
@@ -75,8 +91,20 @@ def _block(session: Session, block: Block) -> str:
     return f'<div class="said ts-faint">{esc(block.kind)}: {shown}</div>'
 
 
-def streaming(text: str, thinking: str, last: Event | None) -> str:
-    """The answer as far as it has come."""
+def _fences(shown: str) -> str:
+    """A text with its fenced code set as code. It is escaped already, and nothing else of it is taken for markup."""
+    body, code = "", False
+    for n, part in enumerate(FENCE.split(shown)):
+        code = n % 2 == 1
+        text = part.partition("\n")[2] if code else part.strip("\n")
+        body += (f'<pre class="ts-text">{text}</pre>' if code else f'<div class="said">{text}</div>') if text.strip() else ""
+    return body
+
+
+def streaming(text: str, thinking: str, last: Event | None, stopping: bool = False) -> str:
+    """The answer as far as it has come; "" once nothing of it is left to come."""
+    if stopping and not text and not thinking:
+        return '<p class="chat-more" role="status">Stopping …</p>'
     thought = f'<div class="said thought">{esc(thinking[-1_500:])}</div>' if thinking and not text else ""
     body = f'<div class="said">{esc(text)}<b class="caret">▌</b></div>' if text else ""
     body = body or thought or f'<div class="said ts-faint">{_waiting(last)}</div>'
@@ -94,81 +122,9 @@ def _waiting(last: Event | None) -> str:
     return "Waiting for the first word …"
 
 
-def ended(event: Ending) -> str:
-    """Why a turn ended early, with what to do about it."""
-    if isinstance(event, Held):
-        what, hint = event.why, "Go on if that is what you want, or raise the limit in the settings."
-    else:
-        what, hint = event.error.what, event.error.hint
-    return f'<div class="ts-card ts-notice" role="alert"><b>{ENDINGS[type(event)]}: {esc(what)}</b><p>{esc(hint)}</p></div>'
-
-
 def stopped() -> str:
     """The newest answer did not come to its end."""
     return '<p class="chat-more" role="status">The answer was interrupted here; what had come of it is kept.</p>'
-
-
-def envelope(plan: Plan | None, fits: next_request.Fits, typed: bool, busy: bool) -> str:
-    """The bar of the next request, a line per part, and where it stands against window and limit."""
-    if plan is None:
-        return '<div class="ts-empty">Planning the first request …</div>'
-    drawn = next_request.parts(plan, next_request.fit(fits, plan.request.n))
-    most = max(1, *drawn.values())
-    rows = "".join(
-        f'<div class="chat-row"><span><i class="ts-swatch" style="{_colour(name)}"></i>{views.LABELS[name]}</span>'
-        f'<span class="meter"><i style="width:{100 * tokens / most:.1f}%;{_colour(name)}"></i></span>'
-        f"<b>{k(tokens)}</b></div>"
-        for name, tokens in drawn.items()
-    )
-    word = "being answered" if busy else "with what you are typing" if typed else "next request"
-    said, tone = VERDICTS[plan.verdict]
-    limit, window = plan.budget.limit, plan.budget.window
-    chips = f'<span class="ts-chip {tone}">{said}</span>'
-    if plan.model:
-        chips += f'<span class="ts-chip">{esc(plan.model)}</span>'
-    if not plan.budget.known:
-        chips += '<span class="ts-chip warn" title="No table knows this model: its window is assumed">window assumed</span>'
-    if plan.changed:
-        chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
-    line = (
-        f'<div class="chat-fill" data-tokens="{plan.projected}"><b>{plan.projected:,}</b> of {window:,} tokens '
-        f"({percent(plan.projected / max(1, window))}) · the policy keeps it below {limit:,}</div>"
-    )
-    head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
-    return f'{head}{_bar(plan, drawn)}{line}{rows}<div class="ts-chips">{chips}</div>'
-
-
-def _colour(name: str) -> str:
-    return cards.filled(name) if name in cards.HATCHED else f"background:var(--ts-{name.replace('_', '-')})"
-
-
-def _bar(plan: Plan, drawn: dict[str, int]) -> str:
-    """The wide bar: buckets, free space, the answer's reserve, and where the policy begins to cut."""
-    window, limit, prompt = plan.budget.window, plan.budget.limit, plan.projected
-    whole = max(window, prompt, 1)
-    parts = ""
-    for name, tokens in drawn.items():
-        width = 100 * tokens / whole
-        label = f"{views.LABELS[name]} {k(tokens)}"
-        shown = label if width * 4.6 > 8.2 * len(label) + 18 else ""  # pixels of the column on a page of 1440
-        thin = "" if shown else " thin"
-        hint = f"{views.LABELS[name]}: {tokens:,} tokens"
-        style = f"width:{width:.3f}%;{_colour(name)};color:var(--ts-ink-{name.replace('_', '-')})"
-        parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}"><span>{shown}</span></div>' if tokens else ""
-    free = f'<div class="ts-seg free">{k(whole - prompt)} free</div>' if whole - prompt > whole * 0.2 else ""
-    reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
-    held = f'<div class="ts-reserve" style="width:{100 * reserve / whole:.2f}%" title="kept for the answer: {reserve:,}"></div>'
-    left = min(100.0, 100 * limit / whole)
-    tick = f'<div class="ts-tick" style="left:{left:.2f}%"></div>' if limit < whole else ""
-    scale = (
-        f'<span style="right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px">cut from {k(limit)}</span>'
-    )
-    scale = (scale if left < 88 else "") + f'<span style="right:0;color:var(--ts-bad)">window {k(window)}</span>'
-    aria = f"{prompt:,} of {window:,} tokens"
-    return (
-        f'<div class="ts-barbox"><div class="ts-scale">{scale}</div>'
-        f'<div class="ts-bar slim" role="img" aria-label="{aria}">{parts}{free}{held}{tick}</div></div>'
-    )
 
 
 def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | None, most: int = 14) -> str:
@@ -222,10 +178,13 @@ def spending(session: Session, spent: Decimal, limit: Decimal | None, since: int
     return '<div class="ts-chips">' + "".join(f'<span class="ts-chip">{chip}</span>' for chip in chips) + "</div>"
 
 
-def title(name: str, provider: str, model: str) -> str:
-    """The chat's name and where it is sent."""
-    where = {"offline": "built-in offline model", "anthropic": "Anthropic API"}.get(provider, "another server")
-    chips = f'<span class="ts-chip">{where}</span><span class="ts-chip">{esc(model or "no model")}</span>'
+def title(name: str, to: str, address: str, model: str, before: str) -> str:
+    """The chat's name and where its next request goes. `before`: where it went so far, if the form says otherwise now."""
+    chips = f'<span class="ts-chip">{esc(to)}</span>'
+    chips += f'<span class="ts-chip">{esc(address)}</span>' if address else ""
+    chips += f'<span class="ts-chip">{esc(model or "no model")}</span>'
+    if before:
+        chips += f'<span class="ts-chip warn">from the next message on; so far: {esc(before)}</span>'
     return f'<div class="ts-title"><h1>{esc(short(name, 80))}</h1>{chips}</div>'
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -11,11 +11,13 @@ from engine import TurnscopeError
 from engine.live.branches import continued, reworded, summary
 from engine.live.offline import FAULTS as ORDERED
 from engine.live.providers import MODELS, OFFLINE
-from pages.parts import chatting, controls, shell, state
+from engine.views import next_request
+from pages.parts import chat_cards, chat_exports, chat_hits, chat_notices, chatting, controls, shell, state
 from pages.parts.chat_values import POLICY, TOOLS, about, value
 from pages.parts.formats import esc, short
 
 PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
+TTLS = {"": "off", "5m": "5 minutes", "1h": "1 hour"}
 T = TypeVar("T")
 FAULTS = {"none": "nothing goes wrong", **ORDERED}
 CACHE = {
@@ -30,6 +32,9 @@ CACHE = {
     "growth": "No effect on the cache. A turn that grows by more asks before it goes on. 0 = no limit.",
     "condense": "A summary replaces old messages: the cache is lost there once, then a shorter prefix is cached.",
     "summary": "No effect on the chat's cache; a summary request reads none. Empty = the chat's own model.",
+    "window": "No effect on the cache. 0 = as the tables know it, or the server says in a refusal.",
+    "temperature": "No effect on the cache. Empty = the model's own; not used with thinking on.",
+    "cache": "How long the prefix is kept for the next request: writing it costs 1.25 times the input, for 1 hour twice.",
     "fault": "One request of the built-in model fails so; nothing is lost. The cache stays.",
     "system": "It stands before all messages: another one is a branch of this chat with a cold cache.",
 }
@@ -56,7 +61,12 @@ def _provider_changed() -> None:
     first = {"offline": OFFLINE[0], "anthropic": MODELS[0]}
     st.session_state["chat.model"] = first.get(value("provider"), "")
     st.session_state["chat.summary"] = ""
+    _model_changed()
     st.session_state["chat.condense"] = value("provider") == "offline"
+
+
+def _model_changed() -> None:
+    st.session_state["chat.window"] = 0  # another model, or another server's
 
 
 def settings(held: chatting.Room | None) -> None:
@@ -75,6 +85,12 @@ def settings(held: chatting.Room | None) -> None:
             _why("thinking")
             st.number_input("Most tokens of an answer", 1, 64_000, step=256, **_key("max"))
             _why("max")
+            st.number_input(
+                "Temperature", 0.0, 1.0, step=0.1, format="%.1f", placeholder="the model's own", **_key("temperature")
+            )
+            _why("temperature")
+            st.selectbox("Prompt cache", list(TTLS), format_func=TTLS.__getitem__, **_key("cache"))
+            _why("cache")
             _system(held)
         with right:
             st.text_input("Folder for the tools", placeholder="none", **_key("folder"))
@@ -97,18 +113,30 @@ def _provider() -> None:
     _why("provider")
     kind = value("provider")
     if kind == "server":
-        st.text_input("Address", placeholder="http://127.0.0.1:11434", **_key("url"))
+        st.text_input("Address", placeholder="http://127.0.0.1:11434", on_change=_model_changed, **_key("url"))
     if kind != "offline":
         from_env = "from the environment" if kind == "anthropic" else "none"
         st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key(chatting.key()))
         known = MODELS if kind == "anthropic" else ()
         options = list(dict.fromkeys((*known, *([value("model")] if value("model") else []))))
-        st.selectbox("Model", options, accept_new_options=True, placeholder="type a model's name", **_key("model"))
+        st.selectbox(
+            "Model",
+            options,
+            accept_new_options=True,
+            placeholder="type a model's name",
+            on_change=_model_changed,
+            **_key("model"),
+        )
     else:
         if value("model") not in OFFLINE:
             st.session_state["chat.model"] = OFFLINE[0]
         st.selectbox("Model", list(OFFLINE), **_key("model"))
     _why("model")
+    if kind != "offline":
+        st.number_input("Window of the model, tokens", 0, 100_000_000, step=1_000, **_key("window"))
+        if kind == "server":
+            st.button("Ask the server for its window", key="chat.ask", on_click=chat_notices.asked)
+        _why("window")
     if kind == "offline":
         st.selectbox("Next fault", list(FAULTS), format_func=FAULTS.__getitem__, **_key("fault"))
         _why("fault")
@@ -133,15 +161,34 @@ def _reworded(held: chatting.Room) -> None:
 # Chats
 
 
+def conversation(held: chatting.Room, states: Sequence[next_request.State]) -> None:
+    """The newest messages, and on demand those before them, a page at a time."""
+    session = held.session
+    said = sum(message.role in ("user", "assistant") for message in session.messages)
+    key = f"chat.first.{held.thread}"
+    first = min(st.session_state.get(key, said), max(0, said - chat_cards.MOST))
+    if (sought := chat_hits.sought(session)) is not None:
+        first = min(first, max(0, sought - 2))
+    if first:
+        st.button(
+            f"Show {min(first, chat_cards.MOST)} of {first:,} earlier messages", key="chat.earlier", type="tertiary",
+            on_click=lambda: st.session_state.update({key: max(0, first - chat_cards.MOST)}),
+        )  # fmt: skip
+    shared = session.at if session.parent else 0
+    st.html(chat_cards.conversation(session, states, shared, first, chat_hits.address(session)))
+
+
 def chats(held: chatting.Room | None) -> None:
     """The list: open another chat, rename this one, find one by its words."""
     with st.popover("Chats", icon=":material/forum:", key="chat-list"):
         rows = chatting.threads().list()
         words = st.text_input("Search all chats", key="chat.words", placeholder="words of a message")
         if words.strip():
-            found = {hit.thread for hit in chatting.threads().search(words)}
+            hits = chatting.threads().search(words)
+            found = {hit.thread for hit in hits}
             rows = tuple(row for row in rows if row.id in found)
             st.html(f'<div class="ts-small ts-faint">Found in {len(rows)} of your chats.</div>')
+            chat_hits.choose(hits, {row.id: row.title or "Untitled chat" for row in rows})
         titles = {row.id: row.title or "Untitled chat" for row in rows}
         here = held.thread if held else ""
         place = list(titles).index(here) if here in titles else None
@@ -159,6 +206,24 @@ def chats(held: chatting.Room | None) -> None:
                 if st.form_submit_button("Rename") and title.strip():
                     chatting.threads().rename(here, title.strip()[:200])
                     st.rerun()
+            chat_exports.buttons(held)
+            _delete(held)
+
+
+def _delete(held: chatting.Room) -> None:
+    """Delete this chat, asked twice."""
+    key = f"chat.delete.{held.thread}"
+    if not st.session_state.get(key):
+        st.button(
+            "Delete this chat", icon=":material/delete:", key="chat.delete", type="tertiary", disabled=held.busy,
+            on_click=lambda: st.session_state.update({key: True}),
+        )  # fmt: skip
+        return
+    st.html('<div class="chat-why" style="margin:0">Its messages, requests and decisions are gone for good.</div>')
+    with st.container(horizontal=True, gap="small"):
+        if st.button("Delete for good", key="chat.delete_now", type="primary"):
+            attempt(lambda: chatting.delete(held))
+        st.button("Keep it", key="chat.keep_it", on_click=lambda: st.session_state.update({key: False}))
 
 
 # Branches
@@ -257,7 +322,7 @@ def requests(held: chatting.Room, most: int = 8) -> None:
     with st.expander(f"Requests in the debugger ({len(live)})", key="chat-requests"):
         for request in reversed(live[-most:]):
             used = f"{request.usage.prompt_tokens:,} tokens" if request.usage else request.stop_reason or "no answer"
-            query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": held.policy or POLICY}
+            query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": value("policy") or POLICY}
             st.page_link(
                 shell.page("debugger"), label=f"Request {request.n} · {used}", icon=":material/bug_report:", query_params=query
             )

@@ -8,7 +8,6 @@ from typing import Literal
 
 import streamlit as st
 
-from engine import TurnscopeError
 from engine.live.chat import Chat
 from engine.views import by_hand
 from pages.parts import chat_cards, chat_forms, chatting
@@ -69,11 +68,7 @@ def _do(held: chatting.Room, what: Callable[[Chat], None]) -> None:
     """Do something to the chat between two turns, and draw the page anew."""
 
     def done() -> None:
-        with held.lock:
-            if held.busy:
-                raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
-            what(held.chat)
-            held.session = held.chat.growing.session
+        chatting.change(held, what)
         st.rerun()
 
     chat_forms.attempt(done)

@@ -14,9 +14,12 @@ DEFAULTS: dict[str, Any] = {
     "provider": "offline",
     "url": "",
     "model": "offline-16k",
+    "window": 0,  # tokens of the model's, where its server or the person told it
     "policy": POLICY,
     "thinking": False,
     "max": 1_024,
+    "temperature": None,
+    "cache": "5m",
     "system": "You are a helpful assistant. Be brief.",
     "folder": "",
     "tools": list(TOOLS),

@@ -130,7 +130,7 @@ def _turn(base: Policy, current: Policy) -> None:
             given: dict[str, Any] = {}
             for group in knobs.groups(current):
                 if group.knobs:
-                    _group(group, f"{base.name}.{digest}", given)
+                    fields_of(group, f"{base.name}.{digest}", given)
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
                 reset = st.form_submit_button("As in the file", disabled=not digest)
@@ -141,7 +141,8 @@ def _turn(base: Policy, current: Policy) -> None:
         _apply(base, current, given)
 
 
-def _group(group: knobs.Group, key: str, given: dict[str, Any]) -> None:
+def fields_of(group: knobs.Group, key: str, given: dict[str, Any]) -> None:
+    """A field for each of a group's parameters; what they hold goes into `given`, by key. Inside a form."""
     number = "" if group.key == "budget" else f"{group.key}. "
     st.html(
         f'<div class="policy-group"><b>{number}{esc(group.title.replace("_", " "))}</b> <span>{esc(group.doc)}</span></div>'

@@ -10,9 +10,16 @@ SCRIPT = Path(__file__).parent / "browser" / "typing.js"
 _typing = st.components.v2.component("turnscope_typing", html="", js=SCRIPT.read_text(encoding="utf-8"))
 
 
-def text() -> str:
-    """The text typed so far; a change runs the fragment that asks for it."""
+MOST = 20_000_000  # characters that are weighed; nobody's window holds more
+
+
+def text(go: str = "") -> str:
+    """The text typed so far; a change runs the fragment that asks for it. Of a very long one, a text that weighs as much.
+
+    `go`: the name of a place; a new one moves the marked message (`.sought`) into view.
+    """
     with st.container(key="quiet"):
-        _typing(key="chat.typing", default={"text": ""}, on_text_change=lambda: None)
-    state = st.session_state.get("chat.typing")
-    return str((state or {}).get("text") or "") if state else ""
+        _typing(key="chat.typing", data={"go": go}, default={"text": None}, on_text_change=lambda: None)
+    state = (st.session_state.get("chat.typing") or {}).get("text") or {}
+    said, length = str(state.get("said") or ""), min(MOST, int(state.get("length") or 0))
+    return (said * (length // len(said) + 1))[:length] if said and length > len(said) else said

@@ -161,3 +161,42 @@ def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page, widths: tuple
         looks(page, scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
         assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == []
+
+
+def test_stop_stays_at_the_message_box_and_works_at_every_moment(page: Page) -> None:
+    """Clicks by position: the button must be where it was, however long the answer has grown."""
+    visit(page)
+    thinking(page)
+    places = set()
+    for moment in (0, 400, 1_300):  # milliseconds after the button is there
+        send(page, f"{moment}. {ASKED}")
+        stop = page.locator(".st-key-chat-stop button")
+        stop.wait_for()
+        place = stop.bounding_box()
+        assert place
+        assert place["y"] + place["height"] < 900
+        places.add((round(place["x"]), round(place["y"])))
+        page.wait_for_timeout(moment)
+        page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+        page.get_by_text("The answer was interrupted here").wait_for(timeout=10_000)
+        page.locator("[data-testid=stChatInputTextArea]:not([disabled])").wait_for()
+        idle(page)
+        assert page.locator(".chat-msg.now").count() == 0
+        assert page.get_by_text("The answer was interrupted here").count() == 1
+        said = [text for text in page.locator(".chat-msg.assistant .said").all_inner_texts() if text.strip()]
+        assert len(said) == len(set(said)), "half an answer is told once"
+    assert len(places) == 1
+
+
+def test_a_paste_that_no_window_holds_is_weighed_whole_refused_and_left_out(page: Page) -> None:
+    visit(page)
+    ended(page, send(page, "hello"))
+    box(page).fill("Some words that fill. " * 45_000)
+    page.locator(".chat-tells.bad", has_text="does not fit by itself").wait_for()
+    assert tokens(page) > 200_000
+    box(page).press("Enter")
+    page.get_by_role("button", name="Leave it out").click()
+    page.locator(".chat-msg.user em.left").wait_for()
+    answers = send(page, "Please go on")
+    ended(page, answers)
+    assert page.locator("[role=alert]").count() == 0

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import engine
 from engine.live import branches, providers
 from engine.live.chat import Settings
-from engine.live.events import Done
+from engine.live.events import Done, Stopped
 from engine.live.offline import FAULTS
 from engine.live.threads import Place, Threads
-from pages.parts import chatting
+from engine.session import portable
+from engine.storage.database import StorageError, reading
+from pages.parts import chat_cards, chat_exports, chatting
 from pages.parts.chat_values import TOOLS
+from pages.parts.formats import esc
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -338,3 +343,216 @@ def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_record
     assert kept.load(other).requests[-1].model == "offline-64k"
     assert kept.place(other) == Place("server", f"{there.url}/", "offline-64k")
     assert kept.place(first) == Place("offline", "", "offline-16k")
+
+
+def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTest, data_folder: Path) -> None:
+    say(opened(app), "hello")
+    say(app, "Some words that fill the window. " * 4_000)
+    shown = bodies(app)
+    assert "Not sent: request 1" in shown
+    assert "does not fit by itself" in shown
+    assert "gen_ai.usage.input_tokens" in shown
+    chatting._rooms().clear()  # as after a restart of the app
+    app.run()
+    assert "Not sent: request 1" in bodies(app)
+    pressed(app, "chat.leave_out")
+    assert not app.exception
+    assert 'role="alert"' not in bodies(app)
+    assert ">left out</em>" in bodies(app)
+    say(app, "and now?")
+    requests = store(data_folder).load(app.query_params["thread"]).requests
+    assert [request.stop_reason for request in requests] == ["end_turn", "refused", "end_turn"]
+
+
+def test_every_message_carries_its_state_and_a_line_says_where_the_context_begins(app: AppTest) -> None:
+    opened(app)
+    app.session_state["chat.policy"] = "last-5-pairs"
+    for n in range(7):
+        say(app, f"number {n}")
+    shown = bodies(app)
+    assert shown.count(">left out</em>") == 2
+    assert shown.count(">whole</em>") == 12
+    assert shown.index(">left out</em>") < shown.index("the context begins here") < shown.index("number 1")
+    assert "the next cut comes with the next turn" in shown
+
+
+def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
+    opened(app)
+    for n in range(3):
+        say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
+    ahead = chatting._rooms()[app.query_params["thread"]].foreseen
+    assert ahead is not None
+    mark, turns = ahead[1].mark, ahead[1].turns
+    assert mark is not None
+    assert turns is not None
+    assert f"cut from about {mark:,} on" in bodies(app)
+    room = chatting._rooms()[app.query_params["thread"]]
+    for n in range(turns):
+        assert not any(d.splice for d in room.chat.plan.decisions), "cut too early"
+        say(app, f"Next {n}. " + "Some words that fill the window. " * 200)
+    plan = room.chat.plan
+    assert plan.changed
+    assert abs(plan.calibration.predict(plan.before.tokens) - mark) < ahead[1].growth * 1.1
+
+
+def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    app.number_input(key=next(n.key for n in app.number_input if n.key.endswith("5.share"))).set_value(0.2)
+    next(button for button in app.button if button.label == "Apply").click().run()
+    assert not app.exception
+    for n in range(5):
+        say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
+    assert "20% is the mark" in bodies(app)
+    (_, kept), *_ = store(data_folder).policies(app.query_params["thread"])[-1:]
+    assert kept.rules[4].params.share == 0.2
+    chatting._rooms().clear()  # as after a restart of the app, in another tab
+    del app.session_state["chat.turned"]
+    app.session_state["chat.settled"] = ""
+    app.run()
+    assert chatting.policies()["balanced"].rules[4].params.share == 0.7
+    assert app.session_state["chat.turned"]["balanced"] == {"5.share": 0.2}
+
+
+def test_another_answer_takes_the_place_of_the_first_in_what_is_sent(app: AppTest, data_folder: Path) -> None:
+    say(opened(app), "Please calculate 12*(3+4)")
+    pressed(app, "chat.again")
+    assert not app.exception
+    session = store(data_folder).load(app.query_params["thread"])
+    assert session.requests[-1].stop_reason == "end_turn"
+    assert bodies(app).count(">left out</em>") == 3, "the call, its result and the answer"
+    pressed(app, "chat.again")
+    assert bodies(app).count(">left out</em>") == 6
+    say(app, "and now?")
+    assert store(data_folder).load(app.query_params["thread"]).requests[-1].stop_reason == "end_turn"
+
+
+def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(app: AppTest, data_folder: Path) -> None:
+    say(opened(app), "hello")
+    chatting._rooms()[app.query_params["thread"]].remarks = (Stopped("max_tokens", "The answer was cut <here>."),)
+    assert "The answer was cut &lt;here&gt;." in bodies(app.run())
+    there = Place("server", chatting.offline().url, "nobody-knows-7b")
+    app.query_params["thread"] = thread = store(data_folder).create(place=there)
+    app.run()
+    assert f'<span class="ts-chip">{there.url}</span><span class="ts-chip">nobody-knows-7b</span>' in bodies(app)
+    say(app, "and now?")
+    assert "Nobody knows the window of nobody-knows-7b" in bodies(app)
+    app.number_input(key="chat.typed.assumed").set_value(9_000).run()
+    pressed(app, "chat.use.assumed")
+    assert "of 9,000 tokens" in bodies(app)
+    assert f"from the next message on; so far: nobody-knows-7b at {there.url}" in bodies(app)
+    say(app, "and further?")
+    assert store(data_folder).place(thread) == Place("server", there.url, "nobody-knows-7b", 9_000)
+
+
+def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, data_folder: Path) -> None:
+    say(opened(app), "hello")
+    room = chatting._rooms()[app.query_params["thread"]]
+    locked = StorageError("the database is locked", hint="Close what holds it.")
+    writes: list[int] = []
+
+    def write() -> None:
+        writes.append(1)
+        if len(writes) < 2:
+            raise locked
+
+    room.chat.keeping.do(write)
+    app.run()
+    assert "Not written yet: the database is locked" in bodies(app)
+    pressed(app, "chat.keep")
+    assert "Not written yet" not in bodies(app)
+    assert len(writes) == 2
+
+
+def test_a_chat_is_deleted_when_asked_twice_and_no_word_of_it_stays(app: AppTest, data_folder: Path) -> None:
+    say(opened(app), "a word that nobody else says: xylophonist")
+    gone = app.query_params["thread"]
+    app.button(key="chat.new").click().run()
+    say(app, "another chat")
+    kept = app.query_params["thread"]
+    app.query_params["thread"] = gone
+    app.run()
+    app.button(key="chat.delete").click().run()
+    assert [row.id for row in store(data_folder).list()] == [kept, gone]
+    app.button(key="chat.delete_now").click().run()
+    assert not app.exception
+    assert "Say something." in bodies(app)
+    assert [row.id for row in store(data_folder).list()] == [kept]
+    with reading(data_folder / "chats.db") as db:
+        texts = [str(row["content"]) for row in db.query("select content from blobs")]
+    assert not any("xylophonist" in text for text in texts)
+    assert any("another chat" in text for text in texts)
+    assert store(data_folder).search("xylophonist") == ()
+    assert [b.text for b in store(data_folder).load(kept).blocks if b.role == "user"] == ["another chat"]
+
+
+def test_a_chat_with_a_branch_is_not_deleted(app: AppTest, data_folder: Path) -> None:
+    say(opened(app), "hello")
+    parent = app.query_params["thread"]
+    branch = store(data_folder).create(parent=parent, at=len(store(data_folder).load(parent).blocks))
+    app.button(key="chat.delete").click().run()
+    app.button(key="chat.delete_now").click().run()
+    assert "this chat has 1 branch" in bodies(app)
+    assert {row.id for row in store(data_folder).list()} == {parent, branch}
+    store(data_folder).delete(branch)
+    store(data_folder).delete(parent)
+    assert store(data_folder).list() == ()
+
+
+def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) -> None:
+    say(opened(app), "What is ``` here?")
+    session = store(data_folder).load(app.query_params["thread"])
+    again = portable.loads(json.loads(engine.dumps(session)))
+    assert again == session
+    text = chat_exports.markdown(session)
+    assert "## You\n\nWhat is ``` here?" in text
+    assert "## Model\n\nI am the built-in offline model" in text
+
+
+def test_a_hit_of_a_search_opens_its_chat_and_is_marked(app: AppTest) -> None:
+    say(say(opened(app), "the heron stands in the reeds"), "again")
+    thread = app.query_params["thread"]
+    app.button(key="chat.new").click().run()
+    app.text_input(key="chat.words").set_value("heron").run()
+    app.selectbox(key="chat.hit").select_index(0).run()
+    assert app.query_params["thread"] == thread
+    assert bodies(app).count(' sought">') == 1
+    say(app, "further")
+    assert ' sought">' not in bodies(app)
+
+
+def test_fenced_code_is_code_and_all_of_it_is_text() -> None:
+    shown = chat_cards._fences(esc("Look:\n```html\n<img src=x>\n```\nand ``` inline, then\n```\nan open one"))
+    assert shown == (
+        '<div class="said">Look:</div><pre class="ts-text">&lt;img src=x&gt;\n</pre>'
+        '<div class="said">and ``` inline, then</div><pre class="ts-text">an open one</pre>'
+    )
+
+
+def test_a_fallback_to_a_larger_model_can_be_watched_offline(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    app.session_state["chat.policy"] = "ladder"
+    app.session_state["chat.condense"] = False
+    for n in range(2):
+        say(app, f"Point {n}. " + "Some words that fill the window. " * 1_400)
+    session = store(data_folder).load(app.query_params["thread"])
+    assert [(r.model, r.stop_reason) for r in session.requests] == [("offline-16k", "end_turn"), ("offline-64k", "end_turn")]
+    assert "<b>fallback</b> at request 1" in bodies(app)
+
+
+def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    kept = store(data_folder)
+    settings = Settings("offline-16k", chatting.policies()["balanced"])
+    thread = kept.create(place=Place("offline", "", "offline-16k"))
+    spare = providers.provider(providers.Endpoint(), chatting.offline())
+    chat = branches.begun(thread, spare, kept.sink(thread), settings, "", [])
+    for n in range(80):
+        chat.say("user", f"number {n}.", "prompt")
+        chat.say("assistant", f"answer {n}.", "answer")
+    app.query_params["thread"] = thread
+    app.run()
+    assert ">number 50.<" in bodies(app)
+    assert ">number 49.<" not in bodies(app)
+    for _ in range(2):
+        app.button(key="chat.earlier").click().run()
+    assert ">number 0.<" in bodies(app)

@@ -1,19 +1,29 @@
 // Tells the app what stands in the message box, a moment after the last key, so that the next request can be weighed.
 
 const PAUSE = 350; // milliseconds
-const MOST = 50000; // characters
+const MOST = 2000000; // characters that are sent; of a longer text its length is told
 
 let stop = null; // this function runs again on every rerun
 
-export default function ({ setStateValue }) {
+let gone = ""; // the place that was gone to last
+
+function go(place) {
+  if (!place || place === gone) return;
+  gone = place;
+  const show = () => document.querySelector(".chat-msg.sought")?.scrollIntoView({ block: "center" });
+  for (const wait of [150, 700]) setTimeout(show, wait); // the second time after the box has moved to its end
+}
+
+export default function ({ data, setStateValue }) {
+  go(data?.go);
   let timer = 0;
   let told = null;
   const box = () => document.querySelector("[data-testid=stChatInputTextArea]");
   function tell() {
-    const text = (box()?.value ?? "").slice(0, MOST);
-    if (text === told) return;
-    told = text;
-    setStateValue("text", text);
+    const whole = box()?.value ?? "";
+    if (whole === told) return;
+    told = whole;
+    setStateValue("text", { said: whole.slice(0, MOST), length: whole.length });
   }
   function typed(event) {
     if (event.target?.dataset?.testid !== "stChatInputTextArea") return;

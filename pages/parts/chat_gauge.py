@@ -1,0 +1,115 @@
+"""The gauge of a chat: the bar of the next request, where its policy will cut, and what becomes of what is being typed.
+
+Text of sessions passes `esc`, always.
+"""
+
+from __future__ import annotations
+
+from engine.views import Plan, next_request
+from engine.views import overview as views
+from pages.parts import cards
+from pages.parts.chatting import Weighed
+from pages.parts.formats import esc, k, percent
+
+VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
+            "refuse": ("would be refused", "bad")}  # fmt: skip
+
+
+def envelope(
+    weighed: Weighed | None, fits: next_request.Fits, ahead: next_request.Ahead | None, typed: bool, busy: bool
+) -> str:
+    """The bar of the next request, what becomes of it, and a line per part."""
+    if weighed is None:
+        return '<div class="ts-empty">Planning the first request …</div>'
+    plan = weighed.plan
+    drawn = next_request.parts(plan, next_request.fit(fits, plan.request.n))
+    most = max(1, *drawn.values())
+    rows = "".join(
+        f'<div class="chat-row"><span><i class="ts-swatch" style="{_colour(name)}"></i>{views.LABELS[name]}</span>'
+        f'<span class="meter"><i style="width:{100 * tokens / most:.1f}%;{_colour(name)}"></i></span>'
+        f"<b>{k(tokens)}</b></div>"
+        for name, tokens in drawn.items()
+    )
+    word = "being answered" if busy else "with what you are typing" if typed else "next request"
+    said, tone = _verdict(weighed)
+    window, mark = plan.budget.window, ahead.mark if ahead else None
+    chips = f'<span class="ts-chip {tone}">{said}</span>'
+    if plan.model:
+        chips += f'<span class="ts-chip">{esc(plan.model)}</span>'
+    if not plan.budget.known:
+        chips += '<span class="ts-chip warn" title="No table knows this model: its window is assumed">window assumed</span>'
+    if plan.changed:
+        chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
+    line = (
+        f'<div class="chat-fill" data-tokens="{plan.projected}"><b>{plan.projected:,}</b> of {window:,} tokens '
+        f"({percent(plan.projected / max(1, window))}){f' · cut from about {mark:,} on' if mark else ''}</div>"
+    )
+    head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
+    tells = "" if busy else _outlook(weighed, ahead, typed)
+    return f'{head}{_bar(plan, drawn, mark)}{line}{tells}{rows}<div class="ts-chips">{chips}</div>'
+
+
+def _verdict(weighed: Weighed) -> tuple[str, str]:
+    if weighed.refused:
+        return "would be refused", "bad"
+    return ("fits after a cut", "warn") if weighed.plan.changed else VERDICTS[weighed.plan.verdict]
+
+
+def _outlook(weighed: Weighed, ahead: next_request.Ahead | None, typed: bool) -> str:
+    """What will happen with the next request, in a sentence; and when the chat will be cut."""
+    plan, refused = weighed.plan, weighed.refused
+    if refused:
+        return f'<p class="chat-tells bad"><b>Would not be sent:</b> {esc(refused.what)}. {esc(refused.hint)}</p>'
+    made = [decision for decision in plan.decisions if decision.splice]
+    if made:
+        verbs = ", ".join(dict.fromkeys(f"{d.action} ({d.rule.replace('_', ' ')})" for d in made))
+        before, after = plan.calibration.predict(made[0].before), plan.calibration.predict(made[-1].after)
+        size = f"{before:,} → {after:,} tokens"
+        why = esc(made[0].edit.because)
+        return f'<p class="chat-tells warn"><b>Will be cut before it is sent:</b> {esc(verbs)}, {size}. {why}.</p>'
+    fits = "<b>Fits as it is:</b> nothing will be cut. " if typed else ""
+    return f'<p class="chat-tells">{fits}{_next_cut(ahead)}</p>'
+
+
+def _next_cut(ahead: next_request.Ahead | None) -> str:
+    if ahead is None or (ahead.turns is None and ahead.mark is None):
+        return "Nothing that is said by this window's end will be cut."
+    if not ahead.growth:
+        return ""
+    if ahead.turns is None:
+        return f"At {ahead.growth:,} tokens a turn, as now, nothing is cut within {next_request.TURNS} turns."
+    when = "with the next turn" if ahead.turns == 1 else f"in about {ahead.turns} turns"
+    return f"At {ahead.growth:,} tokens a turn, as now, the next cut comes {when}."
+
+
+def _colour(name: str) -> str:
+    return cards.filled(name) if name in cards.HATCHED else f"background:var(--ts-{name.replace('_', '-')})"
+
+
+def _bar(plan: Plan, drawn: dict[str, int], mark: int | None) -> str:
+    """The wide bar: buckets, free space, the answer's reserve, and where the policy begins to cut."""
+    window, limit, prompt = plan.budget.window, mark or plan.budget.window, plan.projected
+    whole = max(window, prompt, 1)
+    parts = ""
+    for name, tokens in drawn.items():
+        width = 100 * tokens / whole
+        label = f"{views.LABELS[name]} {k(tokens)}"
+        shown = label if width * 4.6 > 8.2 * len(label) + 18 else ""  # pixels of the column on a page of 1440
+        thin = "" if shown else " thin"
+        hint = f"{views.LABELS[name]}: {tokens:,} tokens"
+        style = f"width:{width:.3f}%;{_colour(name)};color:var(--ts-ink-{name.replace('_', '-')})"
+        parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}"><span>{shown}</span></div>' if tokens else ""
+    free = f'<div class="ts-seg free">{k(whole - prompt)} free</div>' if whole - prompt > whole * 0.2 else ""
+    reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
+    held = f'<div class="ts-reserve" style="width:{100 * reserve / whole:.2f}%" title="kept for the answer: {reserve:,}"></div>'
+    left = min(100.0, 100 * limit / whole)
+    tick = f'<div class="ts-tick" style="left:{left:.2f}%"></div>' if limit < whole else ""
+    scale = (
+        f'<span style="right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px">cut from {k(limit)}</span>'
+    )
+    scale = (scale if left < 88 else "") + f'<span style="right:0;color:var(--ts-bad)">window {k(window)}</span>'
+    aria = f"{prompt:,} of {window:,} tokens"
+    return (
+        f'<div class="ts-barbox"><div class="ts-scale">{scale}</div>'
+        f'<div class="ts-bar slim" role="img" aria-label="{aria}">{parts}{free}{held}{tick}</div></div>'
+    )

@@ -1,0 +1,53 @@
+"""Messages that a search of all chats found: chosen in the list, and marked in the chat that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from engine import Session
+from engine.live.threads import Hit
+from pages.parts import chatting
+from pages.parts.formats import apart, short
+
+MOST = 30  # hits listed
+NAMES = {"user": "You", "assistant": "Model"}
+
+
+def choose(hits: Sequence[Hit], titles: Mapping[str, str]) -> None:
+    """A list of hits; the one that is chosen opens its chat there."""
+    known = {(hit.thread, hit.n): hit for hit in hits[:MOST] if hit.thread in titles}
+    if not known:
+        return
+    labels = apart({at: f"{NAMES.get(hit.role, 'Tool')}: {short(hit.text, 60)} ({short(titles[hit.thread], 30)})"
+                    for at, hit in known.items()})  # fmt: skip
+    st.selectbox(
+        "Go to a message", list(labels), index=None, format_func=labels.__getitem__, key="chat.hit", on_change=_go,
+        placeholder=f"{len(labels)} messages",
+    )  # fmt: skip
+
+
+def _go() -> None:
+    if picked := st.session_state.get("chat.hit"):
+        st.session_state["chat.sought"] = picked
+        chatting.show(picked[0])
+
+
+def at() -> tuple[str, int]:
+    """Chat and address of the message that is looked for; "" where none is."""
+    found: tuple[str, int] = st.session_state.get("chat.sought") or ("", -1)
+    return found
+
+
+def address(session: Session) -> int | None:
+    """The block with which the message begins that is looked for in this chat."""
+    thread, start = at()
+    return start if thread == session.id else None
+
+
+def sought(session: Session) -> int | None:
+    """Which of the messages that were said is looked for in this chat."""
+    thread, start = at()
+    said = [message.start for message in session.messages if message.role in ("user", "assistant")]
+    return said.index(start) if thread == session.id and start in said else None

@@ -1,0 +1,46 @@
+"""The parameters of the chat's policy: budget, marks and what it keeps, with the fields of the debugger's form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from engine import TurnscopeError
+from engine.views import knobs
+from pages.parts import chatting, policy_form
+from pages.parts.chat_values import POLICY, value
+from pages.parts.formats import esc
+
+
+def form() -> None:
+    """A form with every parameter of the policy that is chosen; what is applied holds from the next request on."""
+    base = chatting.policies().get(value("policy")) or chatting.policies()[POLICY]
+    current = chatting.policy()
+    turned = chatting.turned().get(base.name, {})
+    with st.popover("Policy", icon=":material/rule:", key="chat-policy"):
+        st.html(
+            f'<div class="chat-why" style="margin:0"><b>{esc(base.title)}</b>, from the next request on. '
+            "Another mark or budget changes what is cut, and the cache is lost from the first cut on.</div>"
+        )
+        digest = knobs.written(turned)
+        with st.form(f"chat.policy.{base.name}.{digest}", border=False):
+            given: dict[str, Any] = {}
+            for group in knobs.groups(current):
+                if group.knobs:
+                    policy_form.fields_of(group, f"chat.{base.name}.{digest}", given)
+            with st.container(horizontal=True):
+                applied = st.form_submit_button("Apply", type="primary")
+                reset = st.form_submit_button("As in the file", disabled=not turned)
+    if reset:
+        chatting.turned().pop(base.name, None)
+        st.rerun()
+    if applied:
+        known = {knob.key: knob for group in knobs.groups(current) for knob in group.knobs}
+        try:
+            wanted = knobs.tuned(base, {key: knobs.taken(known[key], held) for key, held in given.items()})
+        except TurnscopeError as error:
+            st.session_state["chat.problem"] = (error.what, error.hint)
+        else:
+            chatting.turned()[base.name] = knobs.changes(wanted, base)
+        st.rerun()
