@@ -113,29 +113,33 @@ def _walk(cells: Ints, plan: Plan, ledger: Ledger, terms: Terms, row: Ints) -> N
     """
     usage = plan.request.usage
     assert usage is not None
-    known = int(row[:-1].sum())
-    stretch = known / max(1, usage.prompt_tokens)
+    most = row[:-1].tolist()  # plain numbers: numpy is slow at nine of them
+    stretch = sum(most) / max(1, usage.prompt_tokens)
     edges = (usage.cache_read_input_tokens, usage.cache_read_input_tokens + usage.cache_creation_input_tokens)
-    before = np.zeros(len(row) - 1, dtype=np.int64)
+    before = [0] * len(most)
     for how, edge in enumerate((*edges, usage.prompt_tokens)):
-        upto = row[:-1].copy()
+        upto = most
         if edge < usage.prompt_tokens:
             place = edge * stretch
-            left = round(place)
-            for i in range(5, len(upto)):
-                upto[i] = min(row[i], left)
-                left -= int(upto[i])
             inside = first(plan.seen, ledger, max(0.0, place - terms.hidden) / terms.scale if terms.scale else 0.0)
-            upto[:5] = np.minimum(np.rint(np.array(inside) * terms.scale), row[:5])
-            _settled(upto, before, row, round(place))
-        cells[:-1, how] = upto - before
+            upto = [min(round(count * terms.scale), cell) for count, cell in zip(inside, most[:5], strict=True)]
+            left = round(place)
+            for cell in most[5:]:
+                upto.append(min(cell, left))
+                left -= upto[-1]
+            upto = _settled(upto, before, most, round(place))
+        cells[:-1, how] = [now - then for now, then in zip(upto, before, strict=True)]
         before = upto
     billed = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens)
     cells[-1, :3] = np.array(billed) - cells[:-1, :3].sum(axis=0)
 
 
-def _settled(upto: Ints, least: Ints, most: Ints, whole: int) -> None:
-    """Make `upto` sum to `whole`, each cell between `least` and `most`: rounding must leave no kind of token below zero."""
-    np.clip(upto, least, most[: len(upto)], out=upto)
-    for i in np.argsort(-upto, kind="stable"):
-        upto[i] += np.clip(whole - int(upto.sum()), least[i] - upto[i], most[i] - upto[i])
+def _settled(upto: list[int], least: list[int], most: list[int], whole: int) -> list[int]:
+    """`upto` brought to the sum `whole`, each cell between `least` and `most`: rounding leaves no kind of token below zero."""
+    found = [min(max(cell, low), high) for cell, low, high in zip(upto, least, most, strict=True)]
+    off = whole - sum(found)
+    for i in sorted(range(len(found)), key=lambda i: -found[i]):
+        change = min(max(off, least[i] - found[i]), most[i] - found[i])
+        found[i] += change
+        off -= change
+    return found

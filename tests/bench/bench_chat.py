@@ -68,13 +68,14 @@ class Timed:
 
     def watch(self, client: anthropic.Anthropic) -> None:
         """Note when the SDK is handed a request."""
-        stream = client.messages.stream
+        streaming = client.messages.with_streaming_response
+        create = streaming.create
 
         def noted(**body: Any) -> Any:
             self.handed = time.perf_counter()
-            return stream(**body)
+            return create(**body)
 
-        client.messages.stream = noted  # type: ignore[method-assign]
+        streaming.create = noted  # type: ignore[method-assign, assignment]
 
     def sent(self) -> float:
         """When the message itself arrived."""
