@@ -7,7 +7,7 @@ asked before a request may go is in `gateway`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Literal
@@ -288,13 +288,14 @@ class Chat:
                 self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1, error=refused)
                 yield Refused(refused)
                 return
-            if rejected := gateway.unsendable(plan, self.growing.session, self.growing.prices):
+            sending = body(plan, self.growing.session)
+            if rejected := gateway.unsendable(sending, plan.model, self.growing.prices):
                 self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1)
                 yield Failed(rejected)
                 return
             try:
                 self._begin(plan)
-                yield from self._stream(plan, attempt)
+                yield from self._stream(plan, sending, attempt)
             except StorageError as error:  # it was not sent
                 yield Failed(error)
                 return
@@ -338,12 +339,12 @@ class Chat:
         basis = self.growing.basis_of(self.policy)
         return step(self.plan, self.growing.session, asked, self.policy, basis, self._answers())
 
-    def _stream(self, plan: Plan, attempt: int) -> Iterator[Event]:
-        """Send a request. ProviderError where it was not accepted; what breaks later is told and kept."""
+    def _stream(self, plan: Plan, sending: Mapping[str, JSON], attempt: int) -> Iterator[Event]:
+        """Send a request's body. ProviderError where it was not accepted; what breaks later is told and kept."""
         began, said, start = self.clock(), Said(), Begun()
         draft = Draft(self.sink.draft if isinstance(self.sink, Begins) else None)
         try:
-            with sent(self.provider, body(plan, self.growing.session)) as pieces:
+            with sent(self.provider, sending) as pieces:
                 try:
                     for piece in pieces:
                         match piece:

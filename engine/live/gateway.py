@@ -4,6 +4,7 @@ from a provider that calls it too long. Functions of a plan; they ask a provider
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 from msgspec import structs
@@ -18,7 +19,7 @@ from engine.planning.lint import lint
 from engine.planning.render import body
 from engine.pricing.prices import Prices
 from engine.session.facts import count_of
-from engine.session.model import Counted, Edit, Part, Session, Span
+from engine.session.model import JSON, Counted, Edit, Part, Session, Span
 from engine.session.place import Place
 
 OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
@@ -110,9 +111,9 @@ def counters(session: Session) -> dict[str, int]:
     return dict(zip(COUNTERS, sums, strict=True))
 
 
-def unsendable(plan: Plan, session: Session, prices: Prices) -> UnsendableError | None:
-    """Why the provider would reject this request, whatever its size; what can be mended was, by the policy's last rules."""
-    wrong = lint(body(plan, session), plan.model, prices=prices)
+def unsendable(sending: Mapping[str, JSON], model: str, prices: Prices) -> UnsendableError | None:
+    """Why the provider would reject this body, whatever its size; what can be mended was, by the policy's last rules."""
+    wrong = lint(sending, model, prices=prices)
     return UnsendableError(wrong[0].path, wrong[0].what) if wrong else None
 
 
