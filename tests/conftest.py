@@ -286,3 +286,15 @@ def looks(page: Page, scheme: Literal["dark", "light"]) -> None:
         arg=scheme == "dark",
     )
     idle(page)
+
+
+class Wire:
+    """When a page last told the server something, and when it last heard of it."""
+
+    def __init__(self, page: Page) -> None:
+        self.sent = self.heard = 0.0
+        page.on("websocket", lambda opened: opened.on("framesent", lambda _: self._note("sent")))
+        page.on("websocket", lambda opened: opened.on("framereceived", lambda _: self._note("heard")))
+
+    def _note(self, what: str) -> None:
+        setattr(self, what, time.perf_counter())

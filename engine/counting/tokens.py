@@ -19,6 +19,7 @@ import toktok
 from engine.counting.exact import VERSIONS, count_exactly
 from engine.counting.media import media_tokens
 from engine.errors import TurnscopeError
+from engine.session.content import well_formed
 from engine.session.model import Block
 
 # Tokens of a Claude family per o200k token: the factors that fit recorded count_tokens responses of 1,741 Rosetta Code
@@ -162,7 +163,7 @@ def tiktoken_counts(texts: Sequence[str], encoding: str) -> list[int]:
     except ImportError as error:
         raise TurnscopeError("tiktoken is not installed", hint="pip install tiktoken, or count with toktok.") from error
     encoder = tiktoken.get_encoding(encoding)
-    return [len(tokens) for tokens in encoder.encode_ordinary_batch([_mended(text) for text in texts])]
+    return [len(tokens) for tokens in encoder.encode_ordinary_batch([well_formed(text) for text in texts])]
 
 
 def prepare(encoding: str = "o200k_base") -> None:
@@ -185,14 +186,5 @@ def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:
     try:
         counts = toktok.batch_count(texts, encoding, threads)
     except UnicodeEncodeError:
-        counts = toktok.batch_count([_mended(text) for text in texts], encoding, threads)
+        counts = toktok.batch_count([well_formed(text) for text in texts], encoding, threads)
     return counts
-
-
-def _mended(text: str) -> str:
-    """The text with lone surrogates replaced by U+FFFD, as tiktoken does: they cannot be sent as UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

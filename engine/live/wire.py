@@ -14,6 +14,7 @@ from typing import Any
 from engine.live.events import Text, Thinking
 from engine.live.secrets import Scrub, scrubbed
 from engine.session.builder import usage
+from engine.session.content import well_formed
 from engine.session.model import JSON, Usage
 
 _KINDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking", "input_json_delta": "tool_use"}
@@ -205,11 +206,7 @@ def ended(heard: Heard, most: int) -> str:
 def whole(value: Any) -> Any:
     """A value without halves of characters: two that belong together become one, a lone one the sign for what is missing."""
     if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return value
+        return well_formed(value)
     if isinstance(value, Mapping):
         return {whole(name): whole(held) for name, held in value.items()}
     return [whole(held) for held in value] if isinstance(value, list) else value

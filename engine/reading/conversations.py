@@ -121,15 +121,6 @@ class Conversations:
         return max(shared, key=lambda at: (shared[at], at)) if shared else None
 
 
-def sessions_of(calls: Iterable[Call | Note], stem: str, source: str) -> tuple[Session, ...]:
-    """Every session that recorded calls add up to, the one with the most calls first: of logs, proxies, cassettes or traces.
-
-    `stem` begins the sessions' ids, `source` names the importer. Notes go to the first session.
-    """
-    found = gathered(calls, stem)
-    return tuple(found.session(entry.id, source) for entry in found.entries())
-
-
 def gathered(calls: Iterable[Call | Note], stem: str) -> Conversations:
     """Which calls belong together. A call that failed and was sent again with the same body is one with several attempts."""
     found = Conversations(stem)

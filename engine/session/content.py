@@ -73,3 +73,12 @@ def dumps(value: Any) -> str:
         return json.dumps(value, separators=(",", ":"), default=str)
     except RecursionError:
         return ""
+
+
+def well_formed(text: str) -> str:
+    """A text without halves of characters: two that belong together become one, a lone one U+FFFD, as tiktoken has it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

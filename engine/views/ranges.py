@@ -5,8 +5,10 @@ Pure functions of an `Overview`; no drawing. Positions on a chart become request
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,6 +39,12 @@ class Range:
         return self.stop - self.start
 
 
+def resent(sizes: Sequence[int], before: int) -> float:
+    """The share of requests' tokens that the request before each had carried already. `before`: tokens before the first."""
+    tokens = sum(sizes)
+    return 1 - sum(max(0, b - a) for a, b in pairwise((before, *sizes))) / tokens if tokens else 0.0
+
+
 def summary(view: Overview, start: int, stop: int) -> Range:
     """Requests `start` up to and without `stop`, both brought inside the session; empty where nothing is between them."""
     start = max(0, min(start, len(view)))
@@ -53,7 +61,7 @@ def summary(view: Overview, start: int, stop: int) -> Range:
         tokens,
         sum(priced, Decimal(0)) if priced else None,
         sum(total is None and bool(recorded >= 0) for total, recorded in pairs),
-        1 - int(np.maximum(change, 0).sum()) / tokens if tokens else 0.0,
+        resent(prompts[start:stop].tolist(), int(prompts[start - 1]) if start else 0),
         grew,
         int(change.max()) if grew >= 0 else 0,
         int(prompts[start:stop].max(initial=0)),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from engine.planning.trace import Trace
+from engine.views.ranges import resent
 from engine.views.replay_cost import Dollars, dollars
 from engine.views.stepper import Steps
 
@@ -54,7 +55,7 @@ def stretch(trace: Trace, steps: Steps, start: int, stop: int) -> Stretch:
         start,
         stop,
         tokens,
-        1 - sum(max(0, change) for change in changes) / tokens if tokens else 0.0,
+        resent(sizes, before),
         dollars(trace, steps.sizes, start, stop),
         tuple((rule, action, times) for (rule, action), times in made.most_common()),
         None if grew is None else start + grew,

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from make_claude_code import write
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
-from conftest import FLAGS, ROOT, chromium, free_port, healthy, idle, isolated  # noqa: E402
+from conftest import FLAGS, ROOT, Wire, chromium, free_port, healthy, idle, isolated  # noqa: E402
 
 from engine.planning import policy  # noqa: E402
 
@@ -131,18 +131,6 @@ def compare(browser: Browser, app: str, empty: str, path: str, clicks: int) -> t
         theirs.append(milliseconds(plain, "#n", (button["x"] + 10, button["y"] + 10)))
     context.close()
     return median(ours[2:]), median(theirs[2:]), payload  # the first two warm up
-
-
-class Wire:
-    """When a page last told the server something, and when it last heard of it."""
-
-    def __init__(self, page: Page) -> None:
-        self.sent = self.heard = 0.0
-        page.on("websocket", lambda opened: opened.on("framesent", lambda _: self._note("sent")))
-        page.on("websocket", lambda opened: opened.on("framereceived", lambda _: self._note("heard")))
-
-    def _note(self, what: str) -> None:
-        setattr(self, what, time.perf_counter())
 
 
 def served(page: Page, wire: Wire, clicks: Sequence[int]) -> list[float]:

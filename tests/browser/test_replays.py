@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
 from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import idle, serve, watched
+from conftest import Wire, idle, serve, watched
 from make_claude_code import write
 
 if TYPE_CHECKING:
@@ -52,18 +51,6 @@ def tabs(browser: Browser, big: tuple[str, str]) -> Iterator[tuple[Page, Page]]:
         yield pages[0], pages[1]
         for context in contexts:
             context.close()
-
-
-class Wire:
-    """When a page last told the server something, and when it last heard of it."""
-
-    def __init__(self, page: Page) -> None:
-        self.sent = self.heard = 0.0
-        page.on("websocket", lambda opened: opened.on("framesent", lambda _: self._note("sent")))
-        page.on("websocket", lambda opened: opened.on("framereceived", lambda _: self._note("heard")))
-
-    def _note(self, what: str) -> None:
-        setattr(self, what, time.perf_counter())
 
 
 def clicks(page: Page, wire: Wire) -> float:
