@@ -46,14 +46,15 @@ def draw(shown: state.Shown, replay: replays.Replay) -> replays.Place:
         sent = st.session_state[KEY].get("at")
         if sent:
             replays.moved(shown, replay, sent)
-            st.session_state[_RANGE] = (replay.key, sent.get("range"))
+            st.session_state[_RANGE] = (replay.run.key, sent.get("range"))
 
     at = replays.place()
     data = {
         "steps": replay.key,
+        "run": replay.run.key,
         "at": [at.request, at.step],
         "block": at.block,
-        "seq": f"{replay.key}:{at.seq}",
+        "seq": f"{replay.run.key}:{at.seq}",
         "linked": at.linked,
         "off": stepper.error(shown.trace),
         "range": _range(replay),
@@ -66,7 +67,7 @@ def draw(shown: state.Shown, replay: replays.Replay) -> replays.Place:
 def _range(replay: replays.Replay) -> dict[str, Any] | None:
     """What is said of the requests that were chosen on the strip; numbers from a browser are taken with care."""
     key, span = st.session_state.get(_RANGE, ("", None))
-    if key != replay.key or not isinstance(span, (list, tuple)) or len(span) != 2:
+    if key != replay.run.key or not isinstance(span, (list, tuple)) or len(span) != 2:
         return None
     try:
         start, stop = int(span[0]), int(span[1])

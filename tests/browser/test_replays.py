@@ -117,3 +117,14 @@ def test_going_back_while_a_replay_is_under_way_shows_what_was_there(tabs: tuple
     page.go_back()
     page.locator('.where[data-request="5"]').wait_for()
     page.wait_for_url(re.compile("request=5"))
+
+
+def test_keys_count_while_more_of_a_replay_arrives(tabs: tuple[Page, Page], big: tuple[str, str]) -> None:
+    page, _ = tabs
+    page.goto(f"/debugger?session={big[1]}&policy={SLOW}&set=%7B%22budget.output%22%3A9100%7D&request=0&step=0")
+    page.locator('.where[data-request="0"]').wait_for()
+    for _ in range(30):
+        page.keyboard.press("Shift+ArrowRight")
+        page.wait_for_timeout(70)
+    page.locator('.where[data-request="30"]').wait_for()
+    page.wait_for_url(re.compile("request=30"))

@@ -64,12 +64,13 @@ function load(self) {
     return;
   }
   if (self.loaded !== self.data.steps) {
+    const grown = self.run === self.data.run && self.model?.length ? cursorOf(self.model, self.place) : null;
     self.loaded = self.data.steps;
+    self.run = self.data.run;
     self.model = modelOf(self.data.steps, text);
-    self.seq = null;
-    self.own = false;
-    self.zoom = null;
-    self.span = null;
+    const last = self.model.count - 1;
+    if (grown && grown.request <= last) self.place = placeOf(self.model, grown.request, grown.step); // the same replay, more of it
+    else Object.assign(self, { seq: null, own: false, zoom: null, span: null });
     self.held = "";
     self.part.range.max = Math.max(0, self.model.count);
     listTools(self);
