@@ -150,6 +150,15 @@ def test_a_figure_as_a_page_needs_no_network(view: Overview) -> None:
     assert "cdn.plot.ly/plotly" not in page.split("Plotly.newPlot")[-1]
 
 
+def test_a_figure_as_a_page_says_how_to_read_it_and_keeps_tags_as_text(view: Overview) -> None:
+    figure = figures.heatmap(view)
+    page = figures.html(figure, told=["brightest $2.50", "<b>rows</b>"])
+    drawn = page.split("Plotly.newPlot")[-1]
+    assert "brightest $2.50" in drawn
+    assert "\\u003cb\\u003erows" not in drawn
+    assert not figure.layout.annotations, "the figure that is on the page is left as it is"
+
+
 @pytest.mark.parametrize("by", UNITS)
 def test_the_csv_holds_every_number_of_the_figure(view: Overview, by: Any) -> None:
     rows = list(csv.DictReader(io.StringIO(tables.overview_csv(view, by))))

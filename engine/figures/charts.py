@@ -89,8 +89,19 @@ def heatmap(
     return figure
 
 
-def html(figure: go.Figure, ground: str = "") -> str:
-    """The figure as one page that needs nothing else: Plotly's script is inside (5 MB). `ground`: colour behind it."""
+def html(figure: go.Figure, ground: str = "", told: Sequence[str] = ()) -> str:
+    """The figure as one page that needs nothing else: Plotly's script is inside (5 MB). `ground`: colour behind it.
+
+    `told`: lines below it, which say how to read it.
+    """
+    if told:
+        bottom, height = figure.layout.margin.b, figure.layout.height
+        room = 16 * len(told)
+        figure = go.Figure(figure).update_layout(margin={"b": bottom + room}, height=height + room)
+        place = {"x": 0, "y": 0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top", "yshift": -bottom}
+        figure.add_annotation(
+            text="<br>".join(escape(line, quote=False) for line in told), align="left", showarrow=False, **place
+        )
     if ground:
         figure = go.Figure(figure).update_layout(paper_bgcolor=ground)
     return str(figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False}))

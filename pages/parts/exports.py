@@ -8,7 +8,7 @@ import streamlit as st
 
 from engine import figures
 from engine.views import tables
-from pages.parts import state, theme
+from pages.parts import scales, state, theme
 
 
 def sawtooth(shown: state.Shown) -> None:
@@ -18,13 +18,16 @@ def sawtooth(shown: state.Shown) -> None:
 
 def heatmap(shown: state.Shown, by: figures.Unit, measure: figures.Measure, scale: figures.Scale, each: bool) -> None:
     """The heatmap page's chart, as chosen."""
-    _buttons("heatmap", state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each), shown, by)
+    figure = state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each)
+    _buttons("heatmap", figure, shown, by, lambda: scales.lines(shown, by, measure, scale, each))
 
 
-def _buttons(name: str, figure: figures.Figure, shown: state.Shown, by: figures.Unit) -> None:
+def _buttons(
+    name: str, figure: figures.Figure, shown: state.Shown, by: figures.Unit, told: Callable[[], list[str]] = list
+) -> None:
     ground = theme.palette()["ground"]
     with st.container(horizontal=True, key=f"{name}-exports"):
-        _button("Chart as HTML", lambda: figures.html(figure, ground), f"turnscope-{name}.html", "text/html")
+        _button("Chart as HTML", lambda: figures.html(figure, ground, told()), f"turnscope-{name}.html", "text/html")
         _button("Numbers as CSV", lambda: tables.overview_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
         _button("Bill as CSV", lambda: tables.bill_csv(shown.view), f"turnscope-{name}-bill.csv", "text/csv")
 

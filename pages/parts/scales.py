@@ -18,11 +18,7 @@ SCALES: dict[figures.Scale, str] = {
 def draw(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool) -> str:
     """HTML of both, for the choices that the heatmap is drawn with."""
     rows = figures.shades(shown.view, by, measure, scale, each)
-    one = "request" if by == "requests" else "turn"
-    told = (
-        f"Each column is a {one}, each row a part of it; brighter = {BRIGHT[measure]}, {SCALES[scale]}. A bright column from "
-        "top to bottom: the cache was lost. Click a cell to go there, drag to sum up a range."
-    )
+    told = f"{' '.join(_told(by, measure, scale))} Click a cell to go there, drag to sum up a range."
     if each:
         strips = "".join(_one(row, measure) for row in rows)
     else:
@@ -30,6 +26,24 @@ def draw(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, e
         cold = '<i class="strip" style="background:linear-gradient(90deg,var(--ts-panel),var(--ts-cold))"></i>'
         strips = f'<div class="ts-shades all">{lines}{cold}{_ends(rows[0], measure)}</div>' if rows else ""
     return f'<div class="ts-scales"><p>{told}</p>{strips}</div>'
+
+
+def lines(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool) -> list[str]:
+    """The same as text, for a chart that is taken away."""
+    rows = figures.shades(shown.view, by, measure, scale, each)
+    spans = [(row.label if each else "All rows", [_value(row.values[place], measure) for place in (0, 2, -1)]) for row in rows]
+    return [
+        *_told(by, measure, scale),
+        *(f"{label}: darkest {low}, middle of the scale {middle}, brightest {high}." for label, (low, middle, high) in spans),
+    ][: None if each else 3]
+
+
+def _told(by: Unit, measure: Measure, scale: figures.Scale) -> tuple[str, str]:
+    one = "request" if by == "requests" else "turn"
+    return (
+        f"Each column is a {one}, each row a part of it; brighter = {BRIGHT[measure]}, {SCALES[scale]}.",
+        "A bright column from top to bottom: the cache was lost.",
+    )
 
 
 def _one(row: figures.Shades, measure: Measure) -> str:
