@@ -263,7 +263,7 @@ def test_the_parts_of_what_is_hidden_are_never_negative(first: int, begun: bool,
 
 @given(st.lists(st.integers(0, 90_000), min_size=5, max_size=5), st.integers(0, 200_000))
 def test_shares_sum_to_the_token(counts: list[int], total: int) -> None:
-    parts = shared(np.array(counts, dtype=np.int64), total)
+    parts = shared(np.array([counts], dtype=np.int64), np.array([total]))[0]
     assert parts.sum() == (total if sum(counts) else 0)
     assert (parts >= 0).all()
 
