@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from claude_log import Log
 from hand_made import Row, compacted, traced
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import engine
 from engine import figures
-from engine.counting.calibration import Calibration
+from engine.counting.calibration import SMALLEST, Calibration
 from engine.counting.hidden import Hidden
 from engine.counting.reconcile import CELLS, fitted, reconcile, shared
 from engine.planning.trace import Cursor, Trace
@@ -263,7 +263,7 @@ def test_the_parts_of_what_is_hidden_are_never_negative(first: int, begun: bool,
 
 @given(st.lists(st.integers(0, 90_000), min_size=5, max_size=5), st.integers(0, 200_000))
 def test_shares_sum_to_the_token(counts: list[int], total: int) -> None:
-    parts = shared(np.array(counts, dtype=np.int64), total)
+    parts = shared(np.array([counts], dtype=np.int64), np.array([total]))[0]
     assert parts.sum() == (total if sum(counts) else 0)
     assert (parts >= 0).all()
 
@@ -290,6 +290,8 @@ def test_whatever_was_billed_rows_sum_to_it_and_stretches_follow_each_other(
 
 
 @given(rows_)
+@example([(20_402, 101, "a", False), (101, 102, "a", False)])  # far more counted than billed: the scale has a bound
+@example([(101, 101, "a", False), (20_402, 101, "a", False), (101, 102, "a", False)])  # nearly all of it was cut, unrecorded
 def test_planning_never_expects_nothing_after_something_was_recorded(made: list[tuple[int, int, str, bool]]) -> None:
     calibration = Calibration.start()
     for size, prompt, model, compaction in made:
@@ -298,3 +300,9 @@ def test_planning_never_expects_nothing_after_something_was_recorded(made: list[
             assert calibration.predict(size) > 0
         if prompt > 100 and size > 100:
             calibration = calibration.learn(size, prompt, model)
+
+
+def test_a_bill_far_below_the_count_moves_the_scale_no_further_than_its_bound() -> None:
+    calibration = Calibration.start().learn(20_402, 101, "a")
+    assert calibration.scale == SMALLEST
+    assert calibration.predict(20_402) == round(SMALLEST * 20_402)

@@ -429,6 +429,26 @@ def test_a_real_task_gives_back_what_its_condensation_deleted() -> None:
 
 # --- odd files --------------------------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("odd", [["condense_context"], {"text": 1}])
+@pytest.mark.parametrize("key", ["say", "ask"])
+def test_an_event_whose_kind_is_a_list_or_an_object_is_passed_over(tmp_path: Path, key: str, odd: Any) -> None:
+    history, screen = roo_history(), roo_screen()
+    history.insert(2, {"role": "user", "content": "so far", "ts": NOON, "isSummary": True, "condenseId": "C1"})
+    condensed = {"ts": 1, "type": "say", "say": "condense_context", "contextCondense": {"condenseId": "C1"}}
+    plain = folder(tmp_path, history, [*screen[:3], condensed, *screen[3:]])
+    session = folder(tmp_path, history, [*screen[:3], {"ts": 1, "type": "say", key: odd}, condensed, *screen[3:]])
+    assert session.blocks == plain.blocks
+
+
+@pytest.mark.parametrize("odd", [["call"], {"id": 1}])
+def test_a_result_whose_call_is_named_by_a_list_or_an_object_is_no_reason_to_fail(odd: Any) -> None:
+    answer = [{"type": "tool_use", "id": odd, "name": "read_file", "input": {}}]
+    result = [{"type": "tool_result", "tool_use_id": odd, "content": "x"}]
+    said = unfold([("user", [text("go")]), ("assistant", answer), ("user", result)])
+    assert [[piece.raw for piece in pieces] for pieces in said[1:] if not isinstance(pieces, str)] == [answer, result]
+
+
 ODD = st.sampled_from(
     [None, True, 0, -1, 2**70, 1.5, "", "x", "user", "{", "\ud800", [], {}, [0, 1], [[1, 2]], {"type": "text"}]
 )

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from engine.counting import tokens
 from engine.counting.media import (
     CLAUDE_IMAGE_DEFAULT,
     OPENAI_IMAGE_DEFAULT,
@@ -319,3 +320,37 @@ def test_a_document_that_is_text_or_blocks_is_not_charged_as_pages() -> None:
     assert media_tokens({"type": "document", "source": inner}, "claude-3") == 64
     address = {"type": "url", "url": "https://example.com/a.pdf"}
     assert media_tokens({"type": "document", "source": address}, "claude-3") == PDF_PAGE
+
+
+# --- a process of its own ----------------------------------------------------------------------------------------------------
+
+
+def test_a_process_of_its_own_counts_the_same_and_whoever_asks_counts_on_where_it_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts = ["", "def f(x):\n    return x\n" * 500, "naïve 漢字 🙂", "half \ud800 of one"]
+    here = count_texts(texts, O200K)
+    monkeypatch.setattr(tokens, "_LOADED", set())
+    monkeypatch.setattr(tokens, "_APART", {})
+    monkeypatch.setattr(tokens, "_load", lambda _encoding: pytest.fail("it was loaded here"))
+    tokens.prepare()
+    assert count_texts(texts, O200K) == here
+    tokens._APART["o200k_base"].end()
+    monkeypatch.undo()
+    assert count_texts(texts, O200K) == here
+
+
+def test_a_process_that_dies_or_cannot_be_started_costs_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = count_texts(["some words"], O200K)
+    monkeypatch.setattr(tokens, "_LOADED", set())
+    monkeypatch.setattr(tokens, "_APART", {})
+    tokens.prepare()
+    tokens._APART["o200k_base"]._process.kill()
+    assert count_texts(["some words"], O200K) == here
+    assert tokens._APART == {}
+    assert "o200k_base" in tokens._LOADED
+    monkeypatch.setattr(tokens, "_LOADED", set())
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    tokens.prepare()
+    assert tokens._APART == {}
+    assert count_texts(["some words"], O200K) == here

@@ -15,6 +15,7 @@ PRIOR = 6_000  # tokens of growth that the counter's own factor is trusted for b
 STEP = 3.0  # a request that grew by more than this times what was counted says something about hidden content, not the scale
 UNKNOWN = 0.5  # stated error while nothing of the kind was learned: what is hidden may be as much as what is counted
 LEAST = 0.01  # stated error after a hit: one right prediction promises no second
+SMALLEST = 0.5  # scale: no counter counts more than twice what is billed; a bill beyond that belongs to something else
 FORGET = 0.9  # of what is known of earlier misses, by request
 
 
@@ -54,9 +55,9 @@ class Calibration(Struct, frozen=True, gc=False):
         return max(LEAST, self.missed_after if self.compacted else self.missed)
 
     def predict(self, counted: int) -> int:
-        """Prompt tokens to expect for an envelope of `counted` tokens."""
+        """Prompt tokens to expect for an envelope of `counted` tokens: at least 1 of what holds something."""
         cut = self.hidden.cut * min(1.0, counted / max(1, self.counted))  # of a shorter conversation no more went than of this
-        return self.prefix + self.hidden.cut + max(0, round(self.scale * counted - cut))
+        return max(min(1, counted), self.prefix + self.hidden.cut + max(0, round(self.scale * counted - cut)))
 
     def compaction(self) -> Calibration:
         """For the first request after a compaction that the log records: the tool puts back what it put back the last time.
@@ -84,7 +85,7 @@ class Calibration(Struct, frozen=True, gc=False):
         level = recorded - round(scale * counted)
         hidden = self._hidden(level, counted, recorded, bool(same))
         if hidden.level > level and not hidden.cut:  # more was counted than billed: the scale gives way
-            scale = max(0, recorded - hidden.level) / max(1, counted)
+            scale = max(SMALLEST, (recorded - hidden.level) / max(1, counted))
         miss = abs(self.predict(counted) - recorded) / max(1, recorded)
         after = self.compacted and self.seen
         return Calibration(

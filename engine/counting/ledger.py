@@ -91,14 +91,13 @@ class Ledger:
 
     def expect(self, parts: Iterable[Part]) -> None:
         """Count parts together that are about to stand for blocks, one by one."""
-        texts = (part.text for part in parts if part.ref is None)
-        new = {key: text for text in texts if (key := text_key(text)) not in self.memo}
-        self.memo.update(zip(new, count_texts([*new.values()], self.counter), strict=True))
+        new = {key: part for part in parts if part.ref is None and (key := _key(part)) not in self.memo}
+        self.memo.update(zip(new, count_texts([part.text for part in new.values()], self.counter), strict=True))
 
     def _part(self, part: Part) -> int:
         if part.ref is not None:
             return self.tokens(part.ref, part.ref + 1)
-        key = text_key(part.text)
+        key = _key(part)
         if key not in self.memo:
             self.memo[key] = self.each([part])[0]
         return self.memo[key]
@@ -108,6 +107,10 @@ class Ledger:
 def text_key(text: str) -> str:
     """What a memo knows a stand-in's text by: the texts themselves would outlive the plans that they were made for."""
     return "text:" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _key(part: Part) -> str:
+    return part.key or text_key(part.text)
 
 
 def bucket_of(part: Part) -> Bucket:

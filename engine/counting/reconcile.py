@@ -154,25 +154,26 @@ def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciled
     """What was recorded, split as `fits` say. `counts`: [requests, 5] in ledger units; `recorded`: prompt tokens, -1: none."""
     cells = np.zeros((len(recorded), len(CELLS)), dtype=np.int64)
     terms: list[Terms] = []
-    sizes = counts.sum(axis=1).tolist()
+    sizes, prompts = counts.sum(axis=1).tolist(), recorded.tolist()
     for fit in fits:
-        for n in range(fit.start, fit.stop):
-            one = fit.recorded(sizes[n], int(recorded[n]))
-            cells[n, :5] = shared(counts[n], round(one.scale * sizes[n]))
-            cells[n, 5:] = one.prefix, one.earlier, one.put_back, one.unattributed
-            terms.append(one)
+        terms += [fit.recorded(sizes[n], prompts[n]) for n in range(fit.start, fit.stop)]
+    if terms:
+        wholes = [round(one.scale * size) for one, size in zip(terms, sizes, strict=True)]
+        cells[:, :5] = shared(counts, np.array(wholes, dtype=np.int64))
+        cells[:, 5:] = [(one.prefix, one.earlier, one.put_back, one.unattributed) for one in terms]
     return Reconciled(cells, tuple(terms))
 
 
-def shared(counts: Ints, whole: int) -> Ints:
-    """`whole` tokens over cells in proportion to `counts`, to the token: what rounding leaves goes where most was cut off."""
-    size = int(counts.sum())
-    if not size:
-        return np.zeros_like(counts)
-    exact = counts * (whole / size)
+def shared(counts: Ints, wholes: Ints) -> Ints:
+    """`wholes[n]` tokens over the cells of row `n` in proportion to `counts[n]`, to the token: what rounding leaves goes where
+    most was cut off."""
+    sizes = counts.sum(axis=1)
+    exact = counts * (wholes / np.maximum(sizes, 1))[:, None]
     parts: Ints = np.floor(exact).astype(np.int64)
-    parts[np.argsort(parts - exact, kind="stable")[: whole - int(parts.sum())]] += 1
-    return parts
+    order = np.argsort(parts - exact, axis=1, kind="stable")
+    more = np.arange(counts.shape[1]) < (wholes - parts.sum(axis=1))[:, None]
+    np.put_along_axis(parts, order, np.take_along_axis(parts, order, axis=1) + more, axis=1)
+    return np.where(sizes[:, None] > 0, parts, 0)
 
 
 def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 
 import toktok
 
+from engine.counting.apart import Apart
 from engine.counting.exact import VERSIONS, count_exactly
 from engine.counting.media import media_tokens
 from engine.errors import TurnscopeError
@@ -42,6 +44,7 @@ TOGETHER = 512  # texts counted at once
 SHARED = 200_000  # characters from which more than one core is worth the time that it takes to begin
 
 _LOADED: set[str] = set()  # toktok's vocabularies
+_APART: dict[str, Apart] = {}  # by encoding: who counts until it is loaded here
 _LOADING = Lock()
 
 # Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
@@ -167,9 +170,11 @@ def tiktoken_counts(texts: Sequence[str], encoding: str) -> list[int]:
 
 
 def prepare(encoding: str = "o200k_base") -> None:
-    """Begin to load a vocabulary in a thread: half a second of work beside which a file can be read."""
-    if encoding not in _LOADED:
-        Thread(target=_load, args=(encoding,), name="vocabulary").start()  # no daemon: those cannot end inside a library
+    """Have a process of its own load a vocabulary, and count what is asked next: meanwhile a file can be read here."""
+    if encoding in _LOADED or encoding in _APART:
+        return
+    with suppress(OSError):
+        _APART[encoding] = Apart(encoding)
 
 
 def _load(encoding: str) -> None:
@@ -178,9 +183,26 @@ def _load(encoding: str) -> None:
         _LOADED.add(encoding)
 
 
+def _counted_apart(texts: Sequence[str], encoding: str) -> list[int] | None:
+    """The same by the process that was prepared; None where there is none any more."""
+    apart = _APART.get(encoding)
+    if apart is None:
+        return None
+    try:
+        counts = apart.count(texts)
+    except UnicodeEncodeError:
+        counts = apart.count([well_formed(text) for text in texts])
+    if counts is None:
+        _APART.pop(encoding, None)
+        apart.end()
+    return counts
+
+
 def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:
     counts: list[int]
     if encoding not in _LOADED:
+        if (made := _counted_apart(texts, encoding)) is not None:
+            return made
         _load(encoding)
     threads = 1 if sum(map(len, texts)) < SHARED else 0  # 0 = one per core
     try:

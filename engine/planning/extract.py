@@ -118,19 +118,19 @@ def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> se
     """Places of the sentences that fit: the best of each kind first, then the best that say something new."""
     chosen: set[int] = set()
     said: set[str] = set()
-    known: Counter[str] = Counter()
+    known: set[str] = set()
     openers = [
         next((s for s in ranked if kind in s.about), None) for kind in ("opening", "decision", "error", "question", "file")
     ]
     rest = iter(sorted(ranked, key=lambda s: (-s.score / (8 + costs[s.place]) ** 0.5, s.place)))
     for sentence in (*filter(None, openers), *rest):
         cost, words = costs[sentence.place], _words(sentence.text)
-        stale = sum(known[word] > 0 for word in words) > 0.8 * len(words) if words else sentence.text in said
+        stale = len(words & known) > 0.8 * len(words) if words else sentence.text in said
         if sentence.place in chosen or cost > room or sentence.text in said or (stale and "opening" not in sentence.about):
             continue
         chosen.add(sentence.place)
         said.add(sentence.text)
-        known.update(words)
+        known |= words
         room -= cost
     return chosen
 

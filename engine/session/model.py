@@ -187,6 +187,11 @@ class Part(Struct, frozen=True, gc=False):
     place: Literal["own", "before", "after", "system"] = "own"
     fence: bool = False
 
+    @property
+    def key(self) -> str:
+        """What a count of its text may be known by, where that needs no text; "" = by the text."""
+        return ""
+
 
 Body = tuple[Part, ...] | None
 """What stands for a span: None = the blocks themselves, () = nothing, parts = a stand-in."""

@@ -19,9 +19,10 @@ from engine.envelope.plan import Plan
 from engine.planning.render import first
 from engine.planning.trace import Trace
 from engine.pricing.prices import Cost, Prices
-from engine.session.model import Block, Request, written
+from engine.session.model import Block, Request, Usage, written
 
 READ, WRITTEN, UNCACHED = range(3)  # how a token of the prompt is billed
+_NOTHING = [[0] * len(CELLS)] * 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,8 @@ def bill(trace: Trace, reconciled: Reconciled) -> Bill:
     """Price every request of a trace of what was really sent."""
     session, plans, ledger, prices = trace.session, trace.plans, trace.ledger, trace.prices
     n = len(plans)
-    tokens = np.zeros((n, len(CELLS), 3), dtype=np.int64)
-    usd, answers = np.zeros((n, len(CELLS)), dtype=np.float64), np.zeros(n, dtype=np.float64)
+    tokens, rates, rows = [_NOTHING] * n, np.zeros((n, 3), dtype=np.float64), reconciled.cells.tolist()
+    passes, answers = np.zeros(n, dtype=np.float64), np.zeros(n, dtype=np.float64)
     charges: list[Charge] = []
     for row, plan in enumerate(plans):
         request = plan.request
@@ -93,33 +94,37 @@ def bill(trace: Trace, reconciled: Reconciled) -> Bill:
         if request.usage is None:
             continue
         if request.usage.prompt_tokens:  # zeros say that nothing was recorded, not that nothing was sent
-            _walk(tokens[row], plan, ledger, reconciled.terms[row], reconciled.cells[row])
+            tokens[row] = _walk(request.usage, plan, ledger, reconciled.terms[row], rows[row])
         rate = prices.rates(request.model, request.usage.prompt_tokens, request.sent_at)
         if rate and made.cost:
             hours = min(1.0, request.usage.cache_creation_1h_input_tokens / max(1, request.usage.cache_creation_input_tokens))
             write = float(rate.cache_write_1h) * hours + float(rate.cache_write_5m) * (1 - hours)
-            usd[row] = tokens[row] @ np.array([float(rate.cache_read), write, float(rate.input)]) / 1e6
+            rates[row] = float(rate.cache_read), write, float(rate.input)
             answers[row] = float(made.cost.answer)
-            if passes := made.cost.iterations - made.cost.iterations_output:  # a further pass reads the whole prompt
-                usd[row] += float(passes) * reconciled.cells[row] / max(1, int(reconciled.cells[row].sum()))
-    return Bill(tokens, usd, answers, tuple(charges))
+            passes[row] = float(made.cost.iterations - made.cost.iterations_output)
+    walked = np.array(tokens, dtype=np.int64).reshape(n, 3, len(CELLS))
+    usd = (walked * rates[:, :, None]).sum(axis=1) / 1e6
+    if passes.any():  # a further pass reads the whole prompt
+        usd += passes[:, None] * reconciled.cells / np.maximum(reconciled.cells.sum(axis=1), 1)[:, None]
+    return Bill(np.ascontiguousarray(walked.transpose(0, 2, 1)), usd, answers, tuple(charges))
 
 
-def _walk(cells: Ints, plan: Plan, ledger: Ledger, terms: Terms, row: Ints) -> None:
-    """Spread read, written and uncached tokens over the cells of one request.
+def _walk(usage: Usage, plan: Plan, ledger: Ledger, terms: Terms, row: list[int]) -> list[list[int]]:
+    """Read, written and uncached tokens of each cell of one request; plain numbers, for numpy is slow at nine of them.
 
     What the log does not hold stands first. The unattributed remainder has no place of its own: the walk is stretched to the
     recorded total, and the remainder takes what the cells leave of each kind, so that each kind sums to what was recorded.
     """
-    usage = plan.request.usage
-    assert usage is not None
-    most = row[:-1].tolist()  # plain numbers: numpy is slow at nine of them
+    most = row[:-1]
     stretch = sum(most) / max(1, usage.prompt_tokens)
-    edges = (usage.cache_read_input_tokens, usage.cache_read_input_tokens + usage.cache_creation_input_tokens)
-    before = [0] * len(most)
-    for how, edge in enumerate((*edges, usage.prompt_tokens)):
-        upto = most
-        if edge < usage.prompt_tokens:
+    billed = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens)
+    before, edge = [0] * len(most), 0
+    found: list[list[int]] = []
+    for kind in billed:
+        upto, edge = most, edge + kind
+        if not kind and found:
+            upto = before
+        elif edge < usage.prompt_tokens:
             place = edge * stretch
             inside = first(plan.seen, ledger, max(0.0, place - terms.hidden) / terms.scale if terms.scale else 0.0)
             upto = [min(round(count * terms.scale), cell) for count, cell in zip(inside, most[:5], strict=True)]
@@ -128,17 +133,17 @@ def _walk(cells: Ints, plan: Plan, ledger: Ledger, terms: Terms, row: Ints) -> N
                 upto.append(min(cell, left))
                 left -= upto[-1]
             upto = _settled(upto, before, most, round(place))
-        cells[:-1, how] = [now - then for now, then in zip(upto, before, strict=True)]
+        cells = [now - then for now, then in zip(upto, before, strict=True)]
+        found.append([*cells, kind - sum(cells)])
         before = upto
-    billed = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens)
-    cells[-1, :3] = np.array(billed) - cells[:-1, :3].sum(axis=0)
+    return found
 
 
 def _settled(upto: list[int], least: list[int], most: list[int], whole: int) -> list[int]:
     """`upto` brought to the sum `whole`, each cell between `least` and `most`: rounding leaves no kind of token below zero."""
     found = [min(max(cell, low), high) for cell, low, high in zip(upto, least, most, strict=True)]
     off = whole - sum(found)
-    for i in sorted(range(len(found)), key=lambda i: -found[i]):
+    for i in sorted(range(len(found)), key=lambda i: -found[i]) if off else ():
         change = min(max(off, least[i] - found[i]), most[i] - found[i])
         found[i] += change
         off -= change

@@ -22,7 +22,8 @@ from engine.views import knobs, one_request, stepper
 from pages.parts import state
 
 RECORDED = "as-recorded"
-HELD = 200_000_000  # bytes of all replays, and of each
+HELD = 60_000_000  # bytes of all replays, but for the one that is looked at
+MOST = 200_000_000  # bytes of each
 SWITCH = 0.001  # seconds for which a thread may keep others waiting
 PATIENCE = 0.5  # seconds that a page waits for a replay before it shows how far that is
 _PLACE = "replays.place"
@@ -126,8 +127,8 @@ def replayed(shown: state.Shown, chosen_policy: Policy) -> tuple[library.Replayi
     def make() -> library.Replaying:
         recorded = shown.trace
         if recorded.policy == chosen_policy:
-            return library.Replaying(key, recorded, recorded.plans, HELD, state.settle)
-        return library.Replaying(key, *library.begun(recorded, chosen_policy, answers), HELD, state.settle)
+            return library.Replaying(key, recorded, recorded.plans, MOST, state.settle)
+        return library.Replaying(key, *library.begun(recorded, chosen_policy, answers), MOST, state.settle)
 
     run = _replays().ask(key, make)
     try:

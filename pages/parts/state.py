@@ -266,8 +266,10 @@ def settle() -> None:
     """Take what is open out of the garbage collector's sight.
 
     Streamlit runs a full collection after every script run. Over the objects of a long session that takes 300 ms, and no
-    message reaches the browser meanwhile. Sessions are freed by reference counts all the same.
+    message reaches the browser meanwhile. Sessions are freed by reference counts all the same; what Streamlit keeps of a visit
+    hangs in circles, so that what was taken out of sight before is looked at once more: nobody frees it otherwise.
     """
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
 

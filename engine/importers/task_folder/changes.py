@@ -245,7 +245,7 @@ def _answered_before(call: Call, event: Mapping[str, JSON]) -> bool:
     for other in call.after:
         if other is event:
             return False
-        if other.get("say") in _ANSWERING or other.get("ask") in _ANSWERING:
+        if _ANSWERING & {string(other.get("say")), string(other.get("ask"))}:
             return True
     return False
 

@@ -70,7 +70,7 @@ def _pair(done: list[str | list[Piece]], number: int) -> None:
     if isinstance(message, str):
         return
     given = [Piece({"type": "text", "text": answer}, 0)] if isinstance(answer, str) else answer
-    answered = {p.raw.get("tool_use_id") for p in message if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"}
+    answered = [p.raw.get("tool_use_id") for p in message if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
     open_ = [(place, piece.raw) for place, piece in enumerate(given) if isinstance(piece.raw, Mapping)]
     calls = [(place, call) for place, raw in open_ if raw.get("id") not in answered for call in _calls(raw)]
     results = list(_results([piece.raw for piece in message]))

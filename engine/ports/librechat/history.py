@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from engine.counting.ledger import Ledger
+from engine.counting.ledger import Ledger, text_key
 from engine.ports.librechat.cuts import compact, narrow, unpacked, wide
 from engine.ports.rows import Row, rows_of
 from engine.session.content import block_text
@@ -56,9 +56,15 @@ class Shortened(Part, frozen=True, gc=False):
         given = _raw.__get__(self)
         return {**self.of.raw, "content": self.text} if given is None and self.of else given
 
+    @property
+    def key(self) -> str:
+        return text_key(f"{self.of.digest} {self.kept.decode('utf-8', 'surrogatepass')}") if self.of else ""
+
     def __eq__(self, other: object) -> bool:
-        if type(other) is Shortened and other.of is self.of and (other.kept == self.kept or other.size != self.size):
-            return other.kept == self.kept
+        if type(other) is Shortened and other.of is self.of:
+            same = other.kept == self.kept
+            if same or other.size != self.size or other.kept.split(b" ", 2)[:2] == self.kept.split(b" ", 2)[:2]:
+                return same  # cut at the same places, so all that may differ is what stands between
         return isinstance(other, Part) and _said(self) == _said(other)
 
     def __hash__(self) -> int:

@@ -1,0 +1,89 @@
+"""Counting in a process of its own while this one reads: a vocabulary takes half a second of work, and toktok holds the
+interpreter's lock all that time.
+
+Holds the worker (this file, run as a script: toktok and nothing else of this project) and who asks it. Where it cannot be
+started, or dies, whoever asks counts by itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from array import array
+from atexit import register
+from collections.abc import Sequence
+from contextlib import suppress
+from threading import Lock, Timer
+from typing import IO
+
+import toktok
+
+IDLE = 60.0  # seconds without a question after which the worker ends
+_NUMBER = "Q"
+
+
+class Apart:
+    """A worker that counts with one encoding, whose vocabulary it begins to load at once. Any thread may ask."""
+
+    def __init__(self, encoding: str) -> None:
+        self.encoding = encoding
+        self._lock = Lock()
+        pipe, null = subprocess.PIPE, subprocess.DEVNULL
+        command = (sys.executable, "-P", __file__, encoding)
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ours
+        self._idle = self._rest()
+        register(self.end)
+
+    def count(self, texts: Sequence[str]) -> list[int] | None:
+        """Tokens of each text; None where nobody is there to count any more. UnicodeEncodeError of halves of characters."""
+        data = [text.encode() for text in texts]
+        with self._lock:
+            self._idle.cancel()
+            stdin, stdout = self._process.stdin, self._process.stdout
+            assert stdin is not None
+            assert stdout is not None
+            try:
+                stdin.write(array(_NUMBER, [len(data), *map(len, data)]).tobytes())
+                stdin.write(b"".join(data))
+                stdin.flush()
+                found = _numbers(stdout, len(data))
+            except (OSError, ValueError):  # it died, or was ended
+                return None
+            self._idle = self._rest()
+        return found if len(found) == len(data) else None
+
+    def end(self) -> None:
+        """Let the process end. Nothing happens where it has."""
+        with self._lock:
+            self._idle.cancel()
+            if self._process.stdin is not None:
+                with suppress(OSError):  # it died with a question half asked
+                    self._process.stdin.close()
+            self._process.wait()
+
+    def _rest(self) -> Timer:
+        timer = Timer(IDLE, self.end)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+
+def _numbers(file: IO[bytes], count: int) -> list[int]:
+    """The next numbers, fewer at the end."""
+    found = array(_NUMBER)
+    data = file.read(count * found.itemsize)
+    found.frombytes(data[: len(data) // found.itemsize * found.itemsize])
+    return found.tolist()
+
+
+def work(questions: IO[bytes], answers: IO[bytes], encoding: str) -> None:
+    """The worker: reads how many texts there are, the bytes of each, and the texts; writes their tokens."""
+    toktok.batch_count([], encoding)
+    while many := _numbers(questions, 1):
+        texts = [questions.read(size).decode() for size in _numbers(questions, many[0])]
+        answers.write(array(_NUMBER, toktok.batch_count(texts, encoding)).tobytes())
+        answers.flush()
+
+
+if __name__ == "__main__":
+    work(sys.stdin.buffer, sys.stdout.buffer, sys.argv[1])
