@@ -24,8 +24,8 @@ from engine.session.thread import Thread
 from engine.settings import Machine
 
 NAME = "codex"
-ENVELOPES = frozenset("session_meta response_item event_msg turn_context compacted world_state".split())
-FLAT = frozenset("message reasoning function_call function_call_output custom_tool_call local_shell_call".split())
+ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
+FLAT = ("message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "local_shell_call")
 ASIDE = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>", "<permissions", "<INSTRUCTIONS>")
 REPEATS = ("user_message", "agent_", "task_", "turn_", "exec_", "patch_", "mcp_tool", "web_search", "context_compacted")
 ABOUT = ("id", "cwd", "cli_version", "originator", "source", "forked_from_id", "parent_thread_id")

@@ -25,7 +25,10 @@ TITLE = 80  # characters of the first prompt that make a title
 
 @dataclass(slots=True)
 class Said:
-    """One message. `request`: fields of `model.Request` where it answers one; without a role it stands for an answer lost."""
+    """One message. `request`: fields of `model.Request` where it answers one; without a role it stands for an answer lost.
+
+    `files`: what the tool put in ahead of the content, as blocks.
+    """
 
     role: str
     content: str | Sequence[JSON] = ""
@@ -34,6 +37,7 @@ class Said:
     request: Mapping[str, Any] | None = None
     at: float | None = None
     fence: bool = False
+    files: Sequence[JSON] = ()
 
 
 @dataclass(slots=True)
@@ -255,8 +259,10 @@ def _say(builder: Builder, said: Said, at: float | None, id: str) -> None:
     if not said.role:
         builder.unanswered(**{**fields, "answered_at": None})
         return
-    draft = builder.message(
-        said.role, said.content, id=id, origin=said.origin, kind=said.kind, sent_at=said.at or at, fence=said.fence
-    )
+    about: dict[str, Any] = {"id": id, "origin": said.origin, "sent_at": said.at or at, "fence": said.fence}
+    if said.files:
+        about["origin"] = said.origin or "prompt"
+        builder.message(said.role, said.files, kind="files", **about)
+    draft = builder.message(said.role, said.content, kind=said.kind, **about)
     if said.request is not None:
         builder.request(draft, **fields)

@@ -16,6 +16,16 @@ _THOUGHT = re.compile(r"<(think|thinking|thought)>(.*?)(?:</\1>|\Z)\s*", re.DOTA
 _DATA = re.compile(r"data:([\w/+.-]+);base64,")
 
 
+def mapping(value: Any) -> Mapping[str, Any]:
+    """An object; an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def rows(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list; none of anything else."""
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
 def text(value: str) -> list[JSON]:
     """A text block; none for an empty text."""
     return [{"type": "text", "text": value}] if value else []

@@ -180,6 +180,13 @@ class Source:
         """Names of a database's tables; none of anything else."""
         return frozenset()
 
+    def values(self) -> Iterator[tuple[Any, int]]:
+        """The one JSON document, on however many lines; else each record, as `records` gives them."""
+        if self.document is not None:
+            yield self.document, 1
+        else:
+            yield from self.records()
+
     def records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
         """Each record of a file of JSON lines with its line number. What cannot be read comes as a `Note`."""
         _, first, alone = self._opening
