@@ -111,6 +111,59 @@ def thread(
     return Thread(structs.replace(session, forks=tuple(forks)) if forks else session)
 
 
+def newest(nodes: Sequence[Node]) -> str:
+    """The leaf that was said last, for formats that name no current one; of some without times the last one."""
+    parents = {node.parent for node in nodes}
+    leaves = [node for node in nodes if node.id not in parents]
+    return (
+        max(leaves, key=lambda node: node.at or 0, default=Node("")).id
+        if any(n.at for n in leaves)
+        else leaves[-1].id
+        if leaves
+        else ""
+    )
+
+
+def last_child(nodes: Sequence[Node]) -> str:
+    """The leaf that the last root, its last child, and so on lead to, for formats that list siblings in order."""
+    known = {node.id for node in nodes}
+    last: dict[str, str] = {}
+    for node in nodes:
+        last[node.parent if node.parent in known else ""] = node.id
+    at, seen = last.get("", nodes[-1].id if nodes else ""), set[str]()
+    while at in last and at not in seen:
+        seen.add(at)
+        at = last[at]
+    return at
+
+
+def rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel: bool = False) -> list[Said]:
+    """The blocks of a stored answer that holds its tools' results: a request for each round of calls.
+
+    `request` are the fields of the last of them; `parallel`: calls that only results stand between are one round.
+    """
+    said: list[Said] = []
+    shared = {key: request[key] for key in ("model",) if key in request}
+    for block in blocks:
+        last = said[-1].role if said else ""
+        use = block.get("type") == "tool_use"
+        if block.get("type") == "tool_result":
+            if last != "user":
+                said.append(Said("user", [], "tool"))
+            said[-1].content = [*said[-1].content, block]
+        elif last == "user" and use and parallel and len(said) > 1:
+            said[-2].content = [*said[-2].content, block]
+        else:
+            if last != "assistant":
+                said.append(Said("assistant", [], request=shared))
+            said[-1].content = [*said[-1].content, block]
+    answers = [one for one in said if one.role == "assistant"]
+    if answers:
+        answers[0].request = {**shared, **({"sent_at": request["sent_at"]} if "sent_at" in request else {})}
+        answers[-1].request = {**request, **({"sent_at": None} if len(answers) > 1 else {})}
+    return said
+
+
 def title_of(builder: Builder) -> str:
     """How the first prompt begins."""
     prompts = (draft for draft in builder.drafts if draft.origin == "prompt")
