@@ -1,7 +1,7 @@
 """ChatGPT data exports: `conversations.json`, in its zip or alone, in shards, wrapped in an object, or one conversation.
 
-A conversation is a `mapping` of nodes. A call is an assistant's message to somebody else than `all`, its result a tool's message
-below it. Usage, and what was really sent, is not in an export.
+A conversation is a `mapping` of nodes. A call is an assistant's message to somebody else than `all`, its result a tool's
+message below it. Usage, and what was really sent, is not in an export.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 
 from engine.importers import Importer
 from engine.reading.calls import as_text, when
+from engine.reading.leaves import newest
 from engine.reading.listing import conversation, first, listed
-from engine.reading.nodes import Node, Passed, Said, newest, thread
+from engine.reading.nodes import Node, Passed, Said, thread
 from engine.reading.parts import call, joined, mapping, result, rows, text, thinking
 from engine.reading.source import Entry, Source
 from engine.session.builder import Builder

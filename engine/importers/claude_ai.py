@@ -11,8 +11,9 @@ from typing import Any
 
 from engine.importers import Importer
 from engine.reading.calls import as_text, when
+from engine.reading.leaves import newest
 from engine.reading.listing import conversation, first, listed
-from engine.reading.nodes import Node, Passed, Said, newest, rounds, thread
+from engine.reading.nodes import Node, Passed, Said, rounds, thread
 from engine.reading.parts import call, joined, mapping, result, rows, text, thinking
 from engine.reading.source import Entry, Source
 from engine.session.builder import Builder

@@ -1,8 +1,8 @@
 """opencode sessions: an export, the storage tree of JSON files (until 1.1), or the SQLite database that came after it.
 
 All three hold the same values: a session, its messages in order, each with its parts. A part `step-start` begins a request. A
-user's message with a `compaction` part and the summary that answers it replace what stands before them, but for the tail that it
-names; `state.time.compacted` clears an output. Longer than a mapping for the three containers.
+user's message with a `compaction` part and the summary that answers it replace what stands before them, but for the tail
+that it names; `state.time.compacted` clears an output. Longer than a mapping for the three containers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exports that hold many conversations in one list: listed by what each says of itself, and read one by one. Knows no format."""
+"""Exports that hold many conversations in one list: listed by what each says of itself, read one by one. Knows no format."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def first(source: Source, key: str = "conversations") -> Conversation:
 
 
 def listed(source: Source, describe: Callable[[Conversation], Entry], key: str = "conversations") -> Iterator[Entry]:
-    """An entry for each conversation, in the file's order; `describe` gives its id, title and time. "" where there is only one."""
+    """An entry for each conversation in the file's order; `describe` gives its id, title and time. One alone has the id ""."""
     if "entries" not in source.kept:
         places: dict[str, int] = {}
         entries: list[Entry] = []

@@ -111,32 +111,6 @@ def thread(
     return Thread(structs.replace(session, forks=tuple(forks)) if forks else session)
 
 
-def newest(nodes: Sequence[Node]) -> str:
-    """The leaf that was said last, for formats that name no current one; of some without times the last one."""
-    parents = {node.parent for node in nodes}
-    leaves = [node for node in nodes if node.id not in parents]
-    return (
-        max(leaves, key=lambda node: node.at or 0, default=Node("")).id
-        if any(n.at for n in leaves)
-        else leaves[-1].id
-        if leaves
-        else ""
-    )
-
-
-def last_child(nodes: Sequence[Node]) -> str:
-    """The leaf that the last root, its last child, and so on lead to, for formats that list siblings in order."""
-    known = {node.id for node in nodes}
-    last: dict[str, str] = {}
-    for node in nodes:
-        last[node.parent if node.parent in known else ""] = node.id
-    at, seen = last.get("", nodes[-1].id if nodes else ""), set[str]()
-    while at in last and at not in seen:
-        seen.add(at)
-        at = last[at]
-    return at
-
-
 def rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel: bool = False) -> list[Said]:
     """The blocks of a stored answer that holds its tools' results: a request for each round of calls.
 
