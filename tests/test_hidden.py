@@ -298,3 +298,9 @@ def test_planning_never_expects_nothing_after_something_was_recorded(made: list[
             assert calibration.predict(size) > 0
         if prompt > 100 and size > 100:
             calibration = calibration.learn(size, prompt, model)
+
+
+def test_what_was_hidden_does_not_vanish_where_more_is_counted_than_was_billed() -> None:
+    known = Hidden(2_000, 0, 0, 0, 2_000, 2_000)
+    assert known.moved(-500, 100_000, 0).prefix == 2_000
+    assert known.moved(1_500, 100_000, 0).prefix == 1_500

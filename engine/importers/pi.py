@@ -13,8 +13,8 @@ from engine.reading.calls import as_text, when
 from engine.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
 from engine.reading.parts import call, mapping, result, thinking
 from engine.reading.source import Entry, Source
-from engine.session.builder import Builder, dollars, usage
-from engine.session.model import JSON, Note
+from engine.session.builder import Builder, dollars, drop, usage
+from engine.session.model import JSON, Note, Observed, Session
 from engine.session.thread import Thread
 from engine.settings import Machine
 
@@ -71,7 +71,17 @@ def read(source: Source, _entry: Entry) -> Thread:
         nodes.append(node)
         before = id
     passed.tell(builder)
-    return thread(builder, nodes)
+    return thread(builder, nodes, looks=[_cut_off])
+
+
+def _cut_off(session: Session) -> Iterator[Observed]:
+    """Calls of an answer that was aborted have no result; pi leaves them out of the next request, which would be refused."""
+    for request in session.requests:
+        if request.stop_reason in ("aborted", "error"):
+            later = next((r.n for r in session.requests[request.n + 1 :] if r.usage), None)
+            for block in session.blocks[request.cut : request.stop] if later is not None else ():
+                if block.kind == "tool_use" and block.pair < 0:
+                    yield drop(later or 0, block.at, block.at + 1, "a call without a result, of an answer that was aborted")
 
 
 def _cut(record: Record, id: str, above: Mapping[str, str], ids: list[str]) -> Cut:

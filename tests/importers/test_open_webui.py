@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -85,7 +86,8 @@ def test_output_items_become_rounds_and_other_answers_branches() -> None:
 
 
 def test_old_answers_hold_thoughts_and_calls_as_html() -> None:
-    call = f'<details type="tool_calls" done="true" id="t" name="calc" arguments="{escape(chr(123) + chr(34) + "e" + chr(34) + ":1}")}" result="&quot;4&quot;">\n<summary>Done</summary>\n</details>\n'
+    about = f'id="t" name="calc" arguments="{escape(json.dumps({"e": 1}))}" result="&quot;4&quot;"'
+    call = f'<details type="tool_calls" done="true" {about}>\n<summary>Done</summary>\n</details>\n'
     thought = (
         '<details type="reasoning" done="true" duration="1">\n<summary>Thought</summary>\n&gt; easy\n&gt; really\n</details>\n'
     )

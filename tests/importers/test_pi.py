@@ -119,9 +119,6 @@ def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:
     assert len(session.messages) == 990 - 13, "13 answers were aborted before a word: they are requests alone"
     assert (prompt_tokens(session), output_tokens(session)) == (56_382_684, 187_895)
     assert round(sum(request.logged_usd or 0 for request in session.requests), 2) == 42.6
-    cuts = [
-        (seen.request, session.messages[session.blocks[seen.edit.span.stop].message].origin)
-        for seen in session.observed
-        if seen.edit.span
-    ]
-    assert [origin for _, origin in cuts] == ["prompt", "prompt"]
+    compactions = [(seen.request, seen.edit.span) for seen in session.observed if seen.edit.action == "condense"]
+    assert compactions == [(173, (0, 360)), (303, (0, 703))]
+    assert [seen.edit.action for seen in session.observed].count("drop") == 5, "calls that were cut off were not sent again"
