@@ -7,6 +7,7 @@ message below it. Usage, and what was really sent, is not in an export.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from engine.importers import Importer
@@ -22,6 +23,7 @@ from engine.session.model import JSON
 from engine.session.thread import Thread
 
 NAME = "chatgpt"
+NEAR = 50  # nodes above an answer that are looked at for its thoughts and for when it was asked
 THOUGHTS = ("thoughts", "reasoning_recap")
 Value = Mapping[str, Any]
 
@@ -76,7 +78,7 @@ def _node(id: str, tree: Mapping[str, Value], model: str, passed: Passed) -> Nod
         to = as_text(message.get("recipient")) or "all"
         if to != "all":
             blocks = [call(id, to, {"input": text_of(blocks)} if not _object(blocks) else text_of(blocks))]
-        above = [tree[up] for up in _above(id, tree)]
+        above = [tree[up] for up in islice(_above(id, tree), NEAR)]
         node.said = [Said("assistant", [*_thoughts(above, passed), *blocks], request={})]
         node.said[0].request = {
             "model": as_text(about.get("model_slug")) or model,

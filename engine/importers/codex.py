@@ -58,6 +58,7 @@ class _Rollout:
         self.model = ""
         self.total: Any = -1
         self.ahead: Any = None  # usage that stood before its answer
+        self.after = False  # whether usage stands behind answers in this file
         self.behind = self.broken = False  # whether the open answer's usage stood behind it; whether results stand behind it
         self.before: float | None = None
 
@@ -110,7 +111,9 @@ class _Rollout:
         request = self.open.said[0].request if self.open else None
         if isinstance(request, dict) and "usage" not in request:
             request |= {"usage": usage, "answered_at": at}
-            self.behind = True
+            self.behind = self.after = True
+        elif self.after:  # of a request whose answer is no item, as a compaction's
+            self._add([Said("", request={"model": self.model, "usage": usage, "sent_at": self.before})], at)
         else:
             self.ahead = usage
 
@@ -140,7 +143,7 @@ class _Rollout:
         """An item that the model made: the next one of its answer, or the first of a new one."""
         uncounted = self.total == -1 and self.ahead is None
         if self.open is None or (self.broken and (self.behind or uncounted or self.ahead is not None)):
-            request = {"model": self.model, "sent_at": self.before, "id": f"{self.builder.id}:{len(self.nodes)}"}
+            request = {"model": self.model, "sent_at": self.before}
             if self.ahead is not None:
                 request["usage"], self.ahead = self.ahead, None
             self.open, self.behind = self._add([Said("assistant", [], request=request)], at), False

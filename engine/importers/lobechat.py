@@ -98,7 +98,7 @@ def _nodes(
 ) -> Iterator[Node]:
     before, begun = None, set[str]()
     for number, message in enumerate(talk):
-        up: str | None = as_text(message.get("parentId")) if linked else None
+        up: str | None = as_text(message.get("parentId")) or None if linked else None
         aside = as_text(message.get("threadId"))
         if aside and not up and aside not in begun:
             up = roots.get(aside, "")

@@ -19,6 +19,7 @@ from engine.reading.nodes import Cut, Node, Passed, Said, parts_of, rounds, thre
 from engine.reading.parts import billed, call, image, item, joined, mapping, result, rows, text, thinking, with_thoughts
 from engine.reading.source import Entry, Source
 from engine.session.builder import Builder
+from engine.session.content import text_of
 from engine.session.model import JSON
 from engine.session.thread import Thread
 from engine.settings import Machine
@@ -103,7 +104,8 @@ def _table(source: Source, chat: str) -> Iterator[tuple[str, Value]]:
 def _node(id: str, message: Value, messages: Mapping[str, Value], passed: Passed) -> Node:
     above = as_text(message.get("parentId"))
     node = Node(id, above, [], when(message.get("timestamp")))
-    told = as_text(message.get("content"))
+    held = message.get("content")
+    told = held if isinstance(held, str) else text_of(held) if held else ""
     for file in rows(message.get("files")):
         if file.get("type") != "image":
             passed.add("file without its content", file)

@@ -134,9 +134,14 @@ def _messages(source: Source, info: Value, file: Source | None) -> Iterator[tupl
         for message in rows(file.document["messages"]):
             yield mapping(message.get("info")), rows(message.get("parts"))
     else:
-        found = [mapping(near.document) for near in file.beside(f"../../message/{id}/*.json")]
+        found = [mapping(near.document) for near in _below(file, "message", id)]
         for message in sorted(found, key=lambda m: (when(mapping(m.get("time")).get("created")) or 0, as_text(m.get("id")))):
-            yield message, [mapping(part.document) for part in file.beside(f"../../part/{as_text(message.get('id'))}/*.json")]
+            yield message, [mapping(part.document) for part in _below(file, "part", as_text(message.get("id")))]
+
+
+def _below(file: Source, kind: str, id: str) -> list[Source]:
+    """The files of a tree's message or part folder. An id that is none leads nowhere."""
+    return file.beside(f"../../{kind}/{id}/*.json") if id.replace("_", "").isalnum() else []
 
 
 class _Laid:

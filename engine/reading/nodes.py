@@ -282,7 +282,7 @@ def parts_of(role: str, content: str | Sequence[JSON]) -> tuple[Part, ...]:
 
 
 def _say(builder: Builder, said: Said, at: float | None, id: str) -> None:
-    fields = {"answered_at": said.at or at, "id": id, **(said.request or {})}
+    fields = {"answered_at": said.at or at, "id": f"{builder.id}:{id}", **(said.request or {})}
     if not said.role:
         builder.unanswered(**{**fields, "answered_at": None})
         return

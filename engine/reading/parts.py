@@ -124,6 +124,7 @@ def item(record: Mapping[str, Any]) -> tuple[str, list[JSON]]:
         return "assistant", thinking(text_of(found) if found else "", as_text(record.get("encrypted_content")))
     if kind in OUTPUTS:
         held = record.get("output", record.get("tools"))
+        held = held.get("content", held) if isinstance(held, Mapping) else held
         return "user", [result(id, content_of(held) if isinstance(held, list) else held, record.get("status") == "failed")]
     if kind in ("compaction", "context_compaction"):
         return "user", [{"content": "", **record, "type": "compaction"}]

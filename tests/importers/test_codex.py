@@ -151,6 +151,13 @@ def test_a_compaction_with_a_summary_alone_keeps_prompts_and_context() -> None:
     assert session.blocks[seen.edit.facts["summary"]].kind == "summary"
 
 
+def test_usage_of_a_request_that_left_no_answer_is_that_requests() -> None:
+    rows = [*BEHIND, counted(400, 170), line("compacted", message="So far."), said("assistant", "Yes."), counted(430, 25)]
+    session = opened(rows, lines=True)
+    assert [request.usage and request.usage.prompt_tokens for request in session.requests] == [100, 115, 170, 25]
+    assert session.requests[2].cut == session.requests[2].stop
+
+
 def test_a_rollback_leaves_a_branch() -> None:
     rows = [*BEHIND, line("event_msg", type="thread_rolled_back", num_turns=1), said("user", "other"), said("assistant", "Hm.")]
     session = opened(rows, lines=True)

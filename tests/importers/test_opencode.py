@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from formats import claimed, database, opened, output_tokens, pairs, prompt_tokens, survives, texts
 
 import engine
+from engine.errors import BrokenFile
 from engine.importers import part_of
 from engine.importers.opencode import CLEARED, IMPORTER, INTERRUPTED, finds
 from engine.settings import Machine
@@ -158,6 +160,14 @@ def test_a_task_is_a_subagent_where_it_was_called(tmp_path: Path) -> None:
     session = engine.load(base(tmp_path / "opencode.db", *outer, *inner, child=True))
     (agent,) = session.subagents
     assert (agent.id, agent.parent, session.blocks[agent.at].kind, len(agent.requests)) == ("ses_2", "ses_1", "tool_use", 2)
+
+
+def test_an_id_that_leads_elsewhere_leads_nowhere(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "storage", *MADE)
+    stray = {**INFO, "id": "ses_/../ses_1"}
+    (folder / "session" / "p" / "ses_2.json").write_text(json.dumps(stray))
+    with pytest.raises(BrokenFile, match="holds no message"):
+        engine.load(folder / "session" / "p" / "ses_2.json")
 
 
 def test_sessions_are_found(tmp_path: Path) -> None:
