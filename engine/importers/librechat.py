@@ -55,16 +55,17 @@ def read(source: Source, _entry: Entry) -> Thread:
 
 
 def _flat(messages: list[Any]) -> Iterator[tuple[Value, str]]:
-    """Each message with its parent, those above before those below, siblings in order."""
+    """Each message with its parent, those above before those below, siblings in order. Without a name it is the one before."""
+    before = ""
     waiting = [(message, "") for message in reversed(messages)]
     while waiting:
         message, above = waiting.pop()
         if not isinstance(message, Mapping):
             continue
-        up = above or as_text(message.get("parentMessageId"))
+        up = above or (as_text(message.get("parentMessageId")) if "parentMessageId" in message else before)
         yield message, "" if up == NO_PARENT else up
         children = message.get("children")
-        id = as_text(message.get("messageId"))
+        before = id = as_text(message.get("messageId"))
         waiting += [(child, id) for child in reversed(children if isinstance(children, list) else [])]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 from engine.importers import Importer, Place
@@ -46,8 +47,12 @@ def _has_chats(source: Source) -> bool:
 
 def finds(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("DATA_DIR")
-    folders = [machine.home / ".open-webui", machine.data / "open-webui", machine.home / "open-webui" / "backend" / "data"]
-    yield from (Place(folder, "webui.db") for folder in folders if not given)
+    folders = (
+        [Path(given)]
+        if given
+        else [machine.home / ".open-webui", machine.data / "open-webui", machine.home / "open-webui" / "backend" / "data"]
+    )
+    yield from (Place(folder, "webui.db") for folder in folders)
 
 
 def entries(source: Source) -> Iterator[Entry]:

@@ -102,6 +102,11 @@ def test_each_shape_gives_the_same_path(messages: list[Any], branches: bool, rec
         assert texts(session.branches[0])[-1] == "five"
 
 
+def test_messages_that_name_no_parent_follow_each_other() -> None:
+    bare = [{key: value for key, value in m.items() if key != "parentMessageId"} for m in PATH]
+    assert opened(export(bare, False, False)).blocks == opened(export(PATH, False, False)).blocks
+
+
 def test_the_older_container_and_one_root_are_read() -> None:
     tree = {**export([], True, True), "messagesTree": nested(FLAT)[0]}
     del tree["messages"]
