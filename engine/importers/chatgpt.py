@@ -2,6 +2,7 @@
 
 A conversation is a `mapping` of nodes. A call is an assistant's message to somebody else than `all`, its result a tool's
 message below it. Usage, and what was really sent, is not in an export.
+Longer than a mapping because calls have no ids and thoughts stand in nodes of their own.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 A turn's tool calls, their states and their outputs stand on the assistant's item; stored `tool` items repeat them. Times and
 requests are not stored; a rendered prompt (`promptLogs`) holds the system prompt where there is one.
+Longer than a mapping because IDE and CLI keep calls and summaries in different ways.
 """
 
 from __future__ import annotations

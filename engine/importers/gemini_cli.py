@@ -2,6 +2,7 @@
 
 A line with an id seen before replaces that message where it stands; `$set.messages` replaces the history that is sent (masked
 tool outputs, a compression); `$rewindTo` leaves a branch. Prompt, tools and window are not stored.
+Longer than a mapping for the patches.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 A compaction hides all messages from the agent and appends a summary that only the agent sees. Usage is known of the newest
 request alone, as the session's current totals. From the schema; no real sample was at hand.
+Longer than a mapping because only visibility tells summaries.
 """
 
 from __future__ import annotations

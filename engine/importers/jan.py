@@ -2,6 +2,7 @@
 
 `metadata.parentId` makes a tree (missing: the message before it), `activeChildId` says where it goes on. The speed that Jan
 measured stands in `about`, by the id of the answer. From the schema; no real sample was at hand.
+Longer than a mapping because a thread is two files.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 An export with branches does not say which was active: the last child at each level is taken. `content` parts are the truth
 where they are there. A stored summary replaces what stands up to its message, from the next message on.
+Longer than a mapping for the four shapes and two forms of summaries.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Messages hang on session and topic. Older versions keep them as a list; where prompts name parents they are a tree, in which
 `activeBranchIndex` says where the main path goes. A placeholder `...` with an error is a request without an answer.
+Longer than a mapping for the four containers.
 """
 
 from __future__ import annotations

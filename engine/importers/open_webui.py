@@ -2,6 +2,7 @@
 
 A chat is a map of messages with a current one. Newer answers keep `output` items, older ones HTML `<details>` in their text. A
 `contextSummary` stands on the first message that a compaction kept.
+Longer than a mapping for three containers and two forms of an answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """pi sessions: JSON lines under `~/.pi/agent/sessions`.
 
 Version 1 is a list whose compactions name a line; later each entry has an id and a parent, and the newest is the current leaf.
+Longer than a mapping because both versions name what a compaction kept in ways of their own.
 """
 
 from __future__ import annotations

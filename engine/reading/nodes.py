@@ -77,8 +77,8 @@ class Passed:
 
     def tell(self, builder: Builder) -> None:
         for kind, (line, count, size) in self.kinds.items():
-            many = "record" if count == 1 else "records"
-            builder.note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) were passed over")
+            many, were = ("record", "was") if count == 1 else ("records", "were")
+            builder.note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} passed over")
 
 
 def thread(

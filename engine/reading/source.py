@@ -44,7 +44,10 @@ class Entry(Struct, frozen=True):
 
 
 class Items(list[Any]):
-    """A long list whose items become values when they are looked at, so that an export of thousands is no heap of objects."""
+    """A long list whose items become values when they are looked at, so that an export of thousands is no heap of objects.
+
+    It is measured, indexed, sliced and walked through, and nothing else.
+    """
 
     def __init__(self, raws: list[msgspec.Raw]) -> None:
         super().__init__()
