@@ -306,3 +306,9 @@ def test_a_bill_far_below_the_count_moves_the_scale_no_further_than_its_bound() 
     calibration = Calibration.start().learn(20_402, 101, "a")
     assert calibration.scale == SMALLEST
     assert calibration.predict(20_402) == round(SMALLEST * 20_402)
+
+
+def test_what_was_hidden_does_not_vanish_where_more_is_counted_than_was_billed() -> None:
+    known = Hidden(2_000, 0, 0, 0, 2_000, 2_000)
+    assert known.moved(-500, 100_000, 0).prefix == 2_000
+    assert known.moved(1_500, 100_000, 0).prefix == 1_500

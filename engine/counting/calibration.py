@@ -107,5 +107,5 @@ class Calibration(Struct, frozen=True, gc=False):
         least, gone = fall(self.recorded), recorded < self.recorded and counted >= (1 - CUT) * self.counted
         step = 1 if level - self.hidden.level > least else -1 if gone and self.hidden.level - level > least else 0
         moved = self.hidden.moved(level, self.recorded, step)
-        # no more can have been cut than there is: what was thought hidden never was, as after a provider's false "too long"
-        return Hidden.first(level, False) if moved.cut > recorded - level else moved
+        # no more can have been cut or hidden than there is: what was thought so never was, as after a false "too long"
+        return Hidden.first(level, False) if moved.cut > recorded - level or moved.level >= recorded else moved

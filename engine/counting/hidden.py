@@ -88,4 +88,6 @@ class Hidden(Struct, frozen=True, gc=False):
             return replace(self, earlier=max(0, level - self.prefix), cut=0)
         back = min(self.put_back, max(0, level - base))
         grown = max(0, level - self.level) if step > 0 and not self.cut else 0
-        return replace(self, prefix=max(0, level - back), put_back=back, cut=0, base=self.base + grown)
+        # what was known does not vanish because more is counted than was billed: the scale gives way
+        prefix = level - back if level > back else base
+        return replace(self, prefix=prefix, put_back=back, cut=0, base=self.base + grown)

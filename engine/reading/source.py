@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
 
+import msgspec
 import orjson
 from msgspec import Struct
 
@@ -24,6 +25,7 @@ from engine.session.model import JSON, Note
 Kind = Literal["file", "folder", "zip", "sqlite"]
 
 HEAD = 1 << 16  # bytes that are read to see what a file is
+MANY = 1 << 20  # bytes from which on a list is read item by item
 SNIFF_LINES = 60  # records looked at to recognise a file of JSON lines
 DEEP = "nested deeper than JSON readers go"
 
@@ -39,6 +41,26 @@ class Entry(Struct, frozen=True):
     at: float | None = None
     size: int = 0
     requests: int = 0
+
+
+class Items(list[Any]):
+    """A long list whose items become values when they are looked at, so that an export of thousands is no heap of objects.
+
+    It is measured, indexed, sliced and walked through, and nothing else.
+    """
+
+    def __init__(self, raws: list[msgspec.Raw]) -> None:
+        super().__init__()
+        self._raws = raws
+
+    def __len__(self) -> int:
+        return len(self._raws)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (parse(bytes(raw)) for raw in self._raws)
+
+    def __getitem__(self, at: Any) -> Any:
+        return [parse(bytes(raw)) for raw in self._raws[at]] if isinstance(at, slice) else parse(bytes(self._raws[at]))
 
 
 class Source:
@@ -133,6 +155,9 @@ class Source:
             with suppress(orjson.JSONDecodeError):
                 orjson.loads(line.strip())
                 return None
+        if self.size >= MANY and self.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
+            with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                return Items(msgspec.json.decode(self.data, type=list[msgspec.Raw]))
         return parse(self.data)
 
     @cached_property
@@ -179,6 +204,13 @@ class Source:
     def tables(self) -> frozenset[str]:
         """Names of a database's tables; none of anything else."""
         return frozenset()
+
+    def values(self) -> Iterator[tuple[Any, int]]:
+        """The one JSON document, on however many lines; else each record, as `records` gives them."""
+        if self.document is not None:
+            yield self.document, 1
+        else:
+            yield from self.records()
 
     def records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
         """Each record of a file of JSON lines with its line number. What cannot be read comes as a `Note`."""

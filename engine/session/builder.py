@@ -104,7 +104,8 @@ class Builder:
         """A builder that goes on behind the first `messages` messages of this one's path, which was built before."""
         if self.base is not None and messages <= self.shared:
             return self.base.branch(messages, id, title)
-        branch = Builder(id, self.source, title, **self.about)
+        branch = Builder(id, self.source, title)
+        branch.about = dict(self.about)
         branch.base, branch.shared, branch.line = self, messages, self.line.fork(messages)
         branch.first = self._before(branch.line.start)
         return branch

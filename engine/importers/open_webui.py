@@ -1,0 +1,185 @@
+"""Open WebUI chats: an export (a list of rows, one bare chat, JSON lines) or the tables of `webui.db`.
+
+A chat is a map of messages with a current one. Newer answers keep `output` items, older ones HTML `<details>` in their text. A
+`contextSummary` stands on the first message that a compaction kept.
+Longer than a mapping for three containers and two forms of an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from engine.importers import Importer, Place
+from engine.reading.calls import as_text, parsed, when
+from engine.reading.leaves import last_child
+from engine.reading.listing import conversation, first, listed
+from engine.reading.nodes import Cut, Node, Passed, Said, parts_of, rounds, thread
+from engine.reading.parts import billed, call, image, item, joined, mapping, result, rows, text, thinking, with_thoughts
+from engine.reading.source import Entry, Source
+from engine.session.builder import Builder
+from engine.session.content import text_of
+from engine.session.model import JSON
+from engine.session.thread import Thread
+from engine.settings import Machine
+
+NAME = "open-webui"
+DETAILS = re.compile(r"<details([^>]*)>\s*(?:<summary>.*?</summary>)?(.*?)</details>\s*", re.DOTALL)
+ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+PROMPT = ("prompt_tokens", "prompt_eval_count", "input_tokens")
+OUTPUT = ("completion_tokens", "output_tokens", "eval_count", "predicted_n")
+Value = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    if source.kind == "sqlite":
+        return 90 if {"chat", "user"} <= source.tables() and _has_chats(source) else 0
+    found = first(source) if source.kind == "file" else {}
+    history = mapping(mapping(found.get("chat") or found).get("history"))
+    return 95 if isinstance(history.get("messages"), dict) else 0
+
+
+def _has_chats(source: Source) -> bool:
+    return {"id", "title", "chat"} <= {row["name"] for row in source.rows("pragma table_info(chat)")}
+
+
+def finds(machine: Machine) -> Iterator[Place]:
+    given = machine.variables.get("DATA_DIR")
+    folders = (
+        [Path(given)]
+        if given
+        else [machine.home / ".open-webui", machine.data / "open-webui", machine.home / "open-webui" / "backend" / "data"]
+    )
+    yield from (Place(folder, "webui.db") for folder in folders)
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    if source.kind != "sqlite":
+        yield from listed(source, _entry)
+        return
+    for row in source.rows("select id, title, updated_at, length(chat) as size from chat order by updated_at desc, id"):
+        yield Entry(str(row["id"]), as_text(row["title"]), when(row["updated_at"]), row["size"] or 0)
+
+
+def _entry(row: Value) -> Entry:
+    chat = mapping(row.get("chat") or row)
+    return Entry(
+        as_text(row.get("id")),
+        as_text(row.get("title") or chat.get("title")),
+        when(row.get("updated_at") or chat.get("timestamp")),
+    )
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    if source.kind == "sqlite":
+        row: Value = next(iter(source.rows("select * from chat where cast(id as text) = ?", (entry.id,))), {})
+        chat = mapping(parsed(as_text(row.get("chat"))))
+    else:
+        row = conversation(source, entry)
+        chat = mapping(row.get("chat") or row)
+    history = mapping(chat.get("history"))
+    messages = {str(id): mapping(value) for id, value in mapping(history.get("messages")).items()}
+    if not messages and "chat_message" in source.tables():
+        messages = dict(_table(source, entry.id))
+    builder = Builder(entry.id or source.path.stem, NAME, entry.title or as_text(chat.get("title")))
+    builder.about |= {key: row[key] for key in ("folder_id", "meta") if row.get(key)}
+    passed = Passed()
+    nodes = [_node(id, message, messages, passed) for id, message in messages.items()]
+    named = (row.get("current_message_id"), history.get("currentId"), chat.get("currentId"), chat.get("branchPointMessageId"))
+    current = next((id for id in named if isinstance(id, str) and id in messages), "")
+    system = as_text(mapping(chat.get("params")).get("system")) or as_text(chat.get("system"))
+    passed.tell(builder)
+    return thread(builder, nodes, current or last_child(nodes), [Said("system", system, "system")] if system else [])
+
+
+def _table(source: Source, chat: str) -> Iterator[tuple[str, Value]]:
+    """The messages of a chat as newer versions keep them in a table of their own; ids there begin with the chat's."""
+    for row in source.rows("select * from chat_message where chat_id = ? order by created_at, id", (chat,)):
+        held = {
+            key: parsed(value) if isinstance(value, str) and key not in ("id", "role") else value for key, value in row.items()
+        }
+        id = str(row["id"]).removeprefix(f"{chat}-")
+        up = as_text(row.get("parent_id")).removeprefix(f"{chat}-")
+        named = {"parentId": up, "timestamp": row.get("created_at"), "model": row.get("model_id")}
+        yield id, {**held, **named, "contextSummary": held.get("context_summary")}
+
+
+def _node(id: str, message: Value, messages: Mapping[str, Value], passed: Passed) -> Node:
+    above = as_text(message.get("parentId"))
+    node = Node(id, above, [], when(message.get("timestamp")))
+    held = message.get("content")
+    told = held if isinstance(held, str) else text_of(held) if held else ""
+    for file in rows(message.get("files")):
+        if file.get("type") != "image":
+            passed.add("file without its content", file)
+    if message.get("role") == "assistant":
+        output = rows(message.get("output"))
+        blocks = [block for part in output for block in _output(part, passed)] if output else _old(told)
+        used = mapping(message.get("usage")) or mapping(mapping(message.get("info")).get("usage"))
+        request = {
+            "model": as_text(message.get("model")),
+            "usage": _usage(used),
+            "sent_at": when(mapping(messages.get(above)).get("timestamp")),
+            "stop_reason": "error" if message.get("error") else "unfinished" if message.get("done") is False else None,
+        }
+        node.said = rounds(blocks, request, parallel=True) or [Said("", request=request)]
+    elif message.get("role") == "user":
+        images = [image(as_text(f.get("url"))) for f in rows(message.get("files")) if f.get("type") == "image"]
+        node.said = [Said("user", joined([*text(told), *images]), "prompt")]
+    elif message.get("role") == "system":
+        node.said = [Said("system", told, "system", fence=True)]
+    else:
+        passed.add(f"message of role {message.get('role')}", message)
+    if summary := as_text(message.get("contextSummary")):
+        node.cut = Cut("compacted: a summary in the system prompt replaced the history", [parts_of("system", summary)])
+    return node
+
+
+def _usage(used: Value) -> Any:
+    whole = next((used[key] for key in PROMPT if used.get(key)), None)
+    if whole is None and isinstance(used.get("prompt_n"), int):  # llama.cpp counts what it had cached apart
+        whole = used["prompt_n"] + (used["cache_n"] if isinstance(used.get("cache_n"), int) else 0)
+    cached = mapping(used.get("prompt_tokens_details")).get("cached_tokens", used.get("cache_n"))
+    return billed(whole, next((used[key] for key in OUTPUT if used.get(key)), 0), cached)
+
+
+def _output(part: Value, passed: Passed) -> list[JSON]:
+    """An item of an answer's output."""
+    if part.get("type") == "open_webui:code_interpreter":
+        code, gave = as_text(part.get("code")), part.get("output")
+        return [*text(code), *([{"type": "text", "text": str(gave)}] if gave else [])]
+    role, blocks = item(part)
+    if not role:
+        passed.add(part.get("type"), part)
+    return blocks
+
+
+def _old(told: str) -> list[JSON]:
+    """An answer's text with thoughts and calls in it as HTML."""
+    blocks: list[JSON] = []
+    at = 0
+    for number, found in enumerate(DETAILS.finditer(told)):
+        about = {key: unescape(value) for key, value in ATTRIBUTE.findall(found[1])}
+        kind = about.get("type")
+        if kind not in ("reasoning", "tool_calls"):
+            continue
+        blocks += text(told[at : found.start()].strip())
+        at = found.end()
+        if kind == "reasoning":
+            lines = unescape(found[2]).strip().splitlines()
+            blocks += thinking("\n".join(line.removeprefix(">").removeprefix(" ") for line in lines))
+        else:
+            id = about.get("id") or f"details-{number}"
+            blocks.append(call(id, about.get("name", ""), about.get("arguments", "")))
+            if about.get("done") != "false" or "result" in about:
+                gave = parsed(about.get("result", ""))
+                blocks.append(result(id, gave if isinstance(gave, str) else about.get("result", "")))
+    return [*blocks, *text(told[at:].strip())] if blocks else with_thoughts(told)
+
+
+IMPORTER = Importer(
+    NAME, "Open WebUI chats (export or webui.db)", sniff, read, entries, finds, suffixes=(".json", ".jsonl", ".db")
+)

@@ -1,0 +1,226 @@
+"""Codex CLI rollouts: the envelope of today, the flat files of before, usage ahead of or behind its answer, compactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
+
+import engine
+from engine.importers.codex import IMPORTER, finds
+from engine.settings import Machine
+
+
+def line(kind: str, second: int = 0, **payload: Any) -> dict[str, Any]:
+    return {"timestamp": f"2026-01-01T00:00:{second:02}Z", "type": kind, "payload": payload}
+
+
+def said(role: str, text: str, second: int = 0) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return line("response_item", second, type="message", role=role, content=[{"type": kind, "text": text}])
+
+
+def called(id: str, name: str = "shell", second: int = 0) -> dict[str, Any]:
+    return line("response_item", second, type="function_call", name=name, arguments='{"command": ["ls"]}', call_id=id)
+
+
+def gave(id: str, output: Any, second: int = 0) -> dict[str, Any]:
+    return line("response_item", second, type="function_call_output", call_id=id, output=output)
+
+
+def counted(total: int, prompt: int, cached: int = 0, out: int = 5, second: int = 0) -> dict[str, Any]:
+    last = {"input_tokens": prompt, "cached_input_tokens": cached, "output_tokens": out, "total_tokens": prompt + out}
+    info = {"total_token_usage": {"total_tokens": total}, "last_token_usage": last, "model_context_window": 258_400}
+    return line("event_msg", second, type="token_count", info=info)
+
+
+META = line("session_meta", id="x", cwd="/w", cli_version="0.125.0", base_instructions={"text": "You are careful."})
+TURN = line("turn_context", model="gpt-x")
+OPENING = [META, TURN, said("user", "<environment_context>here</environment_context>"), said("user", "list", 1)]
+BEHIND = [
+    *OPENING,
+    line("event_msg", type="user_message", message="list"),
+    line("event_msg", type="token_count", info=None),
+    line("response_item", type="reasoning", summary=[], encrypted_content="abc"),
+    called("c1", second=2),
+    called("c2", second=3),
+    counted(105, 100, 40, second=4),
+    gave("c1", "a", 5),
+    gave("c2", [{"type": "input_text", "text": "b"}], 5),
+    counted(105, 100, 40),
+    said("assistant", "Two files.", 6),
+    counted(225, 115, 90, second=7),
+]
+
+
+def test_an_answer_ends_where_its_usage_stands() -> None:
+    session = opened(BEHIND, lines=True)
+    assert [(m.role, m.origin) for m in session.messages] == [
+        ("system", "system"),
+        ("user", "meta"),
+        ("user", "prompt"),
+        ("assistant", "answer"),
+        ("user", "tool"),
+        ("assistant", "answer"),
+    ]
+    assert [b.kind for b in session.blocks[3:]] == [
+        "redacted_thinking",
+        "tool_use",
+        "tool_use",
+        "tool_result",
+        "tool_result",
+        "text",
+    ]
+    assert pairs(session) == 2
+    first, second = session.requests
+    assert first.usage
+    assert (first.usage.input_tokens, first.usage.cache_read_input_tokens, first.usage.output_tokens) == (60, 40, 5)
+    assert (first.model, first.answered_at and first.sent_at and first.answered_at - first.sent_at) == ("gpt-x", 3.0)
+    assert second.usage
+    assert second.usage.prompt_tokens == 115
+    assert (session.window, session.title, session.about["cwd"]) == (258_400, "list", "/w")
+    assert session.notes == ()
+
+
+def test_usage_may_stand_ahead_and_one_answer_may_hold_calls_with_results_between() -> None:
+    ahead = [counted(105, 100), called("c1"), gave("c1", "a"), called("c2"), gave("c2", "b")]
+    session = opened([*OPENING, *ahead, TURN, counted(225, 115), said("assistant", "Done.")], lines=True)
+    assert [request.usage and request.usage.prompt_tokens for request in session.requests] == [100, 115]
+    assert [b.kind for b in session.blocks[3:]] == ["tool_use", "tool_use", "tool_result", "tool_result", "text"]
+
+
+def test_a_flat_file_is_read_without_usage() -> None:
+    rows = [
+        {"id": "x", "timestamp": "2025-06-01T00:00:00Z", "instructions": None, "git": {}},
+        {"record_type": "state"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go\r\nnow"}]},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "e"},
+        {"type": "function_call", "name": "shell", "arguments": "{not json", "call_id": "c"},
+        {"record_type": "state"},
+        {"type": "function_call_output", "call_id": "c", "output": '{"output":"a","metadata":{}}'},
+        {"type": "custom_tool_call", "name": "apply_patch", "input": "*** Begin", "call_id": "d"},
+        {"type": "custom_tool_call_output", "call_id": "d", "output": "ok"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]},
+    ]
+    session = opened(rows, lines=True)
+    assert [b.kind for b in session.blocks] == [
+        "text",
+        "thinking",
+        "tool_use",
+        "tool_result",
+        "tool_use",
+        "tool_result",
+        "text",
+    ]
+    assert (len(session.requests), pairs(session)) == (3, 2)
+    assert [request.usage for request in session.requests] == [None] * 3
+    assert ["2 records of kind 'state'" in note.what for note in session.notes] == [True]
+
+
+def test_a_compaction_replaces_the_history_by_its_list() -> None:
+    history = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list"}]},
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "rules"}]},
+        {"type": "compaction", "encrypted_content": "e"},
+    ]
+    rows = [
+        *BEHIND,
+        line("compacted", message="", replacement_history=history),
+        said("user", "more"),
+        said("assistant", "Yes."),
+    ]
+    session = opened(rows, lines=True)
+    assert [(o.request, o.edit.action, o.edit.span) for o in session.observed] == [
+        (2, "condense", (1, 2)),
+        (2, "condense", (3, 9)),
+    ]
+    body = session.observed[1].edit.body
+    assert body
+    assert [(part.role, part.kind) for part in body] == [("system", "system"), ("user", "compaction")]
+    assert engine.replay(session).plans[2].after.at(2).body is None
+
+
+def test_a_compaction_with_a_summary_alone_keeps_prompts_and_context() -> None:
+    rows = [*BEHIND, line("compacted", message="So far: two files."), said("user", "more"), said("assistant", "Yes.")]
+    session = opened(rows, lines=True)
+    (seen,) = session.observed
+    assert (seen.request, seen.edit.span, seen.edit.body) == (2, (3, 9), ())
+    assert session.blocks[seen.edit.facts["summary"]].kind == "summary"
+
+
+def test_usage_of_a_request_that_left_no_answer_is_that_requests() -> None:
+    rows = [*BEHIND, counted(400, 170), line("compacted", message="So far."), said("assistant", "Yes."), counted(430, 25)]
+    session = opened(rows, lines=True)
+    assert [request.usage and request.usage.prompt_tokens for request in session.requests] == [100, 115, 170, 25]
+    assert session.requests[2].cut == session.requests[2].stop
+
+
+def test_a_rollback_leaves_a_branch() -> None:
+    rows = [*BEHIND, line("event_msg", type="thread_rolled_back", num_turns=1), said("user", "other"), said("assistant", "Hm.")]
+    session = opened(rows, lines=True)
+    assert texts(session)[2:] == ["other", "Hm."]
+    assert [texts(branch)[2] for branch in session.branches] == ["list"]
+    assert session.branches[0].requests[0].usage
+
+
+def test_unknown_records_are_told_and_nothing_breaks() -> None:
+    rows = [
+        *OPENING,
+        line("event_msg", type="heartbeat"),
+        line("response_item", type="novelty"),
+        line("world_state"),
+        said("assistant", "a"),
+    ]
+    session = opened(rows, lines=True)
+    assert [note.what.split(" (")[0] for note in session.notes] == [
+        f"1 record of kind '{kind}'" for kind in ("heartbeat", "novelty", "world_state")
+    ]
+    assert survives(
+        [*BEHIND, line("compacted", message="m", replacement_history=[{"type": "message", "role": "user"}])], lines=True
+    )
+
+
+def test_rollouts_are_found_where_the_tool_keeps_them(tmp_path: Path) -> None:
+    here = Machine("linux", tmp_path, tmp_path, tmp_path, {"CODEX_HOME": str(tmp_path / "c")})
+    file = tmp_path / "c" / "sessions" / "2026" / "01" / "02" / "rollout-x.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    assert [path for place in finds(here) for path in place.paths()] == [file]
+
+
+@pytest.mark.parametrize(
+    ("name", "requests", "messages", "called", "prompt", "output"),
+    [
+        ("entire-skills-d5c5-compacted.jsonl", 295, 597, 543, 38_143_388, 102_082),
+        ("rollout-2025-09-25T09-49-46-01998190.jsonl", 85, 171, 84, 3_165_637, 12_340),
+    ],
+)
+def test_real_rollouts_are_what_their_last_total_says(
+    name: str, requests: int, messages: int, called: int, prompt: int, output: int, shared: Callable[..., Path]
+) -> None:
+    path = shared("data", "open", "codex", name)
+    assert claimed(path) == [IMPORTER.name]
+    session = engine.load(path)
+    assert (len(session.requests), len(session.messages), pairs(session)) == (requests, messages, called)
+    assert (prompt_tokens(session), output_tokens(session)) == (prompt, output)
+    assert all(request.usage for request in session.requests)
+    assert {block for _, block, _ in told(session)} <= {
+        "text",
+        "system",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "tool_result",
+    }
+
+
+def test_the_real_compaction_keeps_the_prompts_that_it_lists(shared: Callable[..., Path]) -> None:
+    session = engine.load(shared("data", "open", "codex", "entire-skills-d5c5-compacted.jsonl"))
+    assert {seen.request for seen in session.observed} == {254}
+    stood_in = [part for seen in session.observed for part in seen.edit.body or ()]
+    assert [part.kind for part in stood_in].count("compaction") == 1
+    kept = sum(piece.body is None for piece in engine.replay(session).plans[254].after.pieces)
+    assert kept > 40

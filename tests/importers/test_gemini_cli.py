@@ -1,0 +1,123 @@
+"""Gemini CLI sessions: one object, or lines with patches; a replaced history, a rewind, parts of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts
+
+import engine
+from engine.importers.gemini_cli import IMPORTER, finds
+from engine.settings import Machine
+
+META = {"sessionId": "s", "projectHash": "h", "startTime": "2026-01-01T00:00:00Z", "lastUpdated": "2026-01-01T00:00:00Z"}
+PARTS = [{"functionResponse": {"id": "c", "name": "read", "response": {"output": "a = 1"}}}]
+
+
+def user(id: str, content: Any) -> dict[str, Any]:
+    return {"id": id, "timestamp": "2026-01-01T00:00:00Z", "type": "user", "content": content}
+
+
+def gemini(id: str, content: Any, prompt: int = 0, **more: Any) -> dict[str, Any]:
+    tokens = {"input": prompt, "output": 5, "cached": 4, "thoughts": 3, "tool": 2, "total": prompt + 10}
+    record = {"id": id, "timestamp": "2026-01-01T00:00:05Z", "type": "gemini", "content": content, "model": "gemini-x", **more}
+    return {**record, "tokens": tokens} if prompt else record
+
+
+CALL = {
+    "id": "c",
+    "name": "read",
+    "args": {"path": "a"},
+    "status": "success",
+    "timestamp": "2026-01-01T00:00:06Z",
+    "result": PARTS,
+}
+ANSWER = gemini("g1", "Looking.", 20, toolCalls=[CALL], thoughts=[{"subject": "Plan", "description": "Read it."}])
+CHAT = [user("u1", "hi"), ANSWER, {"id": "i", "type": "info", "content": "update"}, gemini("g2", "It is 1.", 40)]
+LINES = [META, user("u1", [{"text": "hi"}]), gemini("g1", "Look"), ANSWER, gemini("g2", "It is 1.", 40)]
+
+
+def test_an_object_is_read_with_thoughts_calls_and_usage() -> None:
+    session = opened({**META, "messages": CHAT})
+    assert [(b.role, b.kind) for b in session.blocks] == [
+        ("user", "text"),
+        ("assistant", "thinking"),
+        ("assistant", "text"),
+        ("assistant", "tool_use"),
+        ("user", "tool_result"),
+        ("assistant", "text"),
+    ]
+    assert (texts(session)[1], texts(session)[4]) == ("Plan\nRead it.", "a = 1")
+    assert pairs(session) == 1
+    used = session.requests[0].usage
+    assert used
+    assert (used.prompt_tokens, used.cache_read_input_tokens, used.output_tokens) == (22, 4, 8)
+    second = session.requests[1]
+    assert second.sent_at
+    assert session.requests[0].answered_at == second.sent_at - 1
+    assert "1 record of kind 'info'" in session.notes[0].what
+
+
+def test_lines_with_an_id_seen_before_replace_it_where_it_stands() -> None:
+    assert opened(LINES, lines=True).blocks == opened({**META, "messages": CHAT}).blocks
+
+
+def test_a_history_that_was_set_stands_from_there_on() -> None:
+    masked = gemini("g1", "Looking.", 20, toolCalls=[{**CALL, "result": [{"text": "masked"}]}], thoughts=ANSWER["thoughts"])
+    shorter = {"$set": {"messages": [user("u1", [{"text": "hi"}]), masked, gemini("g2", "It is 1.", 40)], "lastUpdated": "x"}}
+    session = opened([*LINES, shorter, user("u2", "on"), gemini("g3", "Yes.", 30)], lines=True)
+    (seen,) = session.observed
+    assert (seen.request, seen.edit.span) == (2, (1, 5))
+    assert [part.text for part in seen.edit.body or ()][-1] == "masked"
+    summary = {"$set": {"messages": [user("s1", "so far"), gemini("s2", "Got it."), gemini("g2", "It is 1.", 40)]}}
+    session = opened([*LINES, summary, user("u2", "on"), gemini("g3", "Yes.", 30)], lines=True)
+    (seen,) = session.observed
+    assert [part.text for part in seen.edit.body or ()] == ["so far", "Got it."]
+    whole = {"$set": {"messages": LINES[1:2]}}
+    assert opened([META, *LINES[1:2], whole, ANSWER], lines=True).observed == ()
+    assert texts(opened([META, {"$set": {"messages": CHAT}}], lines=True)) == texts(opened({**META, "messages": CHAT}))
+
+
+def test_a_rewind_leaves_a_branch() -> None:
+    session = opened([*LINES, {"$rewindTo": "g2"}, user("u2", "no"), gemini("g3", "Sorry.")], lines=True)
+    assert texts(session)[5:] == ["no", "Sorry."]
+    assert [texts(branch)[5:] for branch in session.branches] == [["It is 1."]]
+    cleared = opened([*LINES, {"$rewindTo": "nobody"}, user("u2", "new")], lines=True)
+    assert texts(cleared) == ["new"]
+
+
+def test_parts_of_every_kind_are_read_and_nothing_breaks() -> None:
+    parts = [
+        {"text": "hm", "thought": True},
+        {"text": "see"},
+        {"functionCall": {"name": "read", "args": {}}},
+        {"fileData": {"fileUri": "u"}},
+    ]
+    image = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    answer = {"functionResponse": {"name": "read", "response": {"error": "no"}}}
+    session = opened([META, user("u", ["look", image]), gemini("g", parts), user("v", [answer])], lines=True)
+    assert [b.kind for b in session.blocks] == ["text", "image", "thinking", "text", "tool_use", "unknown", "tool_result"]
+    assert pairs(session) == 1
+    assert survives({**META, "messages": CHAT})
+    assert survives([*LINES, {"$set": {"messages": LINES[1:2]}}, user("u2", "on"), gemini("g3", "Yes.", 30)], lines=True)
+
+
+def test_sessions_are_found_with_those_of_subagents(tmp_path: Path) -> None:
+    chats = tmp_path / ".gemini" / "tmp" / "p" / "chats"
+    (chats / "parent").mkdir(parents=True)
+    files = [chats / "session-1.json", chats / "parent" / "child.jsonl"]
+    for file in files:
+        file.write_text("{}")
+    here = Machine("linux", tmp_path, tmp_path, tmp_path, {})
+    assert sorted(path for place in finds(here) for path in place.paths()) == sorted(files)
+
+
+def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:
+    path = shared("data", "open", "gemini-cli", "entire-ab2b-session.json")
+    assert claimed(path) == [IMPORTER.name]
+    session = engine.load(path)
+    assert (len(session.requests), len(session.messages), pairs(session)) == (11, 21, 9)
+    assert [b.kind for b in session.blocks].count("thinking") == 15
+    assert (prompt_tokens(session), output_tokens(session)) == (131_375, 1_812)

@@ -1,0 +1,144 @@
+"""Jan threads: the folder, its files alone, an export; branches, calls, measured speed. Written from the schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from formats import claimed, opened, pairs, survives, texts, told
+
+import engine
+from engine import importers
+from engine.importers.jan import finds
+from engine.settings import Machine
+
+T = 1_750_000_000_000
+THREAD = {
+    "id": "t1",
+    "object": "thread",
+    "title": "A title",
+    "assistants": [{"assistant_id": "jan", "assistant_name": "Jan", "model": {"id": "m-x"}, "instructions": "Be brief."}],
+    "metadata": {},
+}
+
+
+def part(kind: str, text: str) -> dict[str, Any]:
+    return {"type": kind, "text": {"value": text, "annotations": []}}
+
+
+def said(id: str, role: str, *content: Any, n: int = 0, **more: Any) -> dict[str, Any]:
+    about = {
+        "id": id,
+        "object": "thread.message",
+        "thread_id": "t1",
+        "role": role,
+        "status": "ready",
+        "created_at": T + n * 1000,
+    }
+    return {**about, "content": list(content), "metadata": {}, **more}
+
+
+CALL = {"type": "tool_call", "tool_call_id": "c", "tool_name": "calc", "input": {"e": 1}, "output": "4"}
+SPEED = {"tokenSpeed": 12.5, "tokenCount": 8, "durationMs": 640}
+USED = {"usage": {"inputTokens": 30, "outputTokens": 8, "totalTokens": 38}, "tokenSpeed": SPEED, "finishReason": "stop"}
+LINEAR = [
+    said("u1", "user", part("text", "2+2?"), metadata={"inline_file_contents": [{"name": "a.txt", "content": "file a"}]}),
+    said(
+        "a1", "assistant", part("reasoning", "easy"), CALL, part("text", "It is 4."), n=1, completed_at=T + 5_000, metadata=USED
+    ),
+]
+
+
+def saved(folder: Path, messages: list[Any]) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "thread.json").write_text(json.dumps(THREAD))
+    (folder / "messages.jsonl").write_text("".join(json.dumps(m) + "\n" for m in messages))
+    return folder
+
+
+def test_a_folder_is_read_with_speed_and_times(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "t1", LINEAR)
+    assert claimed(folder) == ["jan"]
+    session = engine.load(folder)
+    assert told(session) == [
+        ("system", "system", "Be brief."),
+        ("user", "files", "file a"),
+        ("user", "text", "2+2?"),
+        ("assistant", "thinking", "easy"),
+        ("assistant", "tool_use", 'calc {"e":1}'),
+        ("user", "tool_result", "4"),
+        ("assistant", "text", "It is 4."),
+    ]
+    first, last = session.requests
+    assert last.usage
+    assert (first.model, last.usage.prompt_tokens, last.usage.output_tokens, last.stop_reason) == ("m-x", 30, 8, "stop")
+    assert (first.sent_at, last.answered_at) == (T / 1000 + 1, T / 1000 + 5)
+    assert session.about["tokenSpeed"] == {"a1": SPEED}
+    assert (pairs(session), session.title, session.id) == (1, "A title", "t1")
+
+
+def test_its_files_open_as_the_folder_and_alone_without_it(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "t1", LINEAR)
+    session = engine.load(folder)
+    for name in ("thread.json", "messages.jsonl"):
+        assert importers.part_of(folder / name) == folder
+        assert engine.load(folder / name).blocks == session.blocks
+    (folder / "thread.json").unlink()
+    assert engine.load(folder / "messages.jsonl").blocks == opened(LINEAR, lines=True).blocks
+    assert importers.part_of(folder / "messages.jsonl") == folder / "messages.jsonl"
+    one = opened(LINEAR[:1], lines=True)
+    assert texts(one) == ["file a", "2+2?"]
+
+
+def test_an_export_holds_the_messages_alone() -> None:
+    export = {"title": "A title", "exported_at": "2025-06-15T10:00:00Z", "messages": LINEAR}
+    session = opened(export)
+    assert (session.title, len(session.requests), session.blocks) == ("A title", 2, opened(LINEAR, lines=True).blocks)
+    assert survives(export)
+
+
+@pytest.mark.parametrize(("chosen", "last"), [({}, "new"), ({"activeChildId": "a1"}, "old")])
+def test_the_active_child_is_the_main_path(chosen: dict[str, str], last: str) -> None:
+    rows = [
+        said("u1", "user", part("text", "q"), metadata={"parentId": None, **chosen}),
+        said("a1", "assistant", part("text", "old"), n=1, metadata={"parentId": "u1"}),
+        said("a2", "assistant", part("text", "<think>hm</think>new"), n=2, metadata={"parentId": "u1"}, status="stopped"),
+    ]
+    session = opened(rows, lines=True)
+    assert texts(session)[-1] == last
+    assert len(session.branches) == 1
+
+
+def test_older_calls_and_failures_are_read_and_nothing_breaks() -> None:
+    made = {
+        "tool": {"id": "c", "function": {"name": "calc", "arguments": "{}"}},
+        "response": {"content": [{"type": "text", "text": "4"}]},
+    }
+    rows = [
+        said("u1", "user", part("text", "q"), {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}),
+        said(
+            "a1",
+            "assistant",
+            part("text", "Look."),
+            n=1,
+            metadata={"tool_calls": [made], "usage": {"totalTokens": 20}, "tokenSpeed": SPEED},
+        ),
+        said("a2", "assistant", n=2, status="error"),
+        said("x", "oracle", {"type": "novel"}),
+    ]
+    session = opened(rows, lines=True)
+    assert [b.kind for b in session.blocks] == ["text", "image", "text", "tool_use", "tool_result"]
+    assert [request.stop_reason for request in session.requests] == [None, "error"]
+    used = session.requests[0].usage
+    assert used
+    assert (used.prompt_tokens, used.output_tokens) == (12, 8)
+    assert len(session.notes) == 2
+    assert survives(rows, lines=True)
+
+
+def test_threads_are_found(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "data" / "Jan" / "data" / "threads" / "t1", LINEAR)
+    here = Machine("linux", tmp_path, tmp_path / "config", tmp_path / "data", {})
+    assert [found for place in finds(here) for found in place.paths()] == [folder]

@@ -1,0 +1,124 @@
+"""LobeChat: shared chats, database exports and legacy backups; plugins' results, branches, placeholders of failed calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
+
+import engine
+from engine.importers.lobechat import IMPORTER
+
+TOOL = {"id": "t1", "identifier": "calc", "apiName": "eval", "arguments": '{"e":"2+2"}', "type": "default"}
+T = 1_750_000_000_000
+
+
+def row(id: str, role: str, content: str, n: int = 0, **more: Any) -> dict[str, Any]:
+    return {"id": id, "role": role, "content": content, "createdAt": T + n * 1000, "sessionId": "s", "topicId": "p", **more}
+
+
+USED = {"usage": {"totalInputTokens": 50, "inputCachedTokens": 30, "totalOutputTokens": 4, "cost": 0.5}}
+ROWS = [
+    row("m1", "user", "2+2?"),
+    row("m2", "assistant", "", 1, parentId="m1", model="m-x", tools=[TOOL], reasoning={"content": "easy", "signature": "sig"}),
+    row("m3", "tool", "4", 2, parentId="m2"),
+    row("m4", "assistant", "It is 4.", 3, parentId="m3", model="m-x", metadata=USED),
+]
+PLUGINS = [{"id": "m3", "toolCallId": "t1", "identifier": "calc", "apiName": "eval"}]
+CHAT = [
+    ("user", "text", "2+2?"),
+    ("assistant", "thinking", "easy"),
+    ("assistant", "tool_use", 'calc____eval {"e":"2+2"}'),
+    ("user", "tool_result", "4"),
+    ("assistant", "text", "It is 4."),
+]
+
+
+def export(*messages: Any, **tables: Any) -> dict[str, Any]:
+    data = {
+        "sessions": [{"id": "s", "title": "A session"}],
+        "topics": [{"id": "p", "title": "A topic", "sessionId": "s", "historySummary": "so far"}],
+        "agents": [{"id": "g", "systemRole": "Be brief.", "model": "m-d", "chatConfig": {"historyCount": 20}}],
+        "agentsToSessions": [{"sessionId": "s", "agentId": "g"}],
+        "messages": list(messages),
+        "messagePlugins": PLUGINS,
+        **tables,
+    }
+    return {"data": data, "mode": "pglite", "schemaHash": "x"}
+
+
+def test_a_database_export_joins_its_tables() -> None:
+    session = opened(export(*ROWS, row("x", "user", "elsewhere", topicId=None)))
+    assert told(session) == [("system", "system", "Be brief."), *CHAT]
+    assert (session.title, pairs(session), session.about["historySummary"]) == ("A topic", 1, "so far")
+    second = session.requests[1]
+    assert second.usage
+    assert (second.usage.prompt_tokens, second.usage.input_tokens, second.logged_usd, second.model) == (50, 20, 0.5, "m-x")
+    assert len(threads(data_of(export(*ROWS, row("x", "user", "elsewhere", topicId=None))))) == 2
+
+
+def test_the_active_branch_is_the_main_path_and_a_thread_hangs_from_its_source() -> None:
+    tree = [
+        *ROWS,
+        row("u2", "user", "on", 5, parentId="m4"),
+        row("a1", "assistant", "one", 6, parentId="u2"),
+        row("a2", "assistant", "two", 7, parentId="u2"),
+        row("t1", "user", "aside", 8, threadId="th"),
+        row("t2", "assistant", "yes", 9, parentId="t1", threadId="th"),
+    ]
+    linked = export(*tree, threads=[{"id": "th", "sourceMessageId": "m4"}])
+    first = opened(linked)
+    assert texts(first)[-2:] == ["on", "one"]
+    assert sorted(texts(branch)[-1] for branch in first.branches) == ["two", "yes"]
+    assert [texts(branch)[-3:] for branch in first.branches][-1] == ["It is 4.", "aside", "yes"]
+    tree[4] = row("u2", "user", "on", 5, parentId="m4", metadata={"activeBranchIndex": 1})
+    assert texts(opened(export(*tree[:7])))[-1] == "two"
+
+
+def test_shared_chats_are_read_in_both_forms() -> None:
+    plain = [
+        {"role": "user", "content": "2+2?"},
+        {"role": "assistant", "content": "", "tools": [TOOL]},
+        {"role": "tool", "content": "4", "tool_call_id": "t1"},
+        {"role": "assistant", "content": "It is 4."},
+    ]
+    assert told(opened(plain)) == [CHAT[0], *CHAT[2:]]
+    full = [{k: v for k, v in r.items() if k not in ("sessionId", "topicId")} for r in ROWS]
+    full[2]["tool_call_id"] = "t1"
+    shared = {
+        "version": "2.0",
+        "title": "A title",
+        "exportedAt": "2025-06-15T10:00:00Z",
+        "messages": [{"id": "system-role", "role": "system", "content": "Be brief."}, *full],
+    }
+    session = opened(shared)
+    assert told(session) == [("system", "system", "Be brief."), *CHAT]
+    assert session.title == "A title"
+
+
+def test_a_backup_tells_failed_requests_and_groups_are_read() -> None:
+    failed = row("a", "assistant", "...", 1, parentId="m1", error={"type": "ProviderBizError"}, extra={"fromModel": "m-f"})
+    child = {"content": "Let me.", "tools": [{**TOOL, "result": {"content": "4"}}]}
+    group = row("g", "assistantGroup", "", 3, children=[child, {"content": "It is 4."}])
+    state = {
+        "messages": [ROWS[0], failed, row("m9", "user", "again", 2), group, row("z", "agentCouncil", "", 4)],
+        "sessions": [{"id": "s", "config": {"systemRole": "Be brief.", "model": "m-d"}, "meta": {"title": "Tutor"}}],
+        "topics": [],
+    }
+    session = opened({"exportType": "sessions", "version": 7, "state": state})
+    assert [b.kind for b in session.blocks] == ["system", "text", "text", "text", "tool_use", "tool_result", "text"]
+    assert [(r.model, r.stop_reason) for r in session.requests] == [("m-f", "error"), ("m-d", None), ("m-d", None)]
+    assert (session.title, len(session.notes)) == ("Tutor", 2)
+    assert survives({"exportType": "sessions", "version": 7, "state": state})
+    assert survives(export(*ROWS), count=90)
+
+
+def test_the_real_backup_is_what_it_says(shared: Callable[..., Path]) -> None:
+    path = shared("data", "open", "lobechat", "lobechat-messages.json")
+    assert claimed(path) == [IMPORTER.name]
+    sessions = engine.load_all(path)
+    assert sum(len(session.requests) for session in sessions) == 16
+    assert sum(m.origin == "prompt" for session in sessions for m in session.messages) == 16
+    assert sum("failed" in note.what for session in sessions for note in session.notes) == 6
