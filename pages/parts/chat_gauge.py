@@ -8,7 +8,7 @@ from __future__ import annotations
 from engine.views import Plan, next_request
 from engine.views import overview as views
 from pages.parts import cards
-from pages.parts.chatting import Weighed
+from pages.parts.chat_weighed import Weighed
 from pages.parts.formats import esc, k, percent
 
 VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),

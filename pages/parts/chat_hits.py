@@ -8,7 +8,7 @@ import streamlit as st
 
 from engine import Session
 from engine.live.threads import Hit
-from pages.parts import chatting
+from pages.parts import chat_chosen
 from pages.parts.formats import apart, short
 
 MOST = 30  # hits listed
@@ -31,7 +31,7 @@ def choose(hits: Sequence[Hit], titles: Mapping[str, str]) -> None:
 def _go() -> None:
     if picked := st.session_state.get("chat.hit"):
         st.session_state["chat.sought"] = picked
-        chatting.show(picked[0])
+        chat_chosen.show(picked[0])
 
 
 def at() -> tuple[str, int]:

@@ -16,7 +16,7 @@ from engine.live.offline import FAULTS
 from engine.live.threads import Place, Threads
 from engine.session import portable
 from engine.storage.database import StorageError, reading
-from pages.parts import chat_cards, chat_exports, chatting
+from pages.parts import chat_cards, chat_chosen, chat_exports, chatting
 from pages.parts.chat_values import TOOLS
 from pages.parts.formats import esc
 
@@ -29,7 +29,7 @@ KEY = "sk-secret-0123456789"
 @pytest.fixture(autouse=True)
 def _quick() -> None:
     """The built-in model answers without pauses."""
-    chatting.offline().delay = 0.0
+    chat_chosen.offline().delay = 0.0
 
 
 def opened(app: AppTest, **query: str) -> AppTest:
@@ -117,8 +117,8 @@ def test_a_fault_is_explained_with_its_hint_and_the_next_message_works(app: AppT
 def test_a_typed_key_stays_in_memory(app: AppTest, data_folder: Path) -> None:
     opened(app)
     app.session_state["chat.provider"] = "server"
-    app.session_state["chat.url"] = chatting.offline().url
-    app.session_state[f"chat.key.{chatting.offline().url}"] = KEY
+    app.session_state["chat.url"] = chat_chosen.offline().url
+    app.session_state[f"chat.key.{chat_chosen.offline().url}"] = KEY
     say(app, "hello")
     assert "I am the built-in offline model" in bodies(app)
     assert KEY not in str(dict(app.query_params)) + bodies(app)
@@ -239,8 +239,8 @@ def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: Ap
     say(opened(app), "hello")
     thread = app.query_params["thread"]
     session = store(data_folder).load(thread)
-    spare = providers.provider(providers.Endpoint(), chatting.offline())
-    settings = Settings("offline-16k", chatting.policies()["balanced"])
+    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
+    settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
     elsewhere, _ = branches.resumed(session, spare, store(data_folder).sink(thread), settings)
     assert isinstance([*elsewhere.send("from another process")][-1], Done)
     say(app, "from this page")
@@ -327,7 +327,7 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
     kept, first = store(data_folder), app.query_params["thread"]
-    there = Place("server", chatting.offline().url, "offline-64k")
+    there = Place("server", chat_chosen.offline().url, "offline-64k")
     other = kept.create(title="elsewhere", about={"provider": "offline", "model": "offline-16k"}, place=there)
     app.query_params["thread"] = other
     app.run()
@@ -409,7 +409,7 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     del app.session_state["chat.turned"]
     app.session_state["chat.settled"] = ""
     app.run()
-    assert chatting.policies()["balanced"].rules[4].params.share == 0.7
+    assert chat_chosen.policies()["balanced"].rules[4].params.share == 0.7
     assert app.session_state["chat.turned"]["balanced"] == {"5.share": 0.2}
 
 
@@ -430,7 +430,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     say(opened(app), "hello")
     chatting._rooms()[app.query_params["thread"]].remarks = (Stopped("max_tokens", "The answer was cut <here>."),)
     assert "The answer was cut &lt;here&gt;." in bodies(app.run())
-    there = Place("server", chatting.offline().url, "nobody-knows-7b")
+    there = Place("server", chat_chosen.offline().url, "nobody-knows-7b")
     app.query_params["thread"] = thread = store(data_folder).create(place=there)
     app.run()
     assert f'<span class="ts-chip">{there.url}</span><span class="ts-chip">nobody-knows-7b</span>' in bodies(app)
@@ -542,9 +542,9 @@ def test_a_fallback_to_a_larger_model_can_be_watched_offline(app: AppTest, data_
 def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_folder: Path) -> None:
     opened(app)
     kept = store(data_folder)
-    settings = Settings("offline-16k", chatting.policies()["balanced"])
+    settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
     thread = kept.create(place=Place("offline", "", "offline-16k"))
-    spare = providers.provider(providers.Endpoint(), chatting.offline())
+    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
     chat = branches.begun(thread, spare, kept.sink(thread), settings, "", [])
     for n in range(80):
         chat.say("user", f"number {n}.", "prompt")
