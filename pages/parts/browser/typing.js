@@ -1,4 +1,5 @@
 // Tells the app what stands in the message box, a moment after the last key, so that the next request can be weighed.
+// Copies the block of code whose button is pressed.
 
 const PAUSE = 350; // milliseconds
 const MOST = 2000000; // characters that are sent; of a longer text its length is told
@@ -12,6 +13,20 @@ function go(place) {
   gone = place;
   const show = () => document.querySelector(".chat-msg.sought")?.scrollIntoView({ block: "center" });
   for (const wait of [150, 700]) setTimeout(show, wait); // the second time after the box has moved to its end
+}
+
+async function copy(event) {
+  const button = event.target?.closest?.(".md-copy");
+  const code = button?.closest(".md-code")?.querySelector("pre");
+  if (!code) return;
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+  } catch {
+    getSelection().selectAllChildren(code); // a page that may not write there: the keys copy what is marked
+    if (!document.execCommand("copy")) return;
+  }
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = "Copy"), 1500);
 }
 
 export default function ({ data, setStateValue }) {
@@ -33,10 +48,12 @@ export default function ({ data, setStateValue }) {
   stop?.();
   document.addEventListener("input", typed, true);
   document.addEventListener("keyup", typed, true);
+  document.addEventListener("click", copy);
   stop = () => {
     clearTimeout(timer);
     document.removeEventListener("input", typed, true);
     document.removeEventListener("keyup", typed, true);
+    document.removeEventListener("click", copy);
   };
   return stop;
 }
