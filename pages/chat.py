@@ -7,6 +7,7 @@ shell.ensure()
 import streamlit as st  # noqa: E402
 
 from engine import TurnscopeError  # noqa: E402
+from engine.live import attachments  # noqa: E402
 from engine.live.events import Unkept  # noqa: E402
 from pages.parts import (  # noqa: E402
     chat_branches,
@@ -31,6 +32,7 @@ from pages.parts.chat_values import value  # noqa: E402
 from pages.parts.formats import esc, short  # noqa: E402
 
 POLL = 0.15  # seconds between looks at a turn under way
+LARGEST = 4  # MB of a file that the browser hands over; what may be sent is said in `attachments`
 TITLE = 60  # characters of the first prompt that name a chat
 
 theme.apply()
@@ -44,12 +46,14 @@ if held:
 
 def submitted() -> None:
     """A message was sent. A callback, because a run that is cut short by the end of a turn would lose it."""
-    text = (st.session_state["chat.input"] or "").strip()
-    if not text:
+    given = st.session_state["chat.input"]
+    text, files = (given.text.strip(), given.files) if given else ("", [])
+    if not text and not files:
         return
     try:
-        room = held or chatting.create(short(text, TITLE), value("system"))
-        chatting.start(room, lambda chat: chat.send(text))
+        content = attachments.message(text, [(file.name, file.getvalue()) for file in files])
+        room = held or chatting.create(short(text or files[0].name, TITLE), value("system"))
+        chatting.start(room, lambda chat: chat.send(content))
     except TurnscopeError as error:
         st.session_state["chat.problem"] = (error.what, error.hint)
         st.session_state["chat.input"] = text  # back into the box: it need not be written again
@@ -75,12 +79,14 @@ def answering(room: chatting.Room) -> None:
 
 def beside() -> None:
     """The envelope of the next request, what was decided, and what the chat has used."""
-    typed = typing_box.text("{}.{}".format(*chat_hits.at()) if chat_hits.at()[0] else "")
-    typed = "" if typed == st.session_state.get("chat.sent") else typed
-    weighed = chat_notices.attempt(lambda: chat_weighed.weighed(held, typed))
+    typed = typing_box.typed("{}.{}".format(*chat_hits.at()) if chat_hits.at()[0] else "")
+    typed = typing_box.Typed() if typed.text and typed.text == st.session_state.get("chat.sent") else typed
+    weighed = chat_notices.attempt(lambda: chat_weighed.weighed(held, typed.text, typed.blocks))
     ahead = chat_notices.attempt(lambda: chat_weighed.ahead(held))
     fits = chat_weighed.fits(held, weighed.plan if weighed else None)
     st.html(chat_gauge.envelope(weighed, fits, ahead, bool(typed), bool(held and held.busy)))
+    if attached := chat_gauge.attached(weighed, typed):
+        st.html(attached)
     st.html(chat_cards.decisions(held.log if held else {}, fits, held.session if held else None))
     chat_summaries.controls(held)
     if held:
@@ -141,7 +147,14 @@ with left:
         st.html(f'<p class="chat-more" role="status">{esc(note)}</p>')
     if problem := st.session_state.pop("chat.problem", None):
         controls.notice(*problem)
-    st.chat_input("Message the model", key="chat.input", disabled=busy, on_submit=submitted)
+    st.chat_input(
+        "Message the model",
+        key="chat.input",
+        disabled=busy,
+        on_submit=submitted,
+        accept_file="multiple",
+        max_upload_size=LARGEST,
+    )
 with right:
     st.fragment(beside, run_every=4 * POLL if busy else None)()
     if held:

@@ -50,7 +50,7 @@ def test_an_image_is_known_by_its_bytes_whatever_it_is_called(data: bytes, kind:
     assert block == {"type": "image", "source": {"type": "base64", "media_type": kind, "data": b64encode(data).decode()}}
     assert picture(block) == attachments.Picture(kind, 30, 20, len(data))
     assert wrong(block) == ""
-    assert media_tokens(block, "claude-3") == media_tokens(attachments.of_size(30, 20), "claude-3") == 2
+    assert media_tokens(block, "claude-3") == media_tokens(attachments.of_size("a", 30, 20, 9), "claude-3") == 2
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,11 @@ def attached(name: str, data: bytes) -> JSON:
     shown = _named(name)
     kind = image_type(data[:16])
     if kind:
-        if len(data) > IMAGE:
-            raise TurnscopeError(f"{shown} is too large: {len(data):,} bytes", hint=f"An image may have {IMAGE:,}.")
-        encoded = b64encode(data).decode()
+        encoded = b64encode(data[: IMAGE + 1]).decode()
         size = image_size(encoded)
         if not size:
             raise TurnscopeError(f"{shown} is damaged: it does not tell its size", hint="Save it again in another program.")
-        if max(size) > SIDE:
-            what = f"{shown} is too large: {size[0]:,} × {size[1]:,} pixels"
-            raise TurnscopeError(what, hint=f"Each side may have {SIDE:,}.")
+        _fits(shown, *size, len(data))
         return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": encoded}}
     if len(data) > TEXT:
         raise TurnscopeError(f"{shown} is too large: {len(data):,} bytes", hint=f"A text file may have {TEXT:,}.")
@@ -81,9 +77,10 @@ def text_file(name: str, text: str) -> JSON:
     return {"type": "text", "text": f'<file name="{_named(name)}">\n{text}\n</file>'}
 
 
-def of_size(width: int, height: int) -> JSON:
-    """A block that weighs as much as an image of that size, in pixels: nothing but its head. Only to be counted."""
-    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", min(width, 1 << 31), min(height, 1 << 31))
+def of_size(name: str, width: int, height: int, size: int) -> JSON:
+    """A block that weighs as much as an image of those sides (px) and bytes: its head. TurnscopeError: it is too large."""
+    _fits(_named(name), width, height, size)
+    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height)
     return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64encode(head).decode()}}
 
 
@@ -154,6 +151,14 @@ def _told(data: str) -> str:
         return image_type(b64decode(data[:24], validate=True))
     except ValueError:
         return ""
+
+
+def _fits(shown: str, width: int, height: int, size: int) -> None:
+    if size > IMAGE:
+        raise TurnscopeError(f"{shown} is too large: {size:,} bytes", hint=f"An image may have {IMAGE:,}.")
+    if max(width, height) > SIDE:
+        what = f"{shown} is too large: {width:,} × {height:,} pixels"
+        raise TurnscopeError(what, hint=f"Each side may have {SIDE:,}.")
 
 
 def _named(name: str) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
+from engine import Session
+from engine.live import attachments
 from engine.live.branches import continued, reworded, summary
+from engine.views import Message
 from pages.parts import chat_chosen, chatting, state
 from pages.parts.chat_notices import attempt
 from pages.parts.chat_values import about, value
@@ -22,7 +27,7 @@ def branches(held: chatting.Room | None) -> None:
 
 def _resend(held: chatting.Room) -> None:
     session = held.session
-    prompts = {m.start: session.blocks[m.start].text for m in session.messages if m.origin == "prompt"}
+    prompts = {m.start: _parted(session, m)[1] for m in session.messages if m.origin == "prompt"}
     if not prompts:
         return
     st.html('<h3 class="chat-h">Edit and resend</h3><div class="chat-why" style="margin:0">What stands before the prompt is '
@@ -36,11 +41,17 @@ def _resend(held: chatting.Room) -> None:
         attempt(lambda: _branched(held, at, text))
 
 
+def _parted(session: Session, message: Message) -> tuple[list[Any], str]:
+    """What is attached to a prompt, and its words."""
+    return attachments.parted([block.raw for block in session.blocks[message.start : message.stop]])
+
+
 def _branched(held: chatting.Room, at: int, text: str) -> None:
     title = f"{held.session.title or 'Chat'} (branch)"
     kept = {**about(), "from": held.thread}
     new = chat_chosen.threads().create(title=title, parent=held.thread, at=at, about=kept)
-    chatting.start(chatting.room(new), lambda chat: chat.send(text))
+    files, _ = _parted(held.session, next(m for m in held.session.messages if m.start == at))
+    chatting.start(chatting.room(new), lambda chat: chat.send(attachments.with_text(files, text)))
     chat_chosen.show(new)
     st.rerun()
 

@@ -14,7 +14,7 @@ from engine import Session
 from engine.live.events import Asked, Called, Condensing, Event, Result
 from engine.views import Block, Edit, Message, Plan, by_hand, next_request
 from engine.views.labels import label
-from pages.parts import cards, chat_markdown
+from pages.parts import cards, chat_attached, chat_markdown
 from pages.parts.formats import esc, k, percent, short, usd
 
 SHEET = Path(__file__).parent / "browser" / "chat.css"
@@ -74,6 +74,8 @@ def _message(session: Session, message: Message, state: next_request.State, soug
 
 
 def _block(session: Session, block: Block) -> str:
+    if attached := chat_attached.shown(block):
+        return attached
     text = block.text
     shown = esc(text[: chat_markdown.LONG]) + (
         f"\n… {len(text) - chat_markdown.LONG:,} more characters" if len(text) > chat_markdown.LONG else ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine import Session, TurnscopeError
-from engine.live import branches, gateway, providers
+from engine.live import attachments, branches, gateway, providers
 from engine.live.chat import Chat
 from engine.live.sinks import Unkept
 from engine.views import Plan, next_request
@@ -16,33 +18,38 @@ from pages.parts.chatting import Room
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """The next request, and why it would not be sent; `states`: what it carries of each message."""
+    """The next request, and why it would not be sent; `attached`: tokens of each file that would go with the message;
+    `states`: what it carries of each message."""
 
     plan: Plan
     session: Session
     refused: TurnscopeError | None = None
+    attached: tuple[int, ...] = ()
 
     @property
     def states(self) -> tuple[next_request.State, ...]:
         return next_request.states(self.plan, self.session)
 
 
-def weighed(held: Room | None, text: str = "") -> Weighed | None:
-    """The next request, were `text` said first; while a turn is under way, the request that is being answered."""
+def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Weighed | None:
+    """The next request, were `text` said first with `files` (blocks) attached; amid a turn, the request being answered."""
     if held is None:
-        return _weighed(draft(), text)
+        return _weighed(draft(), text, files)
     with held.lock:
         held.absorb()
         if held.busy:
             return Weighed(held.log[max(held.log)], held.session) if held.log else None
         held.chat.settings = chatting.settled(held, chat_chosen.goes(held.thread)[0])
-        return _weighed(held.chat, text)
+        return _weighed(held.chat, text, files)
 
 
-def _weighed(chat: Chat, text: str) -> Weighed:
-    plan, growing = chat.weighed([("user", text)] if text else ())
+def _weighed(chat: Chat, text: str, files: Sequence[Any]) -> Weighed:
+    plan, growing = chat.weighed([("user", attachments.with_text(files, text))] if text or files else ())
+    first = len(growing.ledger) - len(files) - bool(text.strip())
+    scale, ledger = plan.calibration.scale, growing.ledger
+    sizes = tuple(round(scale * ledger.tokens(at, at + 1)) for at in range(first, first + len(files)))
     refused = gateway.refusal(plan, growing.session, chat.settings.max_tokens, growing.ledger)
-    return Weighed(plan, growing.session, refused)
+    return Weighed(plan, growing.session, refused, sizes)
 
 
 def ahead(held: Room | None) -> next_request.Ahead | None:

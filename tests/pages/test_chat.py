@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from test_attachments import png
 
 import engine
+from engine.counting.media import image_size
 from engine.live import branches, providers
-from engine.live.chat import Settings
+from engine.live.attachments import IMAGE
+from engine.live.chat import Chat, Settings
 from engine.live.events import Done, Stopped
 from engine.live.offline import FAULTS
+from engine.live.sinks import Unkept
 from engine.live.threads import Place, Threads
 from engine.session import portable
+from engine.session.model import Block
+from engine.session.timeline import block_of
 from engine.storage.database import StorageError, reading
-from pages.parts import chat_cards, chat_chosen, chat_exports, chatting
+from pages.parts import chat_attached, chat_cards, chat_chosen, chat_exports, chat_gauge, chat_weighed, chatting, typing_box
 from pages.parts.chat_values import TOOLS
 from pages.parts.formats import esc
 
@@ -556,3 +564,89 @@ def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_f
     for _ in range(2):
         app.button(key="chat.earlier").click().run()
     assert ">number 0.<" in bodies(app)
+
+
+def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    picture, notes = png(1_600, 900), b"the heron stands <b>here</b>"
+    app.chat_input[0].set_value("What is this?").upload("cat.png", picture, "image/png").upload("n.txt", notes, "text/plain")
+    app.chat_input[0].run()
+    ended(app)
+    assert not app.exception
+    shown = bodies(app)
+    assert "PNG, 1,600 × 900" in shown
+    small = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="attached image">', shown)
+    assert small
+    assert image_size(small[1]) in ((360, 202), (360, 203))
+    assert b64encode(picture).decode() not in shown
+    assert shown.count("<img") == 1
+    assert 'n.txt <span class="ts-faint">· 28 characters</span>' in shown
+    assert "the heron stands &lt;b&gt;here&lt;/b&gt;" in shown
+    assert "You attached an image (PNG, 1,600 × 900" in shown
+    thread = app.query_params["thread"]
+    session = store(data_folder).load(thread)
+    assert [b.kind for b in session.blocks if b.role == "user"] == ["image", "text", "text"]
+    assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
+    said = chat_exports.markdown(session)
+    assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
+    assert f"n.txt\n\n```\n{notes.decode()}\n```" in said
+    area = next(a for a in app.text_area if a.key.startswith("chat.instead"))
+    assert area.value == "What is this?"
+    area.set_value("And what is this?").run()
+    app.button(key="chat.resend").click().run()
+    ended(app)
+    branch = store(data_folder).load(app.query_params["thread"])
+    assert [b.digest for b in branch.blocks if b.role == "user"][:2] == [b.digest for b in session.blocks if b.role == "user"][
+        :2
+    ]
+    assert branch.blocks[-2].text == "And what is this?"
+
+
+def test_a_file_that_cannot_be_sent_is_named_and_the_message_is_back_in_the_box(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    app.chat_input[0].set_value("Read this").upload("report.pdf", b"%PDF-1.7\n\x00\xff", "application/pdf").run()
+    assert "report.pdf is neither an image that models read nor text" in bodies(app)
+    assert app.chat_input[0].proto.value == "Read this"
+    assert store(data_folder).list() == ()
+    app.chat_input[0].upload("cat.png", png(8, 8), "image/png").run()
+    ended(app)
+    assert store(data_folder).list()[0].title == "cat.png"
+    assert "You attached an image (PNG, 8 × 8, 1 kB)" in bodies(app)
+
+
+def test_images_elsewhere_and_damaged_ones_are_words() -> None:
+    def block(source: dict[str, str]) -> Block:
+        return block_of(0, 0, 0, "user", "", {"type": "image", "source": source})
+
+    away = chat_attached.shown(block({"type": "url", "url": "https://evil.example/<x>.png"}))
+    assert away == '<div class="said ts-faint">image not loaded: https://evil.example/&lt;x&gt;.png</div>'
+    damaged = block({"type": "base64", "media_type": "text/html", "data": b64encode(png(9, 9)[:40]).decode()})
+    assert "<img" not in chat_attached.shown(damaged)
+    assert "cannot be shown: PNG, 9 × 9" in chat_attached.shown(damaged)
+    assert "<img" not in chat_attached.shown(block({"type": "base64", "media_type": "image/png", "data": "javascript:x"}))
+
+
+def draft() -> Chat:
+    settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
+    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
+    return branches.begun("draft", spare, Unkept(), settings, "", [])
+
+
+def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
+    chosen = [
+        {"name": "cat.png", "size": 9_000, "width": 640, "height": 480},
+        {"name": "n.txt", "size": 9, "said": "nine words"},
+        {"name": "big.png", "size": IMAGE + 1, "width": 9, "height": 9},
+        {"name": "a.zip", "size": 9, "said": None},
+    ]
+    typed = typing_box.read({"said": "hello", "length": 5, "files": chosen})
+    assert (typed.text, typed.names) == ("hello", ("cat.png", "n.txt"))
+    assert [error.what.split()[0] for error in typed.refused] == ["big.png", "a.zip"]
+    chat = chat_weighed._weighed(draft(), typed.text, typed.blocks)
+    assert len(chat.attached) == 2
+    assert 425 <= chat.attached[0] < 435, "with what the message itself costs"
+    assert 5 < chat.attached[1] < 30
+    shown = chat_gauge.attached(chat, typed)
+    assert f"<b>cat.png</b> {chat.attached[0]} tokens, <b>n.txt</b>" in shown
+    assert "a.zip is neither an image" in shown
+    assert chat_gauge.attached(None, typing_box.Typed("hello")) == ""

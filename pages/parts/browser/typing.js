@@ -3,6 +3,10 @@
 
 const PAUSE = 350; // milliseconds
 const MOST = 2000000; // characters that are sent; of a longer text its length is told
+const FILE = 1000001; // bytes of a file that are looked at: one more than can be attached
+
+const chosen = new Map(); // files that somebody chose, by name; the message box shows which of them are still there
+const looked = new WeakMap(); // what was found in a file
 
 let stop = null; // this function runs again on every rerun
 
@@ -13,6 +17,34 @@ function go(place) {
   gone = place;
   const show = () => document.querySelector(".chat-msg.sought")?.scrollIntoView({ block: "center" });
   for (const wait of [150, 700]) setTimeout(show, wait); // the second time after the box has moved to its end
+}
+
+function choose(event) {
+  const from = event.dataTransfer ?? event.clipboardData ?? event.target;
+  for (const file of from.files ?? []) chosen.set(file.name, file);
+}
+
+async function look(file) {
+  const found = { name: file.name, size: file.size };
+  try {
+    const { width, height } = await createImageBitmap(file);
+    if (!file.type.includes("svg")) return { ...found, width, height };
+  } catch {} // no image: is it text?
+  const bytes = new Uint8Array(await file.slice(0, FILE).arrayBuffer());
+  const other = { "255,254": "utf-16le", "254,255": "utf-16be" }[bytes.slice(0, 2).join()];
+  try {
+    return { ...found, said: new TextDecoder(other ?? "utf-8", { fatal: true }).decode(bytes, { stream: true }) };
+  } catch {
+    return { ...found, said: null };
+  }
+}
+
+async function files() {
+  const names = [...document.querySelectorAll("[data-testid=stFileChip]:not([aria-invalid=true]) [data-testid=stFileChipName]")];
+  const there = names.map((name) => chosen.get(name.title)).filter(Boolean);
+  for (const [name, file] of chosen) if (!there.includes(file)) chosen.delete(name);
+  for (const file of there) if (!looked.has(file)) looked.set(file, look(file));
+  return Promise.all(there.map((file) => looked.get(file)));
 }
 
 async function copy(event) {
@@ -34,25 +66,27 @@ export default function ({ data, setStateValue }) {
   let timer = 0;
   let told = null;
   const box = () => document.querySelector("[data-testid=stChatInputTextArea]");
-  function tell() {
+  async function tell() {
     const whole = box()?.value ?? "";
-    if (whole === told) return;
-    told = whole;
-    setStateValue("text", { said: whole.slice(0, MOST), length: whole.length });
+    const attached = await files();
+    const now = [whole, ...attached.map((file) => `${file.name}:${file.size}`)].join("\n");
+    if (now === told) return;
+    told = now;
+    setStateValue("text", { said: whole.slice(0, MOST), length: whole.length, files: attached });
   }
   function typed(event) {
-    if (event.target?.dataset?.testid !== "stChatInputTextArea") return;
+    if (!event.target?.closest?.("[data-testid=stChatInput]")) return;
+    if (event.type !== "keyup") choose(event);
     clearTimeout(timer);
     timer = setTimeout(tell, PAUSE);
   }
   stop?.();
-  document.addEventListener("input", typed, true);
-  document.addEventListener("keyup", typed, true);
+  const events = ["input", "keyup", "change", "drop", "paste", "click"]; // a click takes a file away, or sends
+  for (const name of events) document.addEventListener(name, typed, true);
   document.addEventListener("click", copy);
   stop = () => {
     clearTimeout(timer);
-    document.removeEventListener("input", typed, true);
-    document.removeEventListener("keyup", typed, true);
+    for (const name of events) document.removeEventListener(name, typed, true);
     document.removeEventListener("click", copy);
   };
   return stop;
