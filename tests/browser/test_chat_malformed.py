@@ -1,0 +1,89 @@
+"""Ten things that a provider does wrong, on the chat page in a real Chromium: what came stands there, a sentence says what
+happened, and the next message is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import idle, let_go
+from malformed.rogue import SAID, Rogue
+from malformed.test_malformed import CASES, PYTHON
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+# name -> what is said about it beside the messages, "" = nothing is due: the answer is whole
+SENTENCES = {
+    "no usage": "",
+    "text null": "",
+    "event null": "",
+    "cut inside a character": "Interrupted: no answer: {} sent something that cannot be read",
+    "3 then reset": "Interrupted: no answer: the connection to {} broke off",
+    "an error amid": "overloaded",
+    "JSON with null content": "The answer is empty.",
+    "a web page with 502": "a web page instead of an answer",
+    "a redirect": "redirects are not followed",
+    "a call without a block": "it calls a tool, and named none",
+}
+
+
+@pytest.fixture(scope="module")
+def rogue() -> Iterator[Rogue]:
+    with let_go(Rogue()) as server:
+        yield server
+
+
+def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is_answered(page: Page, rogue: Rogue) -> None:
+    going_to(page, rogue.url)
+    told = ".st-key-chat-box [role=alert], .st-key-chat-box [role=status]"
+    for number, (case, sentence) in enumerate(SENTENCES.items()):
+        wrong, kept = CASES[case]
+        rogue.wrongs += [wrong] * (3 if "502" in case else 1)  # the SDK asks again by itself
+        send(page, f"hello {number}")
+        assert not rogue.wrongs, case
+        newest = page.locator(".chat-msg").last.inner_text()
+        assert ("Model" if kept else f"hello {number}") in newest, (case, newest)
+        assert (kept or "").strip() in newest, (case, newest)
+        said = " ".join(text for text in page.locator(told).all_inner_texts() if "Nobody knows the window" not in text)
+        assert sentence.format(rogue.url) in said, (case, said)
+        assert bool(said) == bool(sentence), (case, said)
+        assert not any(word in page.locator(".st-key-chat-box").inner_text() for word in PYTHON), case
+        send(page, f"and now, {number}?")
+        assert SAID in page.locator(".chat-msg").last.inner_text(), case
+        assert page.locator("[role=alert]").count() == 0, case
+    assert page.locator(".chat-msg.user").count() == 2 * len(SENTENCES) == 20
+
+
+def going_to(page: Page, url: str) -> None:
+    """A new chat whose messages go to a server that somebody typed."""
+    page.goto("/chat")
+    page.locator(".chat-fill").wait_for()
+    page.locator(".st-key-chat-settings button").first.click()
+    form = page.locator(".st-key-chat-form")
+    form.get_by_role("combobox", name="Provider").click()
+    page.get_by_role("option", name="Another server").click()
+    address = form.get_by_label("Address")
+    address.fill(url)
+    address.press("Enter")
+    idle(page)
+    model = form.get_by_role("combobox", name="Model", exact=True)
+    model.fill("local-7b")
+    model.press("Enter")
+    idle(page)
+    page.keyboard.press("Escape")
+    page.locator(".ts-chip", has_text="local-7b").first.wait_for()
+
+
+def send(page: Page, text: str) -> None:
+    """Say something, and wait for the end of the turn."""
+    box = page.locator("[data-testid=stChatInputTextArea]")
+    box.fill(text)
+    box.press("Enter")
+    page.locator(".chat-msg.user", has_text=text).wait_for()
+    page.wait_for_function("() => !document.querySelector('.chat-msg.now, .st-key-chat-stop button')")
+    page.locator("[data-testid=stChatInputTextArea]:not([disabled])").wait_for()
+    idle(page)
