@@ -13,7 +13,7 @@ from engine.views import Message
 from pages.parts import chat_chosen, chatting, state
 from pages.parts.chat_notices import attempt
 from pages.parts.chat_values import about, value
-from pages.parts.formats import esc, short
+from pages.parts.formats import apart, esc, short
 
 
 def branches(held: chatting.Room | None) -> None:
@@ -33,7 +33,7 @@ def _resend(held: chatting.Room) -> None:
     st.html('<h3 class="chat-h">Edit and resend</h3><div class="chat-why" style="margin:0">What stands before the prompt is '
             "shared with the branch and still cached; this chat stays as it is.</div>")  # fmt: skip
     newest = list(reversed(prompts))
-    names = {at: short(text, 80) or "(empty)" for at, text in prompts.items()}
+    names = apart({at: short(text, 80) or "(only files)" for at, text in prompts.items()})
     key = f"chat.at.{held.thread}.{newest[0]}"  # a newer prompt is the one to edit, not the one chosen before it came
     at = st.selectbox("Prompt", newest, format_func=names.__getitem__, key=key)
     text = st.text_area("Say instead", prompts[at], key=f"chat.instead.{held.thread}.{at}", height=90)

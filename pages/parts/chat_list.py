@@ -6,13 +6,14 @@ import streamlit as st
 
 from pages.parts import chat_chosen, chat_exports, chat_hits, chatting
 from pages.parts.chat_notices import attempt
-from pages.parts.formats import short
+from pages.parts.formats import apart, esc, short
 
 
 def chats(held: chatting.Room | None) -> None:
     """The list: open another chat, rename this one, find one by its words."""
     with st.popover("Chats", icon=":material/forum:", key="chat-list"):
         rows = chat_chosen.threads().list()
+        name = next((row.title for row in rows if held and row.id == held.thread), "")
         words = st.text_input("Search all chats", key="chat.words", placeholder="words of a message")
         if words.strip():
             hits = chat_chosen.threads().search(words)
@@ -24,25 +25,25 @@ def chats(held: chatting.Room | None) -> None:
         here = held.thread if held else ""
         place = list(titles).index(here) if here in titles else None
         key = f"chat.pick.{here}.{words}"
+        labels = apart({id: short(title, 70) for id, title in titles.items()})
         picked = st.selectbox(
-            "Open", list(titles), index=place, key=key, placeholder=f"{len(titles)} chats",
-            format_func=lambda each: short(titles[each], 70),
-        )  # fmt: skip
+            "Open", list(titles), index=place, key=key, placeholder=f"{len(titles)} chats", format_func=labels.__getitem__
+        )
         if picked and picked != here:
             chat_chosen.show(picked)
             st.rerun()
         if held:
             with st.form(f"chat.rename.{here}", border=False):
-                title = st.text_input("Name of this chat", titles.get(here, ""), key=f"chat.title.{here}")
+                title = st.text_input("Name of this chat", name, key=f"chat.title.{here}")
                 if st.form_submit_button("Rename") and title.strip():
                     chat_chosen.threads().rename(here, title.strip()[:200])
                     st.rerun()
             chat_exports.buttons(held)
-            _delete(held)
+            _delete(held, name)
 
 
-def _delete(held: chatting.Room) -> None:
-    """Delete this chat, asked twice."""
+def _delete(held: chatting.Room, name: str) -> None:
+    """Delete this chat, asked twice: the second time by name."""
     key = f"chat.delete.{held.thread}"
     if not st.session_state.get(key):
         st.button(
@@ -50,7 +51,11 @@ def _delete(held: chatting.Room) -> None:
             on_click=lambda: st.session_state.update({key: True}),
         )  # fmt: skip
         return
-    st.html('<div class="chat-why" style="margin:0">Its messages, requests and decisions are gone for good.</div>')
+    said = sum(message.role in ("user", "assistant") for message in held.session.messages)
+    st.html(
+        f'<div class="chat-why" style="margin:0" role="alert">Delete <b>{esc(short(name or "Untitled chat", 70))}</b>? '
+        f"Its {said:,} messages, its requests and its decisions are gone for good.</div>"
+    )
     with st.container(horizontal=True, gap="small"):
         if st.button("Delete for good", key="chat.delete_now", type="primary"):
             attempt(lambda: chatting.delete(held))

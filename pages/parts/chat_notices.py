@@ -44,7 +44,7 @@ def ended(held: chatting.Room, event: Ending) -> None:
         _button("Go on", "chat.over", partial(_go_on, held, True), primary=True)
         return
     error = event.error
-    _card(ENDINGS[type(event)], error.what, error.hint, facts(vars(error)))
+    _card(KINDS.get(type(error).__name__) or ENDINGS[type(event)], error.what, error.hint, facts(vars(error)))
     _ways(held, isinstance(event, Refused) or bool(getattr(error, "too_long", False)))
 
 

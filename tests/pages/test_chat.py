@@ -13,11 +13,12 @@ from test_attachments import png
 
 import engine
 from engine.counting.media import image_size
-from engine.live import branches, providers
+from engine.live import branches, providers, windows
 from engine.live.attachments import IMAGE
 from engine.live.chat import Chat, Settings
-from engine.live.events import Done, Stopped
+from engine.live.events import Done, Held, Stopped
 from engine.live.offline import FAULTS
+from engine.live.provider import connected
 from engine.live.sinks import Unkept
 from engine.live.threads import Place, Threads
 from engine.session import portable
@@ -481,6 +482,7 @@ def test_a_chat_is_deleted_when_asked_twice_and_no_word_of_it_stays(app: AppTest
     app.run()
     app.button(key="chat.delete").click().run()
     assert [row.id for row in store(data_folder).list()] == [kept, gone]
+    assert "Delete <b>a word that nobody else says: xylophonist</b>? Its 2 messages" in bodies(app)
     app.button(key="chat.delete_now").click().run()
     assert not app.exception
     assert "Say something." in bodies(app)
@@ -650,3 +652,94 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
     assert f"<b>cat.png</b> {chat.attached[0]} tokens, <b>n.txt</b>" in shown
     assert "a.zip is neither an image" in shown
     assert chat_gauge.attached(None, typing_box.Typed("hello")) == ""
+
+
+def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: AppTest, data_folder: Path) -> None:
+    say(say(say(opened(app), "go on"), "and then"), "go on")
+    thread = app.query_params["thread"]
+    box = next(s for s in app.selectbox if (s.key or "").startswith("chat.at."))
+    assert box.options == ["go on (2)", "and then", "go on"], "the newest first"
+    box.select_index(2).run()
+    next(a for a in app.text_area if a.key.startswith("chat.instead")).set_value("stop").run()
+    app.button(key="chat.resend").click().run()
+    ended(app)
+    assert [b.text for b in store(data_folder).load(app.query_params["thread"]).blocks if b.role == "user"] == ["stop"]
+    picks = next(s for s in app.selectbox if (s.key or "").startswith("chat.pick."))
+    assert len(set(picks.options)) == 2
+    store(data_folder).rename(thread, "go on (branch)")
+    app.run()
+    assert len(set(next(s for s in app.selectbox if (s.key or "").startswith("chat.pick.")).options)) == 2
+
+
+def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    there = Place("server", chat_chosen.offline().url, "claude-haiku-4-5")
+    app.query_params["thread"] = store(data_folder).create(place=there)
+    app.run()
+    app.number_input(key="chat.spend").set_value(0.0001)
+    say(app, "hello")
+    assert "On hold" not in bodies(app)
+    say(app, "and now?")
+    room = chatting._rooms()[app.query_params["thread"]]
+    held = room.ended
+    assert isinstance(held, Held)
+    assert held.usd
+    tokens = room.chat.planned().projected
+    assert abs(float(held.usd[0]) - tokens * 1e-6) < 2e-6, "a dollar for a million tokens of a prompt"
+    assert abs(float(held.usd[1] - held.usd[0]) - 1_024 * 5e-6) < 2e-6, "and five for the longest answer"
+    assert f"sending this would cost ${held.usd[0]:.4f}, up to ${held.usd[1]:.4f} with the longest answer" in bodies(app)
+    app.button(key="chat.over").click().run()
+    ended(app)
+    assert "On hold" not in bodies(app)
+    app.number_input(key="chat.spend").set_value(0.0)
+    app.number_input(key="chat.growth").set_value(10)
+    say(app, "word " * 60)
+    assert "this turn has grown by" in bodies(app)
+    assert "Sending this would cost $" in bodies(app)
+
+
+def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
+    app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(opened(app), "hello")
+    billed, url = len(chat_chosen.offline().memory.billed), chat_chosen.offline().url
+    with monkeypatch.context() as amiss:
+        amiss.setattr(chat_chosen, "provider", lambda _to=None: connected(url, "none"))
+        say(app, "and now?")
+    assert "Not sent: this conversation goes to offline-16k at the built-in model, and would have been sent to " in bodies(app)
+    assert f"offline-16k at {url}" in bodies(app)
+    assert "Choose where it goes from here." in bodies(app)
+    assert len(chat_chosen.offline().memory.billed) == billed
+    pressed(app, "chat.answer")
+    assert "Not sent" not in bodies(app)
+    session = store(data_folder).load(app.query_params["thread"])
+    assert [b.text for b in session.blocks if b.role == "user"] == ["hello", "and now?"]
+    assert session.requests[-1].stop_reason == "end_turn"
+
+
+def test_a_server_is_asked_for_its_window_from_the_settings_with_its_own_key(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(url: str, key: str, _timeout: float, _body: object) -> object:
+        asked.append((url, key))
+        return {"default_generation_settings": {"n_ctx": 8_192}} if url == "http://127.0.0.1:9/props" else None
+
+    monkeypatch.setattr(windows, "_json", answer)
+    opened(app)
+    app.session_state["chat.key.http://127.0.0.1:9"] = KEY
+    app.session_state["chat.key.http://127.0.0.1:8"] = "another key"
+    app.selectbox(key="chat.provider").set_value("server").run()
+    app.text_input(key="chat.url").set_value("http://127.0.0.1:9").run()
+    app.selectbox(key="chat.model").set_value("local-7b").run()
+    app.button(key="chat.ask").click().run()
+    assert "The window is 8,192 tokens: llama.cpp serves it so (/props)." in bodies(app)
+    assert app.number_input(key="chat.window").value == 8_192
+    assert "of 8,192 tokens" in bodies(app)
+    assert {key for _, key in asked} == {KEY}
+    app.text_input(key="chat.url").set_value("http://127.0.0.1:8").run()
+    assert app.number_input(key="chat.window").value == 0, "another server's"
+    app.button(key="chat.ask").click().run()
+    assert "The server did not name its window: the server does not tell." in bodies(app)
+    assert asked[-1] == ("http://127.0.0.1:8/v1/models", "another key")
