@@ -42,6 +42,9 @@ chat_chosen.prepare(here)
 held = chat_notices.attempt(lambda: chatting.room(here)) if here else None
 if held:
     chat_chosen.show(here)
+# Before anything is drawn: a turn that ends amid this run is then still waited for, and its end draws the page again.
+busy = bool(held and held.busy)
+drawn = len(held.session.messages) if held else 0
 
 
 def submitted() -> None:
@@ -110,11 +113,10 @@ with bar:
     chat_policy.form()
     chat_forms.settings(held)
 
-busy = bool(held and held.busy)
-drawn = len(held.session.messages) if held else 0
 left, right = st.columns([3, 2], gap="medium")
 with left:
-    box = st.container(height=560, key="chat-box", autoscroll=True, border=False)
+    looked_for = held is not None and chat_hits.address(held.session) is not None  # then the box must not follow its end
+    box = st.container(height=560, key="chat-box", autoscroll=not looked_for, border=False)
     with box:
         session = held.session if held else None
         if held is None or session is None or not any(m.role in ("user", "assistant") for m in session.messages):

@@ -111,8 +111,10 @@ def _bar(plan: Plan, drawn: dict[str, int], mark: int | None) -> str:
         hint = f"{views.LABELS[name]}: {tokens:,} tokens"
         style = f"width:{width:.3f}%;{_colour(name)};color:var(--ts-ink-{name.replace('_', '-')})"
         parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}"><span>{shown}</span></div>' if tokens else ""
-    free = f'<div class="ts-seg free">{k(whole - prompt)} free</div>' if whole - prompt > whole * 0.2 else ""
     reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
+    # At the right, beside what is kept for the answer: at the left the mark would cross it.
+    place = f"justify-content:flex-end;padding-right:calc({100 * reserve / whole:.2f}% + 9px)"
+    free = f'<div class="ts-seg free" style="{place}">{k(whole - prompt)} free</div>' if whole - prompt > whole * 0.2 else ""
     held = f'<div class="ts-reserve" style="width:{100 * reserve / whole:.2f}%" title="kept for the answer: {reserve:,}"></div>'
     left = min(100.0, 100 * limit / whole)
     tick = f'<div class="ts-tick" style="left:{left:.2f}%"></div>' if limit < whole else ""

@@ -20,7 +20,7 @@ def chats(held: chatting.Room | None) -> None:
             found = {hit.thread for hit in hits}
             rows = tuple(row for row in rows if row.id in found)
             st.html(f'<div class="ts-small ts-faint">Found in {len(rows)} of your chats.</div>')
-            chat_hits.choose(hits, {row.id: row.title or "Untitled chat" for row in rows})
+            chat_hits.choose(hits, {row.id: row.title or "Untitled chat" for row in rows}, words)
         titles = {row.id: row.title or "Untitled chat" for row in rows}
         here = held.thread if held else ""
         place = list(titles).index(here) if here in titles else None

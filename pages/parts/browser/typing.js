@@ -12,11 +12,26 @@ let stop = null; // this function runs again on every rerun
 
 let gone = ""; // the place that was gone to last
 
+// The box follows its end while the page is drawn, for as long as that takes: the message is brought back until it stays.
 function go(place) {
-  if (!place || place === gone) return;
+  if (place === gone) return;
   gone = place;
-  const show = () => document.querySelector(".chat-msg.sought")?.scrollIntoView({ block: "center" });
-  for (const wait of [150, 700]) setTimeout(show, wait); // the second time after the box has moved to its end
+  if (!place) return;
+  let looks = 80;
+  let stays = 0;
+  for (const name of ["wheel", "touchmove"]) addEventListener(name, () => (looks = 0), { once: true, passive: true });
+  const look = () => {
+    const found = document.querySelector(".chat-msg.sought");
+    const box = document.querySelector(".st-key-chat-box")?.getBoundingClientRect();
+    if (found && box) {
+      const { top, bottom } = found.getBoundingClientRect();
+      const there = top < box.bottom - 30 && bottom > box.top + 30;
+      stays = there ? stays + 1 : 0;
+      if (!there) found.scrollIntoView({ block: "center" });
+    }
+    if (stays < 12 && looks-- > 0) setTimeout(look, 100);
+  };
+  look();
 }
 
 function choose(event) {
