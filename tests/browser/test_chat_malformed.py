@@ -8,13 +8,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import idle, let_go
-from malformed.rogue import SAID, Rogue
+from malformed.rogue import SAID, Rogue, events, stream
 from malformed.test_malformed import CASES, PYTHON
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
+
+MARKDOWN = """[run](javascript:window.pwned=1) ![cat](https://evil.example/x.png) ![](data:image/png;base64,AA)
+<script>window.pwned=1</script> $a^2$ :material/home: <img src=x onerror=window.pwned=1>
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+```python
+print('<b>')
+```"""
 
 # name -> what is said about it beside the messages, "" = nothing is due: the answer is whole
 SENTENCES = {
@@ -56,6 +67,18 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
         assert SAID in page.locator(".chat-msg").last.inner_text(), case
         assert page.locator("[role=alert]").count() == 0, case
     assert page.locator(".chat-msg.user").count() == 2 * len(SENTENCES) == 20
+    rogue.wrongs.append(stream(events(({"type": "text", "text": MARKDOWN},))))
+    send(page, "And what else?")
+    answer = page.locator(".chat-msg").last
+    assert answer.locator("table td").all_inner_texts() == ["1", "2"]
+    assert page.locator(".chat-msg :is(img, a, script, iframe, svg, .katex)").count() == 0
+    assert "(javascript:window.pwned=1)" in answer.inner_text()
+    assert "<script>window.pwned=1</script> $a^2$ :material/home:" in answer.inner_text()
+    assert page.evaluate("window.pwned") is None
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    answer.get_by_role("button", name="Copy").click()
+    answer.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == "print('<b>')\n"
 
 
 def going_to(page: Page, url: str) -> None:

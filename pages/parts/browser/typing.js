@@ -89,11 +89,17 @@ export default function ({ data, setStateValue }) {
     told = now;
     setStateValue("text", { said: whole.slice(0, MOST), length: whole.length, files: attached });
   }
-  function typed(event) {
-    if (!event.target?.closest?.("[data-testid=stChatInput]")) return;
-    if (event.type !== "keyup") choose(event);
+  function soon() {
     clearTimeout(timer);
     timer = setTimeout(tell, PAUSE);
+  }
+  const changes = new MutationObserver(soon); // a chosen file is shown some time after it was chosen
+  function typed(event) {
+    const holder = event.target?.closest?.("[data-testid=stChatInput]");
+    if (!holder) return;
+    if (event.type !== "keyup") choose(event);
+    changes.observe(holder, { childList: true, subtree: true });
+    soon();
   }
   stop?.();
   const events = ["input", "keyup", "change", "drop", "paste", "click"]; // a click takes a file away, or sends
@@ -101,6 +107,7 @@ export default function ({ data, setStateValue }) {
   document.addEventListener("click", copy);
   stop = () => {
     clearTimeout(timer);
+    changes.disconnect();
     for (const name of events) document.removeEventListener(name, typed, true);
     document.removeEventListener("click", copy);
   };
