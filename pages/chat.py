@@ -58,7 +58,8 @@ def submitted() -> None:
         room = held or chatting.create(short(text or files[0].name, TITLE), value("system"))
         chatting.start(room, lambda chat: chat.send(content))
     except TurnscopeError as error:
-        st.session_state["chat.problem"] = (error.what, error.hint)
+        again = " What was attached has to be chosen again." if files else ""
+        st.session_state["chat.problem"] = (error.what, f"{error.hint}{again}")
         st.session_state["chat.input"] = text  # back into the box: it need not be written again
         return
     st.session_state["chat.sent"] = text

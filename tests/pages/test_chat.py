@@ -608,6 +608,7 @@ def test_a_file_that_cannot_be_sent_is_named_and_the_message_is_back_in_the_box(
     opened(app)
     app.chat_input[0].set_value("Read this").upload("report.pdf", b"%PDF-1.7\n\x00\xff", "application/pdf").run()
     assert "report.pdf is neither an image that models read nor text" in bodies(app)
+    assert "What was attached has to be chosen again." in bodies(app)
     assert app.chat_input[0].proto.value == "Read this"
     assert store(data_folder).list() == ()
     app.chat_input[0].upload("cat.png", png(8, 8), "image/png").run()

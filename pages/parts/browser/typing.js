@@ -57,7 +57,7 @@ async function look(file) {
 async function files() {
   const names = [...document.querySelectorAll("[data-testid=stFileChip]:not([aria-invalid=true]) [data-testid=stFileChipName]")];
   const there = names.map((name) => chosen.get(name.title)).filter(Boolean);
-  for (const [name, file] of chosen) if (!there.includes(file)) chosen.delete(name);
+  for (const [name, file] of chosen) if (looked.has(file) && !there.includes(file)) chosen.delete(name); // it was shown once
   for (const file of there) if (!looked.has(file)) looked.set(file, look(file));
   return Promise.all(there.map((file) => looked.get(file)));
 }
