@@ -10,6 +10,8 @@ const looked = new WeakMap(); // what was found in a file
 
 let stop = null; // this function runs again on every rerun
 
+let told = ""; // what the app knows of the box
+
 let gone = ""; // the place that was gone to last
 
 // The box follows its end while the page is drawn, for as long as that takes: the message is brought back until it stays.
@@ -79,7 +81,6 @@ async function copy(event) {
 export default function ({ data, setStateValue }) {
   go(data?.go);
   let timer = 0;
-  let told = null;
   const box = () => document.querySelector("[data-testid=stChatInputTextArea]");
   async function tell() {
     const whole = box()?.value ?? "";
@@ -94,12 +95,15 @@ export default function ({ data, setStateValue }) {
     timer = setTimeout(tell, PAUSE);
   }
   const changes = new MutationObserver(soon); // a chosen file is shown some time after it was chosen
+  function watch(holder) {
+    changes.observe(holder, { childList: true, subtree: true });
+    soon();
+  }
   function typed(event) {
     const holder = event.target?.closest?.("[data-testid=stChatInput]");
     if (!holder) return;
     if (event.type !== "keyup") choose(event);
-    changes.observe(holder, { childList: true, subtree: true });
-    soon();
+    watch(holder);
   }
   stop?.();
   const events = ["input", "keyup", "change", "drop", "paste", "click"]; // a click takes a file away, or sends
@@ -111,5 +115,7 @@ export default function ({ data, setStateValue }) {
     for (const name of events) document.removeEventListener(name, typed, true);
     document.removeEventListener("click", copy);
   };
+  const there = document.querySelector("[data-testid=stChatInput]");
+  if (there) watch(there); // a rerun may have cut short what was about to be told
   return stop;
 }
