@@ -91,11 +91,14 @@ class Chat:
     stopped: bool = False  # by the person, amid a turn
     unsure: set[str] = field(default_factory=set)  # models whose window was said to be assumed
 
-    def send(self, text: str) -> Generator[Event]:
-        """Say something, and stream what follows until the model ends its turn. Closing the iterator stops the answer."""
+    def send(self, content: str | Sequence[JSON]) -> Generator[Event]:
+        """Say something (text, or blocks where something is attached), and stream what follows until the model ends its turn.
+
+        Closing the iterator stops the answer.
+        """
         self.keeping.flush()
         self._close_calls()
-        self.say("user", whole(text), "prompt")
+        self.say("user", whole(content), "prompt")
         yield from self.go_on()
 
     def say(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
@@ -169,13 +172,13 @@ class Chat:
         """What would be sent now, were `text` said first. Changes nothing."""
         return self.weighed([("user", text)] if text else ())[0]
 
-    def weighed(self, said: Sequence[tuple[str, str]]) -> tuple[Plan, Growing]:
-        """What would be sent, were these messages (role and text) said first; with the conversation that would then stand."""
+    def weighed(self, said: Sequence[tuple[str, str | Sequence[JSON]]]) -> tuple[Plan, Growing]:
+        """What would be sent, were these messages (role, content) said first; with the conversation that would then stand."""
         growing = self.growing
         if said:
             growing = Growing(growing.session, growing.ledger.counter, growing.prices)
-            for role, text in said:
-                growing.message(role, whole(text), origin="prompt" if role == "user" else "answer")
+            for role, content in said:
+                growing.message(role, whole(content), origin="prompt" if role == "user" else "answer")
         return step(self.plan, growing.session, self._asked(growing), self.policy, growing.basis_of(self.policy)), growing
 
     @property

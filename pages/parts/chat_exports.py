@@ -6,6 +6,8 @@ import streamlit as st
 
 import engine
 from engine import Session
+from engine.live import attachments
+from engine.views import Block
 from pages.parts import chatting
 
 NAMES = {"user": "You", "assistant": "Model", "system": "System"}
@@ -34,8 +36,17 @@ def markdown(session: Session) -> str:
         blocks = session.blocks[message.start : message.stop]
         tool = bool(blocks) and all(block.kind == "tool_result" for block in blocks)
         lines.append(f"## {'Tool' if tool else NAMES[message.role]}")
-        lines += [block.text if block.kind == "text" else _fenced(block.kind, block.text) for block in blocks]
+        lines += [_said(block) for block in blocks]
     return "\n\n".join(lines) + "\n"
+
+
+def _said(block: Block) -> str:
+    """A block as Markdown; an image with its bytes, a text file in a fence with its name."""
+    if picture := attachments.picture(block.raw):
+        return f"![{picture}](data:{picture.type};base64,{block.raw['source']['data']})"
+    if file := attachments.file(block.raw):
+        return f"{file[0]}\n\n{_fenced('', file[1])}"
+    return block.text if block.kind == "text" else _fenced(block.kind, block.text)
 
 
 def _fenced(kind: str, text: str) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from engine.views import Plan, next_request
 from engine.views import overview as views
 from pages.parts import cards
-from pages.parts.chatting import Weighed
-from pages.parts.formats import esc, k, percent
+from pages.parts.chat_weighed import Weighed
+from pages.parts.formats import esc, k, percent, short
+from pages.parts.typing_box import Typed
 
 VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
             "refuse": ("would be refused", "bad")}  # fmt: skip
@@ -47,6 +48,17 @@ def envelope(
     head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
     tells = "" if busy else _outlook(weighed, ahead, typed)
     return f'{head}{_bar(plan, drawn, mark)}{line}{tells}{rows}<div class="ts-chips">{chips}</div>'
+
+
+def attached(weighed: Weighed | None, typed: Typed) -> str:
+    """What each chosen file will cost in every request that carries it, or why it will not go; "" where none is chosen."""
+    if not typed.names and not typed.refused:
+        return ""
+    sizes = weighed.attached if weighed else ()
+    told = [f"<b>{esc(short(name, 40))}</b> {tokens:,} tokens" for name, tokens in zip(typed.names, sizes, strict=False)]
+    good = f'<p class="chat-tells">Attached: {", ".join(told)}, again in every request that carries it.</p>' if told else ""
+    bad = "".join(f'<p class="chat-tells bad"><b>{esc(e.what)}.</b> {esc(e.hint)}</p>' for e in typed.refused)
+    return good + bad
 
 
 def _verdict(weighed: Weighed) -> tuple[str, str]:
@@ -99,8 +111,10 @@ def _bar(plan: Plan, drawn: dict[str, int], mark: int | None) -> str:
         hint = f"{views.LABELS[name]}: {tokens:,} tokens"
         style = f"width:{width:.3f}%;{_colour(name)};color:var(--ts-ink-{name.replace('_', '-')})"
         parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}"><span>{shown}</span></div>' if tokens else ""
-    free = f'<div class="ts-seg free">{k(whole - prompt)} free</div>' if whole - prompt > whole * 0.2 else ""
     reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
+    # At the right, beside what is kept for the answer: at the left the mark would cross it.
+    place = f"justify-content:flex-end;padding-right:calc({100 * reserve / whole:.2f}% + 9px)"
+    free = f'<div class="ts-seg free" style="{place}">{k(whole - prompt)} free</div>' if whole - prompt > whole * 0.2 else ""
     held = f'<div class="ts-reserve" style="width:{100 * reserve / whole:.2f}%" title="kept for the answer: {reserve:,}"></div>'
     left = min(100.0, 100 * limit / whole)
     tick = f'<div class="ts-tick" style="left:{left:.2f}%"></div>' if limit < whole else ""

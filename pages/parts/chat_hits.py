@@ -8,19 +8,19 @@ import streamlit as st
 
 from engine import Session
 from engine.live.threads import Hit
-from pages.parts import chatting
+from pages.parts import chat_chosen
 from pages.parts.formats import apart, short
 
 MOST = 30  # hits listed
 NAMES = {"user": "You", "assistant": "Model"}
 
 
-def choose(hits: Sequence[Hit], titles: Mapping[str, str]) -> None:
-    """A list of hits; the one that is chosen opens its chat there."""
+def choose(hits: Sequence[Hit], titles: Mapping[str, str], words: str) -> None:
+    """A list of hits, each with what stands around the words; the one that is chosen opens its chat there."""
     known = {(hit.thread, hit.n): hit for hit in hits[:MOST] if hit.thread in titles}
     if not known:
         return
-    labels = apart({at: f"{NAMES.get(hit.role, 'Tool')}: {short(hit.text, 60)} ({short(titles[hit.thread], 30)})"
+    labels = apart({at: f"{NAMES.get(hit.role, 'Tool')}: {around(hit.text, words)} ({short(titles[hit.thread], 30)})"
                     for at, hit in known.items()})  # fmt: skip
     st.selectbox(
         "Go to a message", list(labels), index=None, format_func=labels.__getitem__, key="chat.hit", on_change=_go,
@@ -28,10 +28,17 @@ def choose(hits: Sequence[Hit], titles: Mapping[str, str]) -> None:
     )  # fmt: skip
 
 
+def around(text: str, words: str, most: int = 60) -> str:
+    """What stands around the first of the words, on one line; the text's beginning where none stands there as it was typed."""
+    found = min((at for word in words.split() if (at := text.lower().find(word.lower())) >= 0), default=0)
+    start = max(0, found - most // 3)
+    return f"{'…' if start else ''}{short(text[start:], most)}"
+
+
 def _go() -> None:
     if picked := st.session_state.get("chat.hit"):
         st.session_state["chat.sought"] = picked
-        chatting.show(picked[0])
+        chat_chosen.show(picked[0])
 
 
 def at() -> tuple[str, int]:

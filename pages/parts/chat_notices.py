@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 
 from engine import TurnscopeError
 from engine.live.events import Assumed, Ending, Failed, Held, Interrupted, Refused, Stopped
-from pages.parts import chat_exports, chatting
+from pages.parts import chat_chosen, chat_exports, chat_newest, chatting, controls
 from pages.parts.formats import esc, usd
 
 ENDINGS = {Held: "On hold", Refused: "Not sent", Failed: "Failed", Interrupted: "Interrupted"}
+T = TypeVar("T")
 KINDS = {"ContextWindowExceededError": "Not sent", "WrongPlace": "Not sent"}
+
+
+def attempt(what: Callable[[], T]) -> T | None:
+    """Do something that may be refused; shows why, and gives None."""
+    try:
+        return what()
+    except TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+    return None
 
 
 def _card(title: str, what: str, hint: str, facts: Mapping[str, object] | None = None, role: str = "alert") -> None:
@@ -34,7 +44,7 @@ def ended(held: chatting.Room, event: Ending) -> None:
         _button("Go on", "chat.over", partial(_go_on, held, True), primary=True)
         return
     error = event.error
-    _card(ENDINGS[type(event)], error.what, error.hint, facts(vars(error)))
+    _card(KINDS.get(type(error).__name__) or ENDINGS[type(event)], error.what, error.hint, facts(vars(error)))
     _ways(held, isinstance(event, Refused) or bool(getattr(error, "too_long", False)))
 
 
@@ -85,19 +95,19 @@ def assumed(event: Assumed) -> None:
 
 def _ways(held: chatting.Room, long: bool) -> None:
     with st.container(horizontal=True, gap="small", key="chat-ways"):
-        if chatting.due(held):
+        if chat_newest.due(held):
             _button("Try again", "chat.answer", partial(_go_on, held, False), primary=not long)
-        if long and held.session.messages and chatting.due(held):
+        if long and held.session.messages and chat_newest.due(held):
             out = "Takes your newest message out of every further request. It stays in the chat."
-            _button("Leave it out", "chat.leave_out", partial(chatting.leave_out, held), primary=True, help=out)
-    if long and chatting.goes(held)[0].kind != "offline":
+            _button("Leave it out", "chat.leave_out", partial(chat_newest.leave_out, held), primary=True, help=out)
+    if long and chat_chosen.goes(held.thread)[0].kind != "offline":
         _window("ways")
 
 
 def _window(key: str) -> None:
     """Ask the server for its window, or type it."""
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key=f"chat-window-{key}"):
-        if chatting.goes(None)[0].kind == "server":
+        if chat_chosen.goes()[0].kind == "server":
             st.button("Ask the server for its window", key=f"chat.ask.{key}", on_click=asked)
         st.number_input("Window, tokens", 0, 100_000_000, 0, 1_000, key=f"chat.typed.{key}", width=170)
         st.button("Use this window", key=f"chat.use.{key}", on_click=_typed, args=(key,))
@@ -105,7 +115,7 @@ def _window(key: str) -> None:
 
 def asked() -> None:
     """Ask the server for its model's window, and put it into the form. A callback."""
-    found = chatting.window()
+    found = chat_chosen.window()
     if found.tokens:
         st.session_state["chat.window"] = found.tokens
         st.session_state["chat.note"] = f"The window is {found.tokens:,} tokens: {found.how}."
@@ -142,9 +152,9 @@ def next_steps(held: chatting.Room) -> None:
     if text := chat_exports.newest(held.session):
         with st.popover("Copy", icon=":material/content_copy:", key="chat-copy"):
             st.code(text, language=None, wrap_lines=True, height=240)  # its own button copies it as it was said
-    if chatting.due(held):
-        if held.ended is None and chatting.problem(held) is None:
+    if chat_newest.due(held):
+        if held.ended is None and chat_newest.problem(held) is None:
             _button("Answer this", "chat.answer", partial(_go_on, held, False))
-    elif chatting.again(held):
+    elif chat_newest.again(held):
         why = "Leaves this answer out of every further request, and asks again. What stands before it is still cached."
-        _button("Answer again", "chat.again", partial(chatting.regenerate, held), help=why)
+        _button("Answer again", "chat.again", partial(chat_newest.regenerate, held), help=why)

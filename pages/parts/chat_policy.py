@@ -8,16 +8,16 @@ import streamlit as st
 
 from engine import TurnscopeError
 from engine.views import knobs
-from pages.parts import chatting, policy_form
+from pages.parts import chat_chosen, policy_form
 from pages.parts.chat_values import POLICY, value
 from pages.parts.formats import esc
 
 
 def form() -> None:
     """A form with every parameter of the policy that is chosen; what is applied holds from the next request on."""
-    base = chatting.policies().get(value("policy")) or chatting.policies()[POLICY]
-    current = chatting.policy()
-    turned = chatting.turned().get(base.name, {})
+    base = chat_chosen.policies().get(value("policy")) or chat_chosen.policies()[POLICY]
+    current = chat_chosen.policy()
+    turned = chat_chosen.turned().get(base.name, {})
     with st.popover("Policy", icon=":material/rule:", key="chat-policy"):
         st.html(
             f'<div class="chat-why" style="margin:0"><b>{esc(base.title)}</b>, from the next request on. '
@@ -33,7 +33,7 @@ def form() -> None:
                 applied = st.form_submit_button("Apply", type="primary")
                 reset = st.form_submit_button("As in the file", disabled=not turned)
     if reset:
-        chatting.turned().pop(base.name, None)
+        chat_chosen.turned().pop(base.name, None)
         st.rerun()
     if applied:
         known = {knob.key: knob for group in knobs.groups(current) for knob in group.knobs}
@@ -42,5 +42,5 @@ def form() -> None:
         except TurnscopeError as error:
             st.session_state["chat.problem"] = (error.what, error.hint)
         else:
-            chatting.turned()[base.name] = knobs.changes(wanted, base)
+            chat_chosen.turned()[base.name] = knobs.changes(wanted, base)
         st.rerun()

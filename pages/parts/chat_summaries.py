@@ -10,7 +10,7 @@ import streamlit as st
 
 from engine.live.chat import Chat
 from engine.views import by_hand
-from pages.parts import chat_cards, chat_forms, chatting
+from pages.parts import chat_cards, chat_notices, chatting
 from pages.parts.formats import esc
 
 MOST = 3  # summaries shown, the newest first
@@ -30,12 +30,12 @@ def controls(held: chatting.Room | None) -> None:
     if held is None:
         return
     with st.container(key="chat-hand", border=True, gap="small"):
-        summaries = () if held.busy else chat_forms.attempt(lambda: _standing(held)) or ()
+        summaries = () if held.busy else chat_notices.attempt(lambda: _standing(held)) or ()
         for summary in reversed(summaries[-MOST:]):
             _summary(held, summary)
         due = held.busy or len(held.session.requests) <= KEEP
         if st.button("Condense now", icon=":material/compress:", key="chat.condense_now", disabled=due, help=CACHE["now"]):
-            chat_forms.attempt(lambda: chatting.start(held, lambda chat: chat.condense(KEEP)))
+            chat_notices.attempt(lambda: chatting.start(held, lambda chat: chat.condense(KEEP)))
             st.rerun()
 
 
@@ -71,4 +71,4 @@ def _do(held: chatting.Room, what: Callable[[Chat], None]) -> None:
         chatting.change(held, what)
         st.rerun()
 
-    chat_forms.attempt(done)
+    chat_notices.attempt(done)

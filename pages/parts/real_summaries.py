@@ -38,15 +38,15 @@ def offer(shown: state.Shown, replay: replays.Replay) -> None:
 
 def _ask(shown: state.Shown, replay: replays.Replay, model: str, many: int) -> None:
     from engine.live import summaries  # loads the provider's SDK, which nobody needs who does not press the button
-    from pages.parts import chatting
+    from pages.parts import chat_chosen
 
     bar = st.progress(0.0, f"Asking {model}")
-    store, done = chatting.threads(), 0
+    store, done = chat_chosen.threads(), 0
     try:
         trace = replay.trace
         session = shown.trace.session
         for ask, answer in summaries.asked(
-            session, replay.policy, trace.ledger, chatting.provider(), model, store.kept_answers()
+            session, replay.policy, trace.ledger, chat_chosen.provider(), model, store.kept_answers()
         ):
             store.keep_answer(ask.key, answer)
             done += 1

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import streamlit as st
+
+from engine import TurnscopeError
+from engine.live import attachments
 
 SCRIPT = Path(__file__).parent / "browser" / "typing.js"
 _typing = st.components.v2.component("turnscope_typing", html="", js=SCRIPT.read_text(encoding="utf-8"))
@@ -13,13 +18,47 @@ _typing = st.components.v2.component("turnscope_typing", html="", js=SCRIPT.read
 MOST = 20_000_000  # characters that are weighed; nobody's window holds more
 
 
-def text(go: str = "") -> str:
-    """The text typed so far; a change runs the fragment that asks for it. Of a very long one, a text that weighs as much.
+class Typed(NamedTuple):
+    """The text typed so far (of a very long one, a text that weighs as much), the files that are chosen, by name and as blocks
+    that weigh as much, and why others will not go."""
+
+    text: str = ""
+    names: tuple[str, ...] = ()
+    blocks: tuple[Any, ...] = ()
+    refused: tuple[TurnscopeError, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.blocks)
+
+
+def typed(go: str = "") -> Typed:
+    """What stands in the box; a change runs the fragment that asks for it.
 
     `go`: the name of a place; a new one moves the marked message (`.sought`) into view.
     """
     with st.container(key="quiet"):
         _typing(key="chat.typing", data={"go": go}, default={"text": None}, on_text_change=lambda: None)
-    state = (st.session_state.get("chat.typing") or {}).get("text") or {}
+    return read((st.session_state.get("chat.typing") or {}).get("text") or {})
+
+
+def read(state: Mapping[str, Any]) -> Typed:
+    """What the browser tells of the box."""
     said, length = str(state.get("said") or ""), min(MOST, int(state.get("length") or 0))
-    return (said * (length // len(said) + 1))[:length] if said and length > len(said) else said
+    text = (said * (length // len(said) + 1))[:length] if said and length > len(said) else said
+    names, blocks, refused = [], [], []
+    for file in state.get("files") or ():
+        try:
+            blocks.append(_block(file))
+            names.append(str(file.get("name")))
+        except TurnscopeError as error:
+            refused.append(error)
+    return Typed(text, tuple(names), tuple(blocks), tuple(refused))
+
+
+def _block(file: Mapping[str, Any]) -> Any:
+    """What weighs as much as a file of which the browser tells. TurnscopeError where it cannot be sent."""
+    name, size = str(file.get("name")), int(file.get("size") or 0)
+    if file.get("width"):
+        return attachments.of_size(name, int(file["width"]), int(file["height"]), size)
+    data = b"\0" if file.get("said") is None else str(file["said"]).encode("utf-8", "replace")
+    return attachments.attached(name, data)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import idle, look, looks
+from test_attachments import png
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -79,11 +80,56 @@ def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugge
     ended(page, answers)
     assert page.locator(ANSWER).count() == answers + 1
     assert page.get_by_text("The answer was interrupted here").count() == 0
+    found(page, "Point 0")
     page.locator(".st-key-chat-requests summary").click()
     page.locator("[data-testid=stPageLink] a", has_text="Request 5").click()
     page.wait_for_url(re.compile(r"/debugger\?session=thread-[0-9a-f]{32}&request=5&policy=balanced"))
     page.locator(".ts-title", has_text="turnscope-chat").wait_for()
     page.locator(".policy-line", has_text="changes in").wait_for()
+
+
+def found(page: Page, words: str) -> None:
+    """Search for a message, go to it, and see it stay in view."""
+    page.locator(".st-key-chat-list button").first.click()
+    page.get_by_label("Search all chats").fill(words)
+    page.keyboard.press("Enter")
+    page.get_by_role("combobox", name="Go to a message").click()
+    page.get_by_role("option", name=f"You: {words}").first.click()
+    page.locator(".chat-msg.sought", has_text=words).wait_for()
+    page.keyboard.press("Escape")
+    idle(page)
+    page.wait_for_timeout(1_000)  # for as long as the box might have gone back to its end
+    place, box = page.locator(".chat-msg.sought").bounding_box(), page.locator(".st-key-chat-box").bounding_box()
+    assert place
+    assert box
+    assert place["y"] < box["y"] + box["height"] - 30
+    assert place["y"] + place["height"] > box["y"] + 30
+
+
+def test_what_is_attached_is_weighed_before_it_is_sent_and_shown_small(page: Page) -> None:
+    visit(page)
+    before = tokens(page)
+    files = page.locator("[data-testid=stChatInput] input[type=file]")
+    image = {"name": "cat.png", "mimeType": "image/png", "buffer": png(1_200, 800)}
+    notes = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"The heron stands in the reeds. " * 40}
+    wrong = {"name": "report.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7\n\x00\xff"}
+    files.set_input_files([image, notes, wrong])
+    told = page.locator(".chat-tells", has_text="Attached:")
+    told.get_by_text("notes.txt").wait_for()
+    assert "cat.png" in told.inner_text()
+    page.locator(".chat-tells.bad", has_text="report.pdf is neither an image that models read nor text").wait_for()
+    page.wait_for_function("n => Number(document.querySelector('.chat-fill').dataset.tokens) > n", arg=before + 765 + 250)
+    weighed = tokens(page)
+    for name in ("report.pdf", "notes.txt"):
+        page.get_by_role("button", name=f"Remove {name}").click()
+    page.wait_for_function("n => Number(document.querySelector('.chat-fill').dataset.tokens) < n", arg=weighed - 200)
+    assert page.locator(".chat-tells.bad").count() == 0
+    page.locator("[data-testid=stChatInputSubmitButton]").click()
+    page.locator(".chat-msg.user img").wait_for()
+    ended(page)
+    assert page.locator(".chat-msg.user img").evaluate("image => image.complete && image.naturalWidth") == 360
+    page.locator(".chat-msg.assistant", has_text="You attached an image (PNG, 1,200 × 800").wait_for()
+    assert told.count() == 0
 
 
 def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(page: Page) -> None:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from test_attachments import png
 
 import engine
-from engine.live import branches, providers
-from engine.live.chat import Settings
-from engine.live.events import Done, Stopped
+from engine.counting.media import image_size
+from engine.live import branches, providers, windows
+from engine.live.attachments import IMAGE
+from engine.live.chat import Chat, Settings
+from engine.live.events import Done, Held, Stopped
 from engine.live.offline import FAULTS
+from engine.live.provider import connected
+from engine.live.sinks import Unkept
 from engine.live.threads import Place, Threads
 from engine.session import portable
+from engine.session.model import Block
+from engine.session.timeline import block_of
 from engine.storage.database import StorageError, reading
-from pages.parts import chat_cards, chat_exports, chatting
+from pages.parts import chat_attached, chat_cards, chat_chosen, chat_exports, chat_gauge, chat_weighed, chatting, typing_box
 from pages.parts.chat_values import TOOLS
 from pages.parts.formats import esc
 
@@ -29,7 +38,7 @@ KEY = "sk-secret-0123456789"
 @pytest.fixture(autouse=True)
 def _quick() -> None:
     """The built-in model answers without pauses."""
-    chatting.offline().delay = 0.0
+    chat_chosen.offline().delay = 0.0
 
 
 def opened(app: AppTest, **query: str) -> AppTest:
@@ -117,8 +126,8 @@ def test_a_fault_is_explained_with_its_hint_and_the_next_message_works(app: AppT
 def test_a_typed_key_stays_in_memory(app: AppTest, data_folder: Path) -> None:
     opened(app)
     app.session_state["chat.provider"] = "server"
-    app.session_state["chat.url"] = chatting.offline().url
-    app.session_state[f"chat.key.{chatting.offline().url}"] = KEY
+    app.session_state["chat.url"] = chat_chosen.offline().url
+    app.session_state[f"chat.key.{chat_chosen.offline().url}"] = KEY
     say(app, "hello")
     assert "I am the built-in offline model" in bodies(app)
     assert KEY not in str(dict(app.query_params)) + bodies(app)
@@ -239,8 +248,8 @@ def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: Ap
     say(opened(app), "hello")
     thread = app.query_params["thread"]
     session = store(data_folder).load(thread)
-    spare = providers.provider(providers.Endpoint(), chatting.offline())
-    settings = Settings("offline-16k", chatting.policies()["balanced"])
+    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
+    settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
     elsewhere, _ = branches.resumed(session, spare, store(data_folder).sink(thread), settings)
     assert isinstance([*elsewhere.send("from another process")][-1], Done)
     say(app, "from this page")
@@ -327,7 +336,7 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
     kept, first = store(data_folder), app.query_params["thread"]
-    there = Place("server", chatting.offline().url, "offline-64k")
+    there = Place("server", chat_chosen.offline().url, "offline-64k")
     other = kept.create(title="elsewhere", about={"provider": "offline", "model": "offline-16k"}, place=there)
     app.query_params["thread"] = other
     app.run()
@@ -409,7 +418,7 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     del app.session_state["chat.turned"]
     app.session_state["chat.settled"] = ""
     app.run()
-    assert chatting.policies()["balanced"].rules[4].params.share == 0.7
+    assert chat_chosen.policies()["balanced"].rules[4].params.share == 0.7
     assert app.session_state["chat.turned"]["balanced"] == {"5.share": 0.2}
 
 
@@ -430,7 +439,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     say(opened(app), "hello")
     chatting._rooms()[app.query_params["thread"]].remarks = (Stopped("max_tokens", "The answer was cut <here>."),)
     assert "The answer was cut &lt;here&gt;." in bodies(app.run())
-    there = Place("server", chatting.offline().url, "nobody-knows-7b")
+    there = Place("server", chat_chosen.offline().url, "nobody-knows-7b")
     app.query_params["thread"] = thread = store(data_folder).create(place=there)
     app.run()
     assert f'<span class="ts-chip">{there.url}</span><span class="ts-chip">nobody-knows-7b</span>' in bodies(app)
@@ -473,6 +482,7 @@ def test_a_chat_is_deleted_when_asked_twice_and_no_word_of_it_stays(app: AppTest
     app.run()
     app.button(key="chat.delete").click().run()
     assert [row.id for row in store(data_folder).list()] == [kept, gone]
+    assert "Delete <b>a word that nobody else says: xylophonist</b>? Its 2 messages" in bodies(app)
     app.button(key="chat.delete_now").click().run()
     assert not app.exception
     assert "Say something." in bodies(app)
@@ -542,9 +552,9 @@ def test_a_fallback_to_a_larger_model_can_be_watched_offline(app: AppTest, data_
 def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_folder: Path) -> None:
     opened(app)
     kept = store(data_folder)
-    settings = Settings("offline-16k", chatting.policies()["balanced"])
+    settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
     thread = kept.create(place=Place("offline", "", "offline-16k"))
-    spare = providers.provider(providers.Endpoint(), chatting.offline())
+    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
     chat = branches.begun(thread, spare, kept.sink(thread), settings, "", [])
     for n in range(80):
         chat.say("user", f"number {n}.", "prompt")
@@ -556,3 +566,181 @@ def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_f
     for _ in range(2):
         app.button(key="chat.earlier").click().run()
     assert ">number 0.<" in bodies(app)
+
+
+def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    picture, notes = png(1_600, 900), b"the heron stands <b>here</b>"
+    app.chat_input[0].set_value("What is this?").upload("cat.png", picture, "image/png").upload("n.txt", notes, "text/plain")
+    app.chat_input[0].run()
+    ended(app)
+    assert not app.exception
+    shown = bodies(app)
+    assert "PNG, 1,600 × 900" in shown
+    small = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="attached image">', shown)
+    assert small
+    assert image_size(small[1]) in ((360, 202), (360, 203))
+    assert b64encode(picture).decode() not in shown
+    assert shown.count("<img") == 1
+    assert 'n.txt <span class="ts-faint">· 28 characters</span>' in shown
+    assert "the heron stands &lt;b&gt;here&lt;/b&gt;" in shown
+    assert "You attached an image (PNG, 1,600 × 900" in shown
+    thread = app.query_params["thread"]
+    session = store(data_folder).load(thread)
+    assert [b.kind for b in session.blocks if b.role == "user"] == ["image", "text", "text"]
+    assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
+    said = chat_exports.markdown(session)
+    assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
+    assert f"n.txt\n\n```\n{notes.decode()}\n```" in said
+    area = next(a for a in app.text_area if a.key.startswith("chat.instead"))
+    assert area.value == "What is this?"
+    area.set_value("And what is this?").run()
+    app.button(key="chat.resend").click().run()
+    ended(app)
+    branch = store(data_folder).load(app.query_params["thread"])
+    assert [b.digest for b in branch.blocks if b.role == "user"][:2] == [b.digest for b in session.blocks if b.role == "user"][
+        :2
+    ]
+    assert branch.blocks[-2].text == "And what is this?"
+
+
+def test_a_file_that_cannot_be_sent_is_named_and_the_message_is_back_in_the_box(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    app.chat_input[0].set_value("Read this").upload("report.pdf", b"%PDF-1.7\n\x00\xff", "application/pdf").run()
+    assert "report.pdf is neither an image that models read nor text" in bodies(app)
+    assert "What was attached has to be chosen again." in bodies(app)
+    assert app.chat_input[0].proto.value == "Read this"
+    assert store(data_folder).list() == ()
+    app.chat_input[0].upload("cat.png", png(8, 8), "image/png").run()
+    ended(app)
+    assert store(data_folder).list()[0].title == "cat.png"
+    assert "You attached an image (PNG, 8 × 8, 1 kB)" in bodies(app)
+
+
+def test_images_elsewhere_and_damaged_ones_are_words() -> None:
+    def block(source: dict[str, str]) -> Block:
+        return block_of(0, 0, 0, "user", "", {"type": "image", "source": source})
+
+    away = chat_attached.shown(block({"type": "url", "url": "https://evil.example/<x>.png"}))
+    assert away == '<div class="said ts-faint">image not loaded: https://evil.example/&lt;x&gt;.png</div>'
+    damaged = block({"type": "base64", "media_type": "text/html", "data": b64encode(png(9, 9)[:40]).decode()})
+    assert "<img" not in chat_attached.shown(damaged)
+    assert "cannot be shown: PNG, 9 × 9" in chat_attached.shown(damaged)
+    assert "<img" not in chat_attached.shown(block({"type": "base64", "media_type": "image/png", "data": "javascript:x"}))
+
+
+def draft() -> Chat:
+    settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
+    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
+    return branches.begun("draft", spare, Unkept(), settings, "", [])
+
+
+def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
+    chosen = [
+        {"name": "cat.png", "size": 9_000, "width": 640, "height": 480},
+        {"name": "n.txt", "size": 9, "said": "nine words"},
+        {"name": "big.png", "size": IMAGE + 1, "width": 9, "height": 9},
+        {"name": "a.zip", "size": 9, "said": None},
+    ]
+    typed = typing_box.read({"said": "hello", "length": 5, "files": chosen})
+    assert (typed.text, typed.names) == ("hello", ("cat.png", "n.txt"))
+    assert [error.what.split()[0] for error in typed.refused] == ["big.png", "a.zip"]
+    chat = chat_weighed._weighed(draft(), typed.text, typed.blocks)
+    assert len(chat.attached) == 2
+    assert 425 <= chat.attached[0] < 435, "with what the message itself costs"
+    assert 5 < chat.attached[1] < 30
+    shown = chat_gauge.attached(chat, typed)
+    assert f"<b>cat.png</b> {chat.attached[0]} tokens, <b>n.txt</b>" in shown
+    assert "a.zip is neither an image" in shown
+    assert chat_gauge.attached(None, typing_box.Typed("hello")) == ""
+
+
+def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: AppTest, data_folder: Path) -> None:
+    say(say(say(opened(app), "go on"), "and then"), "go on")
+    thread = app.query_params["thread"]
+    box = next(s for s in app.selectbox if (s.key or "").startswith("chat.at."))
+    assert box.options == ["go on (2)", "and then", "go on"], "the newest first"
+    box.select_index(2).run()
+    next(a for a in app.text_area if a.key.startswith("chat.instead")).set_value("stop").run()
+    app.button(key="chat.resend").click().run()
+    ended(app)
+    assert [b.text for b in store(data_folder).load(app.query_params["thread"]).blocks if b.role == "user"] == ["stop"]
+    picks = next(s for s in app.selectbox if (s.key or "").startswith("chat.pick."))
+    assert len(set(picks.options)) == 2
+    store(data_folder).rename(thread, "go on (branch)")
+    app.run()
+    assert len(set(next(s for s in app.selectbox if (s.key or "").startswith("chat.pick.")).options)) == 2
+
+
+def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest, data_folder: Path) -> None:
+    opened(app)
+    there = Place("server", chat_chosen.offline().url, "claude-haiku-4-5")
+    app.query_params["thread"] = store(data_folder).create(place=there)
+    app.run()
+    app.number_input(key="chat.spend").set_value(0.0001)
+    say(app, "hello")
+    assert "On hold" not in bodies(app)
+    say(app, "and now?")
+    room = chatting._rooms()[app.query_params["thread"]]
+    held = room.ended
+    assert isinstance(held, Held)
+    assert held.usd
+    tokens = room.chat.planned().projected
+    assert abs(float(held.usd[0]) - tokens * 1e-6) < 2e-6, "a dollar for a million tokens of a prompt"
+    assert abs(float(held.usd[1] - held.usd[0]) - 1_024 * 5e-6) < 2e-6, "and five for the longest answer"
+    assert f"sending this would cost ${held.usd[0]:.4f}, up to ${held.usd[1]:.4f} with the longest answer" in bodies(app)
+    app.button(key="chat.over").click().run()
+    ended(app)
+    assert "On hold" not in bodies(app)
+    app.number_input(key="chat.spend").set_value(0.0)
+    app.number_input(key="chat.growth").set_value(10)
+    say(app, "word " * 60)
+    assert "this turn has grown by" in bodies(app)
+    assert "Sending this would cost $" in bodies(app)
+
+
+def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
+    app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(opened(app), "hello")
+    billed, url = len(chat_chosen.offline().memory.billed), chat_chosen.offline().url
+    with monkeypatch.context() as amiss:
+        amiss.setattr(chat_chosen, "provider", lambda _to=None: connected(url, "none"))
+        say(app, "and now?")
+    assert "Not sent: this conversation goes to offline-16k at the built-in model, and would have been sent to " in bodies(app)
+    assert f"offline-16k at {url}" in bodies(app)
+    assert "Choose where it goes from here." in bodies(app)
+    assert len(chat_chosen.offline().memory.billed) == billed
+    pressed(app, "chat.answer")
+    assert "Not sent" not in bodies(app)
+    session = store(data_folder).load(app.query_params["thread"])
+    assert [b.text for b in session.blocks if b.role == "user"] == ["hello", "and now?"]
+    assert session.requests[-1].stop_reason == "end_turn"
+
+
+def test_a_server_is_asked_for_its_window_from_the_settings_with_its_own_key(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(url: str, key: str, _timeout: float, _body: object) -> object:
+        asked.append((url, key))
+        return {"default_generation_settings": {"n_ctx": 8_192}} if url == "http://127.0.0.1:9/props" else None
+
+    monkeypatch.setattr(windows, "_json", answer)
+    opened(app)
+    app.session_state["chat.key.http://127.0.0.1:9"] = KEY
+    app.session_state["chat.key.http://127.0.0.1:8"] = "another key"
+    app.selectbox(key="chat.provider").set_value("server").run()
+    app.text_input(key="chat.url").set_value("http://127.0.0.1:9").run()
+    app.selectbox(key="chat.model").set_value("local-7b").run()
+    app.button(key="chat.ask").click().run()
+    assert "The window is 8,192 tokens: llama.cpp serves it so (/props)." in bodies(app)
+    assert app.number_input(key="chat.window").value == 8_192
+    assert "of 8,192 tokens" in bodies(app)
+    assert {key for _, key in asked} == {KEY}
+    app.text_input(key="chat.url").set_value("http://127.0.0.1:8").run()
+    assert app.number_input(key="chat.window").value == 0, "another server's"
+    app.button(key="chat.ask").click().run()
+    assert "The server did not name its window: the server does not tell." in bodies(app)
+    assert asked[-1] == ("http://127.0.0.1:8/v1/models", "another key")

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.counting.media import media_tokens
 from engine.counting.tokens import Counter, count_texts
+from engine.live import attachments
 from engine.live.offline.strict import signature
 from engine.planning.extract import extract
 from engine.session.content import block_text, dumps, text_of
@@ -74,7 +75,7 @@ def units(body: Mapping[str, JSON]) -> list[Unit]:
     for (raw, _, extra), count in zip(raws, counts, strict=True):
         mark = raw.get("cache_control") if isinstance(raw, dict) else None
         ttl = str(mark.get("ttl", "5m")) if isinstance(mark, dict) else ""
-        found.append(Unit(_digest(dumps(_bare(raw))), count + media_tokens(_bare(raw), "claude-3") + extra, ttl))
+        found.append(Unit(_digest(dumps(_bare(raw))), count + media_tokens(_bare(raw), COUNTER.family) + extra, ttl))
     if body.get("cache_control") and found:
         found[-1] = Unit(found[-1].digest, found[-1].tokens, str(body["cache_control"].get("ttl", "5m")))
     return found
@@ -150,7 +151,7 @@ def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
     """The content blocks of an answer to `sent` messages. Deterministic; it says what it is."""
     messages = body["messages"]
     last = messages[-1].get("content")
-    text = text_of(last)
+    attached, text = attachments.parted(last)
     given = {tool.get("name") for tool in body.get("tools") or ()}
     blocks: list[JSON] = []
     if (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
@@ -170,7 +171,19 @@ def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
                     *blocks,
                     {"type": "tool_use", "id": call, "name": name, "input": {argument: found.group(1).strip() or "."}},
                 ]
-    return [*blocks, {"type": "text", "text": _say(text, results, size, len(messages))}]
+    return [*blocks, {"type": "text", "text": _seen(attached) + _say(text, results, size, len(messages))}]
+
+
+def _seen(attached: list[JSON]) -> str:
+    """What is attached to the newest message, as far as a model that sees nothing can tell."""
+    found = [(attachments.file(raw), attachments.picture(raw), raw) for raw in attached]
+    told = [
+        f"the file {file[0]} ({len(file[1]):,} characters)"
+        if file
+        else f"an image ({picture or 'elsewhere'}), counted as {media_tokens(raw, COUNTER.family):,} tokens"
+        for file, picture, raw in found
+    ]
+    return f"You attached {'; '.join(told)}. I cannot see into either. " if told else ""
 
 
 def _say(text: str, results: list[JSON], size: int, messages: int) -> str:

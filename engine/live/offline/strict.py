@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from engine.live.attachments import wrong
 from engine.session.content import dumps
 
 JSON = Any
@@ -108,6 +109,8 @@ def _message(message: JSON, i: int, last: bool) -> Iterator[str]:
             return
         if kind == "tool_use" and not (_ID.fullmatch(str(block.get("id"))) and isinstance(block.get("input"), Mapping)):
             yield f"messages.{i}.content.{j}.tool_use: `id` should match pattern '^[a-zA-Z0-9_-]+$' and `input` be a dictionary"
+        if kind == "image" and (bad := wrong(block)):
+            yield f"messages.{i}.content.{j}.{bad}"
         if kind == "thinking" and not block.get("signature"):
             yield f"messages.{i}.content.{j}.thinking.signature: Field required"
         if kind in THINKING and block.get("cache_control"):

@@ -1,0 +1,164 @@
+"""What is chosen for a chat's next request: which chat, its policy and settings, where it goes and with which key.
+
+`?thread=<id>` names a chat. A typed key stays in this tab's memory (`st.session_state`) and in the provider made from it; it is
+never in the URL, a log or the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import streamlit as st
+
+from engine import Policy, TurnscopeError
+from engine.live import providers
+from engine.live.chat import Settings
+from engine.live.offline import Offline
+from engine.live.provider import Provider
+from engine.live.secrets import Keys
+from engine.live.threads import Place, Threads
+from engine.live.tools import DEFINITIONS
+from engine.live.windows import Window
+from engine.views import knobs
+from pages.parts import replays, state
+from pages.parts.chat_values import DEFAULTS, POLICY, value
+
+DELAY = 0.05  # seconds between the pieces of the built-in model's answers: quick, but slow enough to be watched and stopped
+
+
+@st.cache_resource(show_spinner=False)
+def offline() -> Offline:
+    """The built-in model, one for this process."""
+    return Offline(delay=DELAY)
+
+
+def threads() -> Threads:
+    """The store of chats."""
+    return Threads(state.chats_file())
+
+
+def thread() -> str:
+    """The chat that the URL names, else the one last looked at; "" = a new one."""
+    wanted = st.query_params.get("thread")
+    wanted = st.session_state.get("chat.thread", "") if wanted is None else wanted
+    return wanted if wanted and any(row.id == wanted for row in threads().list()) else ""
+
+
+def show(thread: str) -> None:
+    """Show another chat; "" = a new one."""
+    st.session_state["chat.thread"] = thread
+    if thread:
+        st.query_params.from_dict({"thread": thread})
+    else:
+        st.query_params.clear()
+
+
+def prepare(thread: str) -> None:
+    """Give the form its first values, or those of the chat that is opened now."""
+    if st.session_state.pop("chat.fault_used", False):
+        st.session_state["chat.fault"] = "none"
+    for name, default in DEFAULTS.items():
+        st.session_state.setdefault(f"chat.{name}", list(default) if isinstance(default, list) else default)
+    if thread and st.session_state.get("chat.settled") != thread:
+        about = next((row.about for row in threads().list() if row.id == thread), {})
+        for name in ("policy", "folder"):
+            if about.get(name):
+                st.session_state[f"chat.{name}"] = about[name]
+        to = threads().place(thread) or Place("server")  # of a chat that does not say it, an address is asked for
+        for name, held in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
+            st.session_state[f"chat.{name}"] = held
+        _turned_back(thread)
+        if value("policy") not in policies():
+            st.session_state["chat.policy"] = POLICY
+        st.session_state["chat.placed"] = place()
+    st.session_state["chat.settled"] = thread
+
+
+def _turned_back(thread: str) -> None:
+    """The chat's policy was turned by hand: the form shows it so."""
+    kept = threads().policies(thread)
+    base = policies().get(kept[-1][1].name) if kept else None
+    if base and [part.rule.name for part in kept[-1][1].rules] == [part.rule.name for part in base.rules]:
+        turned()[base.name] = knobs.changes(kept[-1][1], base)
+
+
+def turned() -> dict[str, dict[str, Any]]:
+    """Changed parameters of policies, by the policy's name, as this tab has them."""
+    found: dict[str, dict[str, Any]] = st.session_state.setdefault("chat.turned", {})
+    return found
+
+
+def policy() -> Policy:
+    """The policy that is chosen, with the parameters that were changed."""
+    known = policies()
+    base = known.get(value("policy")) or known[POLICY]
+    return knobs.tuned(base, turned().get(base.name, {}))
+
+
+def policies() -> dict[str, Policy]:
+    """Every policy that can send a chat, Turnscope's own first."""
+    known = dict(replays.shelf().policies)
+    known.pop(replays.RECORDED, None)
+    first = [name for name in (POLICY, "keep-everything") if name in known]
+    return {name: known[name] for name in [*first, *(name for name in known if name not in first)]}
+
+
+def settings() -> Settings:
+    """What is in force for the next request."""
+    spend = value("spend")
+    return Settings(
+        model=value("model") or DEFAULTS["model"],
+        policy=policy(),
+        max_tokens=int(value("max")),
+        thinking=bool(value("thinking")),
+        summary_model=value("summary") or "",
+        condense=bool(value("condense")),
+        spend=Decimal(str(spend)) if spend else None,
+        growth=int(value("growth") or 0),
+        window=int(value("window") or 0),
+        temperature=value("temperature"),
+        cache=value("cache"),
+    )
+
+
+def place() -> Place:
+    """Where the form says that a chat goes."""
+    kind = value("provider")
+    url = value("url").strip() if kind == "server" else ""
+    return Place(kind, url, value("model") or "", int(value("window") or 0))
+
+
+def goes(thread: str = "") -> tuple[Place, Place | None]:
+    """Where the next request goes; and where those before it went, where that was changed in the form since."""
+    known, wanted = threads().place(thread) if thread else None, place()
+    if known is None or known == wanted:
+        return wanted, None
+    return (known, None) if wanted == st.session_state.get("chat.placed") else (wanted, known)
+
+
+def window() -> Window:
+    """What the server says of its model's window: asked over the network, for a few seconds."""
+    to, keys = place(), Keys()
+    keys.put(to.url, (st.session_state.get(f"chat.{key()}") or "").strip())
+    return providers.window(to, keys)
+
+
+def key() -> str:
+    """Under which name this tab's memory has the key of the form's address: each origin has one of its own."""
+    return f"key.{providers.Endpoint(value('provider'), value('url')).origin}"
+
+
+def provider(to: Place | None = None) -> Provider:
+    """The provider where a chat goes, else where the form says. TurnscopeError where a key or an address is missing."""
+    to = to or place()
+    if not to.model:
+        raise TurnscopeError("no model is chosen", hint="Type its name in the settings.")
+    endpoint = providers.Endpoint(to.kind, to.url)  # type: ignore[arg-type]
+    typed = (st.session_state.get(f"chat.key.{endpoint.origin}") or "").strip()
+    return providers.provider(replace(endpoint, key=typed), offline())
+
+
+def definitions() -> list[dict[str, Any]]:
+    return [tool for tool in DEFINITIONS if tool["name"] in value("tools")]

@@ -1,0 +1,44 @@
+"""The messages of a chat, a page of them at a time, and its requests as links into the debugger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from engine.views import next_request
+from pages.parts import chat_cards, chat_hits, chatting, shell
+from pages.parts.chat_values import POLICY, value
+
+
+def conversation(held: chatting.Room, states: Sequence[next_request.State]) -> None:
+    """The newest messages, and on demand those before them, a page at a time."""
+    session = held.session
+    said = sum(message.role in ("user", "assistant") for message in session.messages)
+    key = f"chat.first.{held.thread}"
+    first = min(st.session_state.get(key, said), max(0, said - chat_cards.MOST))
+    if (sought := chat_hits.sought(session)) is not None:
+        first = min(first, max(0, sought - 2))
+    if first:
+        st.button(
+            f"Show {min(first, chat_cards.MOST)} of {first:,} earlier messages", key="chat.earlier", type="tertiary",
+            on_click=lambda: st.session_state.update({key: max(0, first - chat_cards.MOST)}),
+        )  # fmt: skip
+    shared = session.at if session.parent else 0
+    st.html(chat_cards.conversation(session, states, shared, first, chat_hits.address(session)))
+
+
+def requests(held: chatting.Room, most: int = 8) -> None:
+    """A link into the debugger for each of the newest requests."""
+    session = held.session
+    since = int(session.about.get("live_from", 0))
+    live = [request for request in session.requests if request.n >= since]
+    if not live:
+        return
+    with st.expander(f"Requests in the debugger ({len(live)})", key="chat-requests"):
+        for request in reversed(live[-most:]):
+            used = f"{request.usage.prompt_tokens:,} tokens" if request.usage else request.stop_reason or "no answer"
+            query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": value("policy") or POLICY}
+            st.page_link(
+                shell.page("debugger"), label=f"Request {request.n} · {used}", icon=":material/bug_report:", query_params=query
+            )

@@ -1,0 +1,170 @@
+"""Images and text files attached to a message: told apart by what they hold, counted, sent as replayed, kept, exported."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matrix import Row, Watched, _compared, offered
+
+import engine
+from engine.counting.media import media_tokens
+from engine.errors import TurnscopeError
+from engine.live import attachments, branches
+from engine.live.attachments import ENCODED, IMAGE, MOST, SIDE, TEXT, attached, file, message, parted, picture, wrong
+from engine.live.chat import Settings
+from engine.live.events import Done, Refused
+from engine.live.offline.strict import rejected
+from engine.live.provider import connected
+from engine.planning.policy import load
+from engine.storage.database import reading
+from engine.storage.threads import Threads
+
+
+def png(width: int, height: int, pixel: bytes = b"\x40\x80\xc0") -> bytes:
+    """An image of one colour."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = (b"\0" + pixel * width) * height
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+GIF = b"GIF89a" + struct.pack("<HH", 30, 20) + b"\0" * 7 + b"\x3b"
+JPEG = b"\xff\xd8\xff\xc0\x00\x11\x08" + struct.pack(">HH", 20, 30) + b"\x03" + b"\0" * 30 + b"\xff\xd9"
+WEBP = b"RIFF\x24\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0" + (29).to_bytes(3, "little") + (19).to_bytes(3, "little") + b"\0" * 40
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"), [(png(30, 20), "image/png"), (GIF, "image/gif"), (JPEG, "image/jpeg"), (WEBP, "image/webp")]
+)
+def test_an_image_is_known_by_its_bytes_whatever_it_is_called(data: bytes, kind: str) -> None:
+    block = attached("notes.txt", data)
+    assert block == {"type": "image", "source": {"type": "base64", "media_type": kind, "data": b64encode(data).decode()}}
+    assert picture(block) == attachments.Picture(kind, 30, 20, len(data))
+    assert wrong(block) == ""
+    assert media_tokens(block, "claude-3") == media_tokens(attachments.of_size("a", 30, 20, 9), "claude-3") == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"plain", "plain"),
+        (b"\xef\xbb\xbfwith a mark", "with a mark"),
+        ("Grüße".encode("utf-16"), "Grüße"),
+        (b"<svg onload='alert(1)'/>", "<svg onload='alert(1)'/>"),
+        (b"GIF, in words", "GIF, in words"),
+    ],
+)
+def test_a_text_file_is_a_text_that_names_it(data: bytes, text: str) -> None:
+    block = attached('../up/a "b".png', data)
+    assert file(block) == ("a _b_.png", text)
+    assert file({"type": "text", "text": f"before {block['text']}"}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("a.pdf", b"%PDF-1.7\n\xff\x00", "neither an image that models read nor text"),
+        ("a.bin", b"\0\0\0", "neither an image"),
+        ("a.txt", b"latin \xe9", "neither an image"),
+        ("a.txt", b" \n", "is empty"),
+        ("a.txt", b"x" * (TEXT + 1), "is too large"),
+        ("a.png", png(1, 1) + b"\0" * IMAGE, "is too large"),
+        ("a.png", png(1, 1)[:12], "is damaged"),
+        ("a.png", png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", SIDE + 1, 1)), "8,001 × 1 pixels"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_by_name_with_a_way_out(name: str, data: bytes, why: str) -> None:
+    with pytest.raises(TurnscopeError, match=why) as told:
+        attached(name, data)
+    assert told.value.what.startswith(name)
+    assert told.value.hint
+
+
+def test_as_many_files_as_a_message_takes_and_no_more() -> None:
+    one = ("a.txt", b"x")
+    content = message("said", [one] * MOST)
+    assert parted(content) == ([attached(*one)] * MOST, "said")
+    assert message("said", []) == "said"
+    assert parted("said") == ([], "said")
+    with pytest.raises(TurnscopeError, match="more than a message takes"):
+        message("said", [one] * (MOST + 1))
+    assert len(attached("a.png", (png(1, 1) + b"\0" * IMAGE)[:IMAGE])["source"]["data"]) == ENCODED
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ({"media_type": "image/svg+xml"}, "media_type"),
+        ({"media_type": "image/jpeg"}, "does not appear to be one"),
+        ({"data": "A" * (ENCODED + 4)}, "exceeds 5 MB"),
+        ({"data": ""}, "Field required"),
+        ({"data": b64encode(png(1, 1)[:12]).decode()}, "Could not process"),
+        ({"type": "carrier pigeon"}, "Field required"),
+    ],
+)
+def test_the_built_in_model_rejects_images_that_the_api_rejects(source: dict[str, Any], why: str) -> None:
+    block = attached("a.png", png(9, 9))
+    asked = {"model": "offline-16k", "max_tokens": 9, "messages": [{"role": "user", "content": [block]}]}
+    assert rejected(asked) == ""
+    asked["messages"] = [{"role": "user", "content": [{"type": "image", "source": block["source"] | source}]}]
+    assert why in rejected(asked)
+
+
+def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_path: Path) -> None:
+    """With every policy that a chat offers, past the limit of a small window, and taken up again from the store."""
+    image, notes = png(640, 480), ("notes.txt", ("The bridge is closed. search for it\n" * 300).encode())
+    with Watched() as server:
+        provider, threads = connected(server.url, "none", retries=0, timeout=60), Threads(tmp_path / "chats.db")
+        for policy in offered():
+            chosen, thread, row = Settings("offline-16k", load(policy)), threads.create(), Row(policy)
+            chat = branches.begun(thread, provider, threads.sink(thread), chosen, "Be brief.", [])
+            chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
+            wire: dict[int, dict[str, Any]] = {}
+            for turn in range(6):
+                files = [("cat.png", image), notes] if turn % 2 else []
+                last = list(chat.send(message(f"And {turn}?", files)))[-1]
+                assert isinstance(last, Done | Refused), (policy, last)
+                if isinstance(last, Done):
+                    wire[last.request.n] = server.streamed[-1]
+            stored = threads.load(thread)
+            assert stored.blocks == chat.growing.session.blocks, policy
+            _compared(stored, chosen, wire, row)
+            assert row.right, (policy, row.why)
+            assert wire[1]["messages"][2]["content"][0]["source"]["data"] == b64encode(image).decode()
+            assert json.dumps(wire[1]).count("data:") == 0
+        assert server.rejected == []
+        with reading(tmp_path / "chats.db") as db:
+            found = [str(row["content"]) for row in db.query("select content from blobs")]
+        assert sum(b64encode(image).decode() in text for text in found) == 1
+        exported = tmp_path / "chat.json"
+        exported.write_bytes(engine.dumps(stored))
+        again = engine.load(exported)
+        kept = next(block.raw for block in again.blocks if block.kind == "image")
+        assert b64decode(kept["source"]["data"]) == image
+
+
+def test_the_built_in_model_says_what_it_was_given_and_calls_no_tool_for_a_files_words(tmp_path: Path) -> None:
+    with Watched() as server:
+        tools = [{"name": "search_files", "input_schema": {"type": "object"}}]
+        threads, settings = Threads(tmp_path / "chats.db"), Settings("offline-16k", load("keep-everything"))
+        thread = threads.create()
+        chat = branches.begun(thread, connected(server.url, "none"), threads.sink(thread), settings, "", tools)
+        files = [("cat.png", png(64, 48)), ("a.txt", b"search for the heron")]
+        planned, growing = chat.weighed([("user", message("What is this?", files))])
+        assert len(growing.session.blocks) == len(chat.growing.session.blocks) + 3
+        last = list(chat.send(message("What is this?", files)))[-1]
+        assert isinstance(last, Done)
+        assert last.request.usage
+        assert abs(planned.projected - last.request.usage.prompt_tokens) < 25
+        said = chat.growing.session.blocks[-1].text
+        assert "an image (PNG, 64 × 48, 1 kB), counted as 255 tokens; the file a.txt (20 characters)" in said
+        assert 'Your message begins "What is this?"' in said
