@@ -12,7 +12,7 @@ CHART = "heatmap-chart"
 
 shown = controls.header()
 
-by, measure, scale, each = controls.heatmap_choices()
+by, measure, scale, each = controls.heatmap_choices(bool(shown.view.usd.any()))
 st.html(cards.legend(shown.view, heat=True) + scales.draw(shown, by, measure, scale, each))
 st.plotly_chart(
     state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each),

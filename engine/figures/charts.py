@@ -45,8 +45,7 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, pal
     "retry": ("x-thin-open", "bad"),
     "subagent": ("circle", "accent"),
 }
-
-
+FEW = 12  # columns each of which has its number below it
 HATCHES = {"prefix": "/", "earlier": "\\", "put_back": "-", "unattributed": "x"}  # of what no block stands for
 FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own where it is there
 CROWD = 60  # markers of one kind; more are drawn smaller
@@ -331,6 +330,8 @@ def _dress(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
         meta={"starts": [turn.start for turn in views.turns(view)] if by == "turns" else None},
     )
     figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, range=[-0.5, units - 0.5], tickformat=",d")
+    if units <= FEW:
+        figure.update_xaxes(dtick=1)
     figure.update_yaxes(showgrid=False, zeroline=False, fixedrange=True)
     for axis in (figure.update_xaxes, figure.update_yaxes):  # unseen ticks keep the two zeros of the corner apart
         axis(ticks="outside", ticklen=5, tickcolor="rgba(0,0,0,0)")

@@ -67,6 +67,10 @@ def _money(view: views.Overview) -> list[str]:
     """What the whole session cost, what of it was counted, and beside it the path's own share and what the log says."""
     whole, path = view.bill.whole, view.bill.path
     if whole.usd is None:
+        if not (view.recorded >= 0).any():
+            return [
+                _chip("no usage logged", "", "The log holds no usage, so nothing of it can be priced; tokens are counted here")
+            ]
         return [_chip(usd(None), "warn", "No model of this session has a known price")]
     cost, hint = usd(whole.usd), "Every request priced on its own, each once"
     if whole.counted:
@@ -184,7 +188,8 @@ def buckets(now: one_request.Summary, counter: str) -> str:
     chips += _answered(now)
     if put_in := _put_in(now):
         chips += f'<span class="ts-chip seg" title="{PUT_IN}">put in by the tool<em>{esc(put_in)}</em></span>'
-    money = f"this request {usd(now.total)}" if now.total is not None else "no known price for this model"
+    unpriced = "no known price for this model" if now.recorded else "nothing to price"
+    money = f"this request {usd(now.total)}" if now.total is not None else unpriced
     money += f" · log says {usd(now.logged)}" if now.logged is not None else ""
     read = f"{percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
     chips += f'<span class="ts-chip seg">{money}<em>{read}</em></span>'

@@ -182,13 +182,17 @@ def _help() -> None:
         st.html(f'<dl class="ts-glossary">{keys}</dl><hr style="margin:10px 0"><dl class="ts-glossary">{words}</dl>')
 
 
-def heatmap_choices() -> tuple[figures.Unit, figures.Measure, figures.Scale, bool]:
-    """What the heatmap shows: columns, measure, scale, and whether each row has a scale of its own."""
+def heatmap_choices(priced: bool) -> tuple[figures.Unit, figures.Measure, figures.Scale, bool]:
+    """What the heatmap shows: columns, measure, scale, and whether each row has a scale of its own.
+
+    `priced`: some of it has a price; tokens are shown first where nothing has.
+    """
+    measures: dict[figures.Measure, str] = {"cost": "Cost", "tokens": "Tokens", "share": "Share of window"}
+    if not priced:
+        measures = {"tokens": "Tokens", "share": "Share of window"}
     with st.container(horizontal=True, vertical_alignment="center", key="heatmap-choices"):
         by: figures.Unit = _choice("Columns", {"requests": "Requests", "turns": "Turns"}, "heatmap.by")
-        measure: figures.Measure = _choice(
-            "Measure", {"cost": "Cost", "tokens": "Tokens", "share": "Share of window"}, "heatmap.measure"
-        )
+        measure = _choice("Measure", measures, "heatmap.measure" if priced else "heatmap.measure.unpriced")
         scale: figures.Scale = _choice("Scale", {"rank": "By rank", "log": "Logarithmic", "linear": "Linear"}, "heatmap.scale")
         each = _choice("Rows", {"shared": "One scale", "each": "Each row its own"}, "heatmap.rows") == "each"
     return by, measure, scale, each
