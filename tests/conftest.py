@@ -15,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -76,18 +77,30 @@ def shared_fixture() -> Any:
     return shared
 
 
-@pytest.fixture(autouse=True)
-def _navigation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AppTest turns Streamlit's old pages/ router back on before each run; turn it off again, as st.navigation does."""
-    from streamlit.runtime.pages_manager import PagesManager
+@pytest.fixture(scope="session", autouse=True)
+def _app_test() -> Iterator[None]:
+    """What AppTest does otherwise than the app, and what it does anew for each test though it cannot change meanwhile.
 
-    original = PagesManager.__init__
+    It turns Streamlit's old pages/ router back on before each run; here it is turned off again, as st.navigation does. The files
+    of all installed packages are looked through once for components, and scripts are compiled once.
+    """
+    from streamlit.components.v2 import manifest_scanner
+    from streamlit.runtime.pages_manager import PagesManager
+    from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+    from streamlit.testing.v1 import app_test, local_script_runner
+
+    original, compiled = PagesManager.__init__, ScriptCache()
 
     def start(self: PagesManager, *args: Any, **more: Any) -> None:
         original(self, *args, **more)
         PagesManager.uses_pages_directory = False
 
-    monkeypatch.setattr(PagesManager, "__init__", start)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PagesManager, "__init__", start)
+        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        for module in (app_test, local_script_runner):
+            patch.setattr(module, "ScriptCache", lambda: compiled)
+        yield
 
 
 @pytest.fixture
