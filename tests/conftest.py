@@ -15,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -76,18 +77,30 @@ def shared_fixture() -> Any:
     return shared
 
 
-@pytest.fixture(autouse=True)
-def _navigation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AppTest turns Streamlit's old pages/ router back on before each run; turn it off again, as st.navigation does."""
-    from streamlit.runtime.pages_manager import PagesManager
+@pytest.fixture(scope="session", autouse=True)
+def _app_test() -> Iterator[None]:
+    """What AppTest does otherwise than the app, and what it does anew for each test though it cannot change meanwhile.
 
-    original = PagesManager.__init__
+    It turns Streamlit's old pages/ router back on before each run; here it is turned off again, as st.navigation does. The
+    files of all installed packages are looked through once for components, and scripts are compiled once.
+    """
+    from streamlit.components.v2 import manifest_scanner
+    from streamlit.runtime.pages_manager import PagesManager
+    from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+    from streamlit.testing.v1 import app_test, local_script_runner
+
+    original, compiled = PagesManager.__init__, ScriptCache()
 
     def start(self: PagesManager, *args: Any, **more: Any) -> None:
         original(self, *args, **more)
         PagesManager.uses_pages_directory = False
 
-    monkeypatch.setattr(PagesManager, "__init__", start)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PagesManager, "__init__", start)
+        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        for module in (app_test, local_script_runner):
+            patch.setattr(module, "ScriptCache", lambda: compiled)
+        yield
 
 
 @pytest.fixture
@@ -256,12 +269,90 @@ def watched(tab: Page, server: str) -> Iterator[None]:
     errors: list[str] = []
     strangers: list[str] = []
     own = (server, server.replace("http", "ws"), "data:", "blob:")
-    tab.on("pageerror", lambda error: errors.append(str(error)))
-    tab.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
-    tab.on("websocket", lambda opened: None if opened.url.startswith(own) else strangers.append(opened.url))
+
+    def asked(what: Any) -> None:
+        if not what.url.startswith(own):
+            strangers.append(what.url)
+
+    def failed(error: Any) -> None:
+        errors.append(str(error))
+
+    heard = (("pageerror", failed), ("request", asked), ("websocket", asked))
+    for event, hear in heard:
+        tab.on(event, hear)  # type: ignore[call-overload]
     yield
+    for event, hear in heard:
+        tab.remove_listener(event, hear)
     assert errors == [], "scripts of the page failed"
     assert strangers == [], "the page asked another host"
+
+
+class Kept:
+    """A tab that stays open from test to test: what a page costs is mostly its loading."""
+
+    def __init__(self, profile: BrowserContext, server: str) -> None:
+        self.profile, self.server = profile, server
+        self.tab: Page | None = None
+
+    @contextmanager
+    def lent(self, request: pytest.FixtureRequest) -> Iterator[Page]:
+        """The tab for one test, watched as `page` says; after a failure it is closed, for who knows what it shows."""
+        tab = self.tab = self.tab or self.profile.new_page()
+        look(tab, 1440, "dark")
+        tab.set_viewport_size({"width": 1440, "height": 900})
+        before, failed, well = self.profile.pages, request.session.testsfailed, False
+        try:
+            with watched(tab, self.server):
+                yield tab
+                for other in self.profile.pages:
+                    if other not in before:
+                        other.close()
+                assert tab.locator("[data-testid=stException]").all_inner_texts() == [], "the page shows an exception"
+            well = request.session.testsfailed == failed
+        finally:
+            if not well:
+                self.tab = None
+                tab.close()
+
+
+@pytest.fixture(scope="session")
+def _kept(profile: BrowserContext, server: str) -> Kept:
+    return Kept(profile, server)
+
+
+@pytest.fixture
+def kept(_kept: Kept, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A tab of the app that other tests use too: `travel` in it, and leave nothing chosen, typed or open in it.
+
+    A test of how a page opens, or one that leaves something behind, takes `page`.
+    """
+    with _kept.lent(request) as tab:
+        yield tab
+
+
+# As the browser's own buttons do: the app hears of the address, and nothing is loaded anew. Arrived: a run began and ended.
+TRAVEL = """to => {
+    const app = document.querySelector('[data-testid=stApp]'), since = performance.now(), ran = [];
+    const watch = new MutationObserver(seen => ran.push(...seen.filter(one => one.oldValue === 'running')));
+    watch.observe(app, {attributes: true, attributeFilter: ['data-test-script-state'], attributeOldValue: true});
+    window.arrived = () => (ran.length || performance.now() - since > 5000) && app.dataset.testScriptState === 'notRunning';
+    document.activeElement?.blur();
+    document.querySelector('[data-testid=stMain]')?.scrollTo(0, 0);
+    history.pushState({}, '', to);
+    dispatchEvent(new PopStateEvent('popstate', {state: {}})); }"""
+
+
+def travel(page: Page, address: str) -> None:
+    """Bring a tab to an address of the app, without loading it anew if it shows the app already, and wait for the answer."""
+    page.mouse.move(0, 0)
+    if page.url == "about:blank":
+        page.goto(address)
+    else:
+        idle(page)
+        page.evaluate(TRAVEL, address)
+        page.wait_for_function("arrived()")
+    page.locator(".ts-title").wait_for()
+    idle(page)
 
 
 def idle(page: Page, timeout: float = 20_000) -> None:

@@ -40,7 +40,9 @@ def test_a_path_that_does_not_exist_ends_with_2_and_says_so(tmp_path: Path, data
 
 
 def test_an_unknown_option_ends_with_2() -> None:
-    assert run("--unknown").returncode == 2
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--unknown"])
+    assert ended.value.code == 2
 
 
 def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_folder: Path) -> None:
@@ -61,10 +63,9 @@ def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_
     assert file.exists()
 
 
-def test_forget_with_nothing_to_forget_is_well(data_folder: Path) -> None:
-    done = run("--forget")
-    assert done.returncode == 0
-    assert "(0.0 MB)" in done.stdout
+def test_forget_with_nothing_to_forget_is_well(data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--forget"]) == 0
+    assert "(0.0 MB)" in capsys.readouterr().out
 
 
 def test_a_path_is_handed_to_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

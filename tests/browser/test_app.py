@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import hostile
 import pytest
-from conftest import ROOT, STARTUP_SECONDS, free_port, healthy, idle, isolated, look, looks
+from conftest import ROOT, STARTUP_SECONDS, Kept, free_port, healthy, idle, isolated, look, looks, travel
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -35,6 +35,13 @@ def visit(page: Page, address: str) -> None:
     page.goto(address)
     page.locator(".ts-title").wait_for()
     idle(page)
+    if not address.startswith("/library"):
+        page.locator(".ts-cursor").wait_for()
+
+
+def reach(page: Page, address: str) -> None:
+    """The same in a tab that may show the app already, and is not loaded anew then."""
+    travel(page, address)
     if not address.startswith("/library"):
         page.locator(".ts-cursor").wait_for()
 
@@ -67,16 +74,16 @@ def click(page: Page, place: tuple[float, float], says: str = "request") -> None
     page.mouse.click(*place)
 
 
-def test_a_click_on_a_cell_lands_on_that_request_again_and_again(page: Page) -> None:
-    visit(page, "/heatmap?session=cache-goes-cold")
+def test_a_click_on_a_cell_lands_on_that_request_again_and_again(kept: Page) -> None:
+    reach(kept, "/heatmap?session=cache-goes-cold")
     for request in (24, 60, 5, 5, 60):
-        click(page, cell(page, request, 1), f"request {request}")
-        shows(page, request)
-        idle(page)
-    page.keyboard.press("ArrowRight")
-    shows(page, 61)
-    click(page, cell(page, 60, 1), "request 60")
-    shows(page, 60)
+        click(kept, cell(kept, request, 1), f"request {request}")
+        shows(kept, request)
+        idle(kept)
+    kept.keyboard.press("ArrowRight")
+    shows(kept, 61)
+    click(kept, cell(kept, 60, 1), "request 60")
+    shows(kept, 60)
 
 
 def test_a_click_works_in_turns_and_on_the_saw_tooth(page: Page) -> None:
@@ -157,62 +164,68 @@ class started:  # noqa: N801  a context manager that reads as a word
         self.process.wait(15)
 
 
-def test_ten_quick_presses_are_ten_steps(page: Page) -> None:
-    visit(page, "/heatmap?session=cache-goes-cold&request=40")
+def test_ten_quick_presses_are_ten_steps(kept: Page) -> None:
+    reach(kept, "/heatmap?session=cache-goes-cold&request=40")
     for key, at in (("ArrowRight", 50), ("ArrowLeft", 40), ("ArrowRight", 50)):
         for _ in range(10):
-            page.keyboard.press(key)
-        shows(page, at)
-        idle(page)
-    page.keyboard.press("Home")
-    shows(page, 0)
-    page.keyboard.press("End")
-    shows(page, 87)
-    page.keyboard.press("p")
-    shows(page, 85)
-    page.keyboard.press("n")
-    page.wait_for_timeout(400)
-    assert request_shown(page) == 85, "there is no later event"
+            kept.keyboard.press(key)
+        shows(kept, at)
+        idle(kept)
+    kept.keyboard.press("Home")
+    shows(kept, 0)
+    kept.keyboard.press("End")
+    shows(kept, 87)
+    kept.keyboard.press("p")
+    shows(kept, 85)
+    kept.keyboard.press("n")
+    kept.wait_for_timeout(400)
+    assert request_shown(kept) == 85, "there is no later event"
 
 
-def test_previous_next_and_go_to_are_buttons_and_a_field(page: Page) -> None:
-    visit(page, "/?session=cache-goes-cold&request=10")
-    page.get_by_role("button", name="Next", exact=False).first.click()
-    shows(page, 11)
-    idle(page)
-    page.get_by_role("button", name="Previous", exact=False).first.click()
-    shows(page, 10)
-    field = page.get_by_label("Go to request")
+def test_previous_next_and_go_to_are_buttons_and_a_field(kept: Page) -> None:
+    reach(kept, "/?session=cache-goes-cold&request=10")
+    kept.get_by_role("button", name="Next", exact=False).first.click()
+    shows(kept, 11)
+    idle(kept)
+    kept.get_by_role("button", name="Previous", exact=False).first.click()
+    shows(kept, 10)
+    field = kept.get_by_label("Go to request")
     field.fill("63")
     field.press("Enter")
-    shows(page, 63)
+    shows(kept, 63)
     field.press("ArrowRight")
-    assert request_shown(page) == 63, "arrows inside a field belong to the field"
+    assert request_shown(kept) == 63, "arrows inside a field belong to the field"
 
 
-def test_a_finding_leads_to_its_request(page: Page) -> None:
-    visit(page, "/?session=cache-goes-cold")
-    page.locator(".st-key-findings button").nth(1).click()
-    shows(page, 60)
+def test_a_finding_leads_to_its_request(kept: Page) -> None:
+    reach(kept, "/?session=cache-goes-cold")
+    kept.locator(".st-key-findings button").nth(1).click()
+    shows(kept, 60)
 
 
-def test_slash_searches_and_a_hit_leads_to_where_it_entered(page: Page) -> None:
-    visit(page, "/?session=tool-results-eat-the-window")
-    page.keyboard.press("/")
-    page.keyboard.type("public API")
-    page.keyboard.press("Enter")
-    hit = page.locator(".st-key-found-rows button").first
+def test_slash_searches_and_a_hit_leads_to_where_it_entered(kept: Page) -> None:
+    reach(kept, "/?session=tool-results-eat-the-window")
+    kept.keyboard.press("/")
+    kept.keyboard.type("public API")
+    kept.keyboard.press("Enter")
+    hit = kept.locator(".st-key-found-rows button").first
     hit.wait_for()
     assert "left at request 112" in hit.inner_text()
     hit.click()
-    shows(page, 0)
+    shows(kept, 0)
+    field = kept.locator(".st-key-header-search input")
+    field.fill("")
+    field.press("Enter")
+    kept.locator(".st-key-found").wait_for(state="detached")
 
 
-def test_the_question_mark_lists_keys_and_words(page: Page) -> None:
-    visit(page, "/library")
-    page.locator("body").press("?")
-    page.get_by_text("previous, next request").wait_for()
-    page.get_by_text("One call of the model").wait_for()
+def test_the_question_mark_lists_keys_and_words(kept: Page) -> None:
+    reach(kept, "/library")
+    kept.locator("body").press("?")
+    kept.get_by_text("previous, next request").wait_for()
+    kept.get_by_text("One call of the model").wait_for()
+    kept.keyboard.press("Escape")
+    kept.get_by_text("One call of the model").wait_for(state="detached")
 
 
 def test_every_control_is_reached_with_the_tab_key(page: Page) -> None:
@@ -248,19 +261,22 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
         yield app.up(), folder
 
 
-@pytest.fixture
-def tab(browser: Browser, found: tuple[str, Path]) -> Iterator[Page]:
-    """A tab on that app which notes what goes to other hosts."""
-    context = browser.new_context(viewport={"width": 1440, "height": 1400}, base_url=found[0])
-    tab = context.new_page()
-    tab.set_default_timeout(20_000)
-    strangers: list[str] = []
-    own = (found[0], found[0].replace("http", "ws"), "data:", "blob:")
-    tab.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
-    tab.on("dialog", lambda dialog: strangers.append(dialog.message))
-    yield tab
+@pytest.fixture(scope="module")
+def _found(browser: Browser, found: tuple[str, Path]) -> Iterator[Kept]:
+    context = browser.new_context(base_url=found[0])
+    yield Kept(context, found[0])
     context.close()
-    assert strangers == []
+
+
+@pytest.fixture
+def tab(_found: Kept, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A tab on that app, as high as the page, which its tests share."""
+    with _found.lent(request) as tab:
+        tab.set_viewport_size({"width": 1440, "height": 1400})
+        dialogs: list[str] = []
+        tab.on("dialog", lambda dialog: dialogs.append(dialog.message))
+        yield tab
+        assert dialogs == []
 
 
 def entry_id(path: Path) -> str:
@@ -272,7 +288,7 @@ def entry_id(path: Path) -> str:
 def test_hostile_text_shows_as_text_and_nothing_leaves_the_machine(tab: Page, found: tuple[str, Path]) -> None:
     session = entry_id(found[1] / hostile.NAME)
     for address in PAGES:
-        visit(tab, f"{address}?session={session}&request=8")
+        reach(tab, f"{address}?session={session}&request=8")
         tab.evaluate("document.querySelectorAll('details').forEach((element) => (element.open = true))")
         if address == "/heatmap":
             tab.mouse.move(*cell(tab, 4, 2))
@@ -299,7 +315,7 @@ def test_a_session_that_is_being_written_is_followed(tab: Page, found: tuple[str
     path = found[1] / "growing.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:90]), encoding="utf-8")
-    visit(tab, f"/?session={entry_id(path)}")
+    reach(tab, f"/?session={entry_id(path)}")
     before = int(tab.get_by_label("Go to request").get_attribute("max") or 0)
     tab.locator(".st-key-header-live label").click()
     tab.locator(".st-key-header-live input:checked").wait_for(state="attached")
@@ -310,34 +326,40 @@ def test_a_session_that_is_being_written_is_followed(tab: Page, found: tuple[str
     assert before < 87
 
 
-@pytest.mark.parametrize(("address", "first"), [(a, n) for a in PAGES for n in range(1 if a == "/library" else len(SAMPLES))])
-def test_nothing_is_blank_cut_off_or_out_of_bounds(page: Page, address: str, first: int) -> None:
+@pytest.mark.parametrize("address", PAGES)
+def test_nothing_is_blank_cut_off_or_out_of_bounds(page: Page, address: str) -> None:
     """Measured on boxes, for every sample: charts have layers, text has room, the page has no sideways scroll.
 
-    Each sample is opened in one of four looks, no two neighbours in the same, and brought into the other three from there.
+    The first sample is opened, the others are gone to; each is first seen in one of four looks, no two neighbours in the
+    same, and brought into the other three from there.
     """
     page.set_viewport_size({"width": 1440, "height": 1000})
-    turned = LOOKS[first % len(LOOKS) :] + LOOKS[: first % len(LOOKS)]
-    look(page, *turned[0])
-    visit(page, f"{address}?session={SAMPLES[first]}")
-    for width, scheme in turned:
-        look(page, width, scheme)
-        looks(page, scheme)
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
-        faults = page.evaluate(GEOMETRY.read_text(encoding="utf-8"))
-        assert faults == [], (width, scheme)
-        if address != "/library":
-            assert page.locator(".js-plotly-plot .scatterlayer .trace").count() >= 3
-            chart = page.locator(".js-plotly-plot").bounding_box()
-            assert chart
-            assert chart["height"] >= 200
-            assert chart["width"] >= width * 0.8
-        if address == "/heatmap":
-            assert page.locator(".heatmaplayer image").count() >= 4
-            assert page.evaluate(
-                "[...document.querySelectorAll('.heatmaplayer image')]"
-                ".every((image) => image.getBBox().width > 300 && image.getBBox().height > 20)"
-            )
+    for first, sample in enumerate(SAMPLES[: 1 if address == "/library" else None]):
+        turned = LOOKS[first % len(LOOKS) :] + LOOKS[: first % len(LOOKS)]
+        look(page, *turned[0])
+        reach(page, f"{address}?session={sample}")
+        for width, scheme in turned:
+            look(page, width, scheme)
+            looks(page, scheme)
+            _measure(page, address, width)
+
+
+def _measure(page: Page, address: str, width: int) -> None:
+    where = (page.url, width, page.evaluate("getComputedStyle(document.body).colorScheme"))
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), f"{where} scrolls sideways"
+    assert page.evaluate(GEOMETRY.read_text(encoding="utf-8")) == [], where
+    if address != "/library":
+        assert page.locator(".js-plotly-plot .scatterlayer .trace").count() >= 3, where
+        chart = page.locator(".js-plotly-plot").bounding_box()
+        assert chart, where
+        assert chart["height"] >= 200, where
+        assert chart["width"] >= width * 0.8, where
+    if address == "/heatmap":
+        assert page.locator(".heatmaplayer image").count() >= 4, where
+        assert page.evaluate(
+            "[...document.querySelectorAll('.heatmaplayer image')]"
+            ".every((image) => image.getBBox().width > 300 && image.getBBox().height > 20)"
+        ), where
 
 
 def test_the_first_page_has_an_address_of_its_own_too(page: Page, server: str) -> None:
@@ -382,7 +404,7 @@ def test_one_click_leads_to_the_cut_and_back_undoes_one_step_per_press(page: Pag
 
 
 def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(tab: Page, found: tuple[str, Path]) -> None:
-    visit(tab, "/?session=tool-results-eat-the-window&request=112")
+    reach(tab, "/?session=tool-results-eat-the-window&request=112")
     pane(tab, "Transcript")
     lines = tab.locator(".st-key-transcript-lines button")
     lines.nth(99).wait_for(state="attached")
@@ -396,7 +418,7 @@ def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(t
     out.click()
     tab.locator(f".ts-closeup[data-block='{at}']").wait_for()
     assert "–111. Compacted into a summary" in tab.locator(".ts-closeup").inner_text()
-    visit(tab, f"/?session={entry_id(found[1] / hostile.NAME)}&request=8")
+    reach(tab, f"/?session={entry_id(found[1] / hostile.NAME)}&request=8")
     pane(tab, "Transcript")
     tab.get_by_label("Filter the transcript").fill("<script>")
     tab.keyboard.press("Enter")
@@ -411,52 +433,52 @@ def pane(page: Page, name: str) -> None:
     idle(page)
 
 
-def test_any_two_requests_are_compared(page: Page) -> None:
-    visit(page, "/?session=tool-results-eat-the-window&request=112")
-    pane(page, "Difference")
-    table = page.locator(".ts-table")
+def test_any_two_requests_are_compared(kept: Page) -> None:
+    reach(kept, "/?session=tool-results-eat-the-window&request=112")
+    pane(kept, "Difference")
+    table = kept.locator(".ts-table")
     table.wait_for()
     assert "157,485" in table.inner_text()
-    field = page.get_by_label("From request")
+    field = kept.get_by_label("From request")
     field.fill("3")
     field.press("Enter")
-    page.locator(".ts-table th", has_text="request 3").wait_for()
+    kept.locator(".ts-table th", has_text="request 3").wait_for()
     assert "18,938" in table.inner_text()
-    page.keyboard.press("Escape")
-    page.get_by_role("button", name="Next", exact=False).first.click()
-    shows(page, 113)
-    page.locator(".ts-table th", has_text="request 112").wait_for()
+    kept.keyboard.press("Escape")
+    kept.get_by_role("button", name="Next", exact=False).first.click()
+    shows(kept, 113)
+    kept.locator(".ts-table th", has_text="request 112").wait_for()
 
 
-def test_a_drag_over_a_chart_sums_up_a_range_and_a_click_still_goes_there(page: Page) -> None:
-    visit(page, "/heatmap?session=cache-goes-cold&request=40")
-    (left, y), (right, _) = cell(page, 10, 1), cell(page, 29, 1)
-    drag(page, (left, y), (right, y))
-    page.locator('.ts-range[data-range="10-30"]').wait_for()
-    assert "Requests 10–29 (20)" in page.locator(".ts-range").inner_text()
-    shows(page, 40)
-    idle(page)
-    assert page.locator(".ts-drawn").bounding_box()
-    click(page, cell(page, 60, 1), "request 60")
-    shows(page, 60)
-    idle(page)
-    page.locator(".ts-range .ts-go").click()
-    page.wait_for_function("Number(document.querySelector('.ts-headline').dataset.request) < 30")
-    idle(page)
-    page.get_by_role("link", name="Envelope").first.click()
-    page.locator('.ts-range[data-range="10-30"]').wait_for()
-    page.locator(".ts-cursor").wait_for()
-    idle(page)
-    box = page.locator(".js-plotly-plot").bounding_box()
+def test_a_drag_over_a_chart_sums_up_a_range_and_a_click_still_goes_there(kept: Page) -> None:
+    reach(kept, "/heatmap?session=cache-goes-cold&request=40")
+    (left, y), (right, _) = cell(kept, 10, 1), cell(kept, 29, 1)
+    drag(kept, (left, y), (right, y))
+    kept.locator('.ts-range[data-range="10-30"]').wait_for()
+    assert "Requests 10–29 (20)" in kept.locator(".ts-range").inner_text()
+    shows(kept, 40)
+    idle(kept)
+    assert kept.locator(".ts-drawn").bounding_box()
+    click(kept, cell(kept, 60, 1), "request 60")
+    shows(kept, 60)
+    idle(kept)
+    kept.locator(".ts-range .ts-go").click()
+    kept.wait_for_function("Number(document.querySelector('.ts-headline').dataset.request) < 30")
+    idle(kept)
+    kept.get_by_role("link", name="Envelope").first.click()
+    kept.locator('.ts-range[data-range="10-30"]').wait_for()
+    kept.locator(".ts-cursor").wait_for()
+    idle(kept)
+    box = kept.locator(".js-plotly-plot").bounding_box()
     assert box
     middle = box["y"] + box["height"] * 0.6
-    drag(page, (box["x"] + box["width"] * 0.7, middle), (box["x"] + box["width"] * 0.5, middle))
-    page.wait_for_function("!document.querySelector('.ts-range[data-range=\"10-30\"]')")
-    page.locator(".ts-range").wait_for()
-    idle(page)
-    page.locator(".st-key-range-clear button").click()
-    page.locator(".ts-range").wait_for(state="detached")
-    page.wait_for_function("!document.querySelector('.ts-drawn')")
+    drag(kept, (box["x"] + box["width"] * 0.7, middle), (box["x"] + box["width"] * 0.5, middle))
+    kept.wait_for_function("!document.querySelector('.ts-range[data-range=\"10-30\"]')")
+    kept.locator(".ts-range").wait_for()
+    idle(kept)
+    kept.locator(".st-key-range-clear button").click()
+    kept.locator(".ts-range").wait_for(state="detached")
+    kept.wait_for_function("!document.querySelector('.ts-drawn')")
 
 
 def drag(page: Page, start: tuple[float, float], stop: tuple[float, float]) -> None:
@@ -485,7 +507,7 @@ def test_a_wrong_pattern_is_said_to_be_wrong_and_a_long_list_is_turned(page: Pag
 
 
 def test_a_path_typed_into_the_library_opens_what_lies_there(tab: Page, found: tuple[str, Path]) -> None:
-    visit(tab, "/library")
+    reach(tab, "/library")
     field = tab.get_by_label("Or type the path of a file or a folder")
     empty = found[1].parent / "nothing-in-here"
     empty.mkdir(exist_ok=True)

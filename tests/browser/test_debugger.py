@@ -11,14 +11,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import hostile
 import pytest
 from claude_log import Log, call
-from conftest import ROOT, idle, look, looks, opened, serve
+from conftest import ROOT, idle, look, looks, serve, travel
 from debugger_links import linked
 from PIL import Image, ImageChops
 from test_steps import RULES, rule, told, trace_of
@@ -30,7 +31,7 @@ from engine.views.stepper import steps
 from engine.views.stretch import stretch
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 
@@ -46,6 +47,16 @@ def visit(page: Page, **query: str) -> None:
     """Open the debugger and wait until the stepper stands on the whole replay and the app has settled."""
     page.goto("/debugger?" + "&".join(f"{name}={value}" for name, value in query.items()))
     page.locator(".where[data-request]").wait_for()
+    page.locator(".replay-line").wait_for(state="detached")
+    idle(page)
+
+
+def reach(page: Page, **query: str) -> None:
+    """The same in a tab that is not loaded anew if it shows the app already; the stepper is, and begins where it is put."""
+    if urlsplit(page.url).path == "/debugger":
+        travel(page, "/library")
+    travel(page, "/debugger?" + "&".join(f"{name}={quote(value)}" for name, value in query.items()))
+    page.locator(f'.where[data-request="{query["request"]}"][data-step="{query["step"]}"]').wait_for()
     page.locator(".replay-line").wait_for(state="detached")
     idle(page)
 
@@ -83,18 +94,17 @@ def trace() -> Trace:
 
 
 class Film:
-    """A tab with the first sample under `balanced`, opened once for the tests that begin with nothing but a place in it."""
+    """The shared tab with the first sample under `balanced`, for tests that begin with nothing but a place in it."""
 
-    def __init__(self, profile: BrowserContext, server: str, trace: Trace) -> None:
-        self.profile, self.server, self.trace = profile, server, trace
-        self.tab: Page | None = None
-        self.closing = ExitStack()
+    def __init__(self, tab: Page, trace: Trace) -> None:
+        self.tab, self.trace = tab, trace
 
     def at(self, request: int, step: int) -> Page:
         """The tab, moved to a place by its slider, with the focus on the page and the mouse away, as after opening it."""
-        if self.tab is None:
-            self.tab = self.closing.enter_context(opened(self.profile, self.server))
-            visit(self.tab, session=FIRST, policy="balanced", request=str(request), step=str(step))
+        shown = urlsplit(self.tab.url)
+        asked = {name: value for name, value in parse_qsl(shown.query) if name not in ("request", "step")}
+        if shown.path != "/debugger" or asked != {"session": FIRST, "policy": "balanced"}:
+            reach(self.tab, session=FIRST, policy="balanced", request=str(request), step=str(step))
         slider = self.tab.locator(".time input")
         slider.fill(point(self.trace, request, step))
         slider.blur()
@@ -104,27 +114,10 @@ class Film:
         idle(self.tab)
         return self.tab
 
-    def close(self) -> None:
-        self.tab = None
-        self.closing.close()
-
-
-@pytest.fixture(scope="module")
-def films(profile: BrowserContext, server: str, trace: Trace) -> Iterator[Film]:
-    film = Film(profile, server, trace)
-    yield film
-    film.close()
-
 
 @pytest.fixture
-def film(films: Film, request: pytest.FixtureRequest) -> Iterator[Film]:
-    """The tab that is open already; a test that failed leaves none behind, for who knows what it shows."""
-    failed = request.session.testsfailed
-    yield films
-    exceptions = films.tab.locator("[data-testid=stException]").all_inner_texts() if films.tab else []
-    if request.session.testsfailed > failed or exceptions:
-        films.close()
-    assert exceptions == [], "the page shows an exception"
+def film(kept: Page, trace: Trace) -> Film:
+    return Film(kept, trace)
 
 
 def test_ten_quick_presses_are_ten_steps(film: Film, trace: Trace) -> None:
@@ -217,8 +210,8 @@ def test_a_deep_link_to_request_17_step_3_stands_there(page: Page) -> None:
     at(page, 17, 3)
 
 
-def test_forwards_and_back_gives_identical_screens(page: Page) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+def test_forwards_and_back_gives_identical_screens(film: Film) -> None:
+    page = film.at(31, 0)
     start, forwards = screen(page), []
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
@@ -287,42 +280,42 @@ def test_texts_catch_up_with_the_stepper(film: Film, trace: Trace) -> None:
     page.locator("[data-testid=stCode]", has_text=text.strip().splitlines()[0].strip()[:40]).first.wait_for()
 
 
-def test_a_click_on_a_tile_asks_why_it_is_here_or_not(page: Page) -> None:
-    visit(page, session=FIRST, policy="cline-classic", request="113", step="1")
-    page.locator('.tile[data-at="20"]').click()
-    page.locator(".why-line", has_text="#20 ·").wait_for()
-    assert page.locator(".why-line b").inner_text() == "Not here"
-    assert page.locator(".tile.picked").get_attribute("data-at") == "20"
-    idle(page)
-    page.keyboard.press("End")
-    idle(page)
-    page.locator(".map").click(position={"x": 3, "y": 10})
-    page.locator('.tile[data-at="20"]').click()
-    page.locator(".why-line", has_text="#20 ·").wait_for()
-    idle(page)
-    page.get_by_role("button", name="Go to decision").click()
-    page.locator('.where[data-request="113"]').wait_for()
+def test_a_click_on_a_tile_asks_why_it_is_here_or_not(kept: Page) -> None:
+    reach(kept, session=FIRST, policy="cline-classic", request="113", step="1")
+    kept.locator('.tile[data-at="20"]').click()
+    kept.locator(".why-line", has_text="#20 ·").wait_for()
+    assert kept.locator(".why-line b").inner_text() == "Not here"
+    assert kept.locator(".tile.picked").get_attribute("data-at") == "20"
+    idle(kept)
+    kept.keyboard.press("End")
+    idle(kept)
+    kept.locator(".map").click(position={"x": 3, "y": 10})
+    kept.locator('.tile[data-at="20"]').click()
+    kept.locator(".why-line", has_text="#20 ·").wait_for()
+    idle(kept)
+    kept.get_by_role("button", name="Go to decision").click()
+    kept.locator('.where[data-request="113"]').wait_for()
 
 
-def test_a_block_chosen_by_number_is_marked_in_the_film(page: Page) -> None:
-    visit(page, session=FIRST, policy="cline-classic", request="113", step="1")
-    field = page.get_by_label("Block", exact=True)
+def test_a_block_chosen_by_number_is_marked_in_the_film(kept: Page) -> None:
+    reach(kept, session=FIRST, policy="cline-classic", request="113", step="1")
+    field = kept.get_by_label("Block", exact=True)
     field.fill("33")
     field.press("Enter")
-    page.locator('.tile.picked[data-at="33"]').wait_for()
-    page.locator(".why-line", has_text="#33 ·").wait_for()
+    kept.locator('.tile.picked[data-at="33"]').wait_for()
+    kept.locator(".why-line", has_text="#33 ·").wait_for()
 
 
-def test_up_and_down_choose_blocks_of_the_film(page: Page) -> None:
-    visit(page, session=FIRST, policy="cline-classic", request="113", step="2")
-    page.locator(".film").focus()
-    page.keyboard.press("ArrowDown")
-    first = int(page.locator(".tile.picked").get_attribute("data-at") or -1)
-    page.keyboard.press("ArrowDown")
-    page.locator(f'.tile.picked[data-at="{first + 1}"]').wait_for()
-    page.keyboard.press("ArrowUp")
-    page.locator(f'.tile.picked[data-at="{first}"]').wait_for()
-    page.locator(".why-line", has_text=f"#{first} ·").wait_for()
+def test_up_and_down_choose_blocks_of_the_film(kept: Page) -> None:
+    reach(kept, session=FIRST, policy="cline-classic", request="113", step="2")
+    kept.locator(".film").focus()
+    kept.keyboard.press("ArrowDown")
+    first = int(kept.locator(".tile.picked").get_attribute("data-at") or -1)
+    kept.keyboard.press("ArrowDown")
+    kept.locator(f'.tile.picked[data-at="{first + 1}"]').wait_for()
+    kept.keyboard.press("ArrowUp")
+    kept.locator(f'.tile.picked[data-at="{first}"]').wait_for()
+    kept.locator(".why-line", has_text=f"#{first} ·").wait_for()
 
 
 def test_the_way_back_in_the_browser_is_the_way_back_in_the_session(film: Film) -> None:
@@ -394,8 +387,8 @@ def drag(page: Page, start: float, stop: float) -> None:
     page.mouse.up()
 
 
-def test_a_range_is_dragged_summed_up_and_zoomed_into(page: Page, trace: Trace) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+def test_a_range_is_dragged_summed_up_and_zoomed_into(film: Film, trace: Trace) -> None:
+    page = film.at(31, 0)
     drag(page, 0.5, 0.75)
     about = page.locator(".about")
     about.get_by_text("re-sent").wait_for()
@@ -423,8 +416,8 @@ def test_a_range_is_dragged_summed_up_and_zoomed_into(page: Page, trace: Trace) 
     assert page.locator(".axis").inner_text() == labels
 
 
-def test_the_wheel_zooms_and_a_double_click_shows_all_again(page: Page) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+def test_the_wheel_zooms_and_a_double_click_shows_all_again(film: Film) -> None:
+    page = film.at(31, 0)
     labels = page.locator(".axis").inner_text()
     page.locator(".time").hover(position={"x": 600, "y": 20})
     page.mouse.wheel(0, -400)
@@ -435,8 +428,8 @@ def test_the_wheel_zooms_and_a_double_click_shows_all_again(page: Page) -> None:
     assert page.locator(".axis").inner_text() == labels
 
 
-def test_the_cursor_can_be_dragged(page: Page, trace: Trace) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
+def test_the_cursor_can_be_dragged(film: Film, trace: Trace) -> None:
+    page = film.at(31, 0)
     drag(page, 31.1 / len(trace.plans), 0.5)
     assert abs(place(page)[0] - len(trace.plans) * 0.5) <= 2
     assert page.locator(".about").is_hidden()
@@ -491,39 +484,39 @@ def test_breakpoints_stop_playing_and_can_be_jumped_to(page: Page, trace: Trace)
     assert page.locator('[data-go="stop"]').is_enabled(), "they are kept while the tab is open"
 
 
-def test_policies_are_found_by_typing_and_shown_whole(page: Page) -> None:
-    visit(page, session=FIRST, policy="balanced", request="113", step="0")
-    page.get_by_role("button", name="Balanced").click()
-    page.locator(".picker h4", has_text="Ports of other systems").wait_for()
-    page.locator(".picker input").fill("cline cla")
-    assert page.locator(".picker b").all_inner_texts() == ["Cline classic (VS Code, 3.10 to 3.89)"]
-    page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("request=113&.*policy=cline-classic"))
-    page.get_by_role("button", name="Cline classic (VS Code, 3.10 to 3.89)").wait_for()
+def test_policies_are_found_by_typing_and_shown_whole(kept: Page) -> None:
+    reach(kept, session=FIRST, policy="balanced", request="113", step="0")
+    kept.get_by_role("button", name="Balanced").click()
+    kept.locator(".picker h4", has_text="Ports of other systems").wait_for()
+    kept.locator(".picker input").fill("cline cla")
+    assert kept.locator(".picker b").all_inner_texts() == ["Cline classic (VS Code, 3.10 to 3.89)"]
+    kept.keyboard.press("Enter")
+    kept.wait_for_url(re.compile("request=113&.*policy=cline-classic"))
+    kept.get_by_role("button", name="Cline classic (VS Code, 3.10 to 3.89)").wait_for()
 
 
-def test_a_recorded_compaction_says_what_it_left(page: Page, compacted: str) -> None:
-    visit(page, session=compacted, policy="as-recorded", request="3", step="0")
-    assert "between two recorded requests" in page.locator(".where").inner_text()
-    assert page.locator(".tile.sigma:visible").count() == 0, "there is no summary yet"
-    before = page.locator(".number.now").inner_text()
+def test_a_recorded_compaction_says_what_it_left(kept: Page, compacted: str) -> None:
+    reach(kept, session=compacted, policy="as-recorded", request="3", step="0")
+    assert "between two recorded requests" in kept.locator(".where").inner_text()
+    assert kept.locator(".tile.sigma:visible").count() == 0, "there is no summary yet"
+    before = kept.locator(".number.now").inner_text()
     assert before.startswith("9.3k")
-    page.keyboard.press("ArrowRight")
-    at(page, 3, 1)
-    assert page.locator(".number.before").inner_text() == before
-    assert page.locator(".number.now").inner_text().startswith("910")
-    assert page.locator(".verb").inner_text().lower() == "condensed"
-    assert page.locator(".tally").inner_text() == "2 kept · 6 condensed"
-    assert page.locator('.tile[data-state="condensed"]:visible').count() == 6
-    page.locator(".tile.sigma").click()
-    page.locator("[data-testid=stCode]", has_text="What happened so far.").first.wait_for()
-    visit(page, session=compacted, policy="as-recorded", request="4", step="1")
-    assert page.locator(".change b.worse").count() == 1
-    assert "costs more than it saves" in page.locator(".change").inner_text()
+    kept.keyboard.press("ArrowRight")
+    at(kept, 3, 1)
+    assert kept.locator(".number.before").inner_text() == before
+    assert kept.locator(".number.now").inner_text().startswith("910")
+    assert kept.locator(".verb").inner_text().lower() == "condensed"
+    assert kept.locator(".tally").inner_text() == "2 kept · 6 condensed"
+    assert kept.locator('.tile[data-state="condensed"]:visible').count() == 6
+    kept.locator(".tile.sigma").click()
+    kept.locator("[data-testid=stCode]", has_text="What happened so far.").first.wait_for()
+    reach(kept, session=compacted, policy="as-recorded", request="4", step="1")
+    assert kept.locator(".change b.worse").count() == 1
+    assert "costs more than it saves" in kept.locator(".change").inner_text()
 
 
 @pytest.fixture
-def compacted(page: Page, server: str) -> str:
+def compacted(kept: Page) -> str:
     """A session with a compaction, and one that made the request longer."""
     log = Log()
     log.user("first question")
@@ -538,14 +531,13 @@ def compacted(page: Page, server: str) -> str:
     log.compact("All of it, at some length. " * 30)
     log.user("fourth question")
     log.answer("m5", "fourth answer", usage=(10, 1100, 0, 20))
-    page.goto("/library")
-    idle(page)
-    page.locator("input[type=file]").first.set_input_files(
+    travel(kept, "/library")
+    kept.locator("input[type=file]").first.set_input_files(
         {"name": "compacted.jsonl", "mimeType": "application/jsonl", "buffer": log.text().encode()}
     )
-    page.wait_for_url(re.compile("session="))
-    idle(page)
-    return re.search(r"session=([^&]+)", page.url)[1]  # type: ignore[index]
+    kept.wait_for_url(lambda url: "/library" not in url and "session=" in url)
+    idle(kept)
+    return re.search(r"session=([^&]+)", kept.url)[1]  # type: ignore[index]
 
 
 def test_the_trace_crosses_the_wire_once(page: Page) -> None:

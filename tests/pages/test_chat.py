@@ -42,7 +42,6 @@ def _quick() -> None:
 
 
 def opened(app: AppTest, **query: str) -> AppTest:
-    app.run()
     app.switch_page("pages/chat.py")
     app.query_params.clear()
     for name, value in query.items():

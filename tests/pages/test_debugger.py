@@ -24,8 +24,7 @@ FIRST = "tool-results-eat-the-window"
 
 
 def opened(app: AppTest, **query: str) -> AppTest:
-    """Run the app and go to the debugger with a query."""
-    app.run()
+    """The app, gone to the debugger with a query."""
     app.switch_page("pages/debugger.py")
     for name, value in query.items():
         app.query_params[name] = value
@@ -71,6 +70,7 @@ def test_the_debugger_shows_the_very_body_that_the_envelope_page_shows(app: AppT
 
 
 def test_it_opens_on_what_was_really_sent_where_the_reader_was(app: AppTest) -> None:
+    app.run()
     opened(app, session=FIRST)
     assert query(app) == {"session": FIRST, "request": "262", "step": "0", "policy": "as-recorded"}
     assert "2 changes in 2 requests" in bodies(app)

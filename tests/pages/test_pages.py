@@ -23,8 +23,7 @@ PAGES = ("envelope", "heatmap", "library")
 
 
 def opened(app: AppTest, page: str = "envelope", **query: str) -> AppTest:
-    """Run the app and go to a page with a query."""
-    app.run()
+    """The app, gone to a page with a query."""
     if page != "envelope":
         app.switch_page(f"pages/{page}.py")
     for name, value in query.items():
