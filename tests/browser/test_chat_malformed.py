@@ -57,7 +57,7 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
     for number, (case, sentence) in enumerate(SENTENCES.items()):
         wrong, kept = CASES.get(case, (stream(events()), SAID))
         rogue.wrongs += [wrong] * (3 if "502" in case else 1)  # the SDK asks again by itself
-        send(page, f"hello {number}")
+        send(page, f"hello {number}", rogue)
         assert not rogue.wrongs, case
         newest = page.locator(".chat-msg").last.inner_text()
         assert ("Model" if kept else f"hello {number}") in newest, (case, newest)
@@ -70,7 +70,7 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
             assert page.locator("[role=alert]").count() == 0, case
     assert page.locator(".chat-msg.user").count() == len(SENTENCES)
     rogue.wrongs.append(stream(events(({"type": "text", "text": MARKDOWN},))))
-    send(page, "And what else?")
+    send(page, "And what else?", rogue)
     answer = page.locator(".chat-msg").last
     assert answer.locator("table td").all_inner_texts() == ["1", "2"]
     assert page.locator(".chat-msg :is(img, a, script, iframe, svg, .katex)").count() == 0
@@ -103,12 +103,16 @@ def going_to(page: Page, url: str) -> None:
     page.locator(".ts-chip", has_text="local-7b").first.wait_for()
 
 
-def send(page: Page, text: str) -> None:
-    """Say something, and wait for the end of the turn."""
+def send(page: Page, text: str, rogue: Rogue) -> None:
+    """Say something, and wait for the end of the turn, which comes after all that was prepared for it."""
     box = page.locator("[data-testid=stChatInputTextArea]")
     box.fill(text)
     box.press("Enter")
     page.locator(".chat-msg.user", has_text=text).wait_for()
+    for _ in range(600):
+        if not rogue.wrongs:
+            break
+        page.wait_for_timeout(100)
     page.wait_for_function("() => !document.querySelector('.chat-msg.now, .st-key-chat-stop button')")
     page.locator("[data-testid=stChatInputTextArea]:not([disabled])").wait_for()
     idle(page)

@@ -168,7 +168,7 @@ def threads(tmp_path_factory: pytest.TempPathFactory) -> Threads:
 
 @pytest.fixture(scope="module")
 def client(rogue: Rogue) -> Anthropic:
-    return connected(rogue.url, "a-key-of-this-server", retries=0, timeout=0.4)
+    return connected(rogue.url, "a-key-of-this-server", retries=0, timeout=1.5)
 
 
 def begun(client: Anthropic, threads: Threads, policy: str = "keep-everything", **more: Any) -> Chat:
