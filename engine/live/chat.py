@@ -46,8 +46,8 @@ from engine.live.tools import Tools
 from engine.live.wire import whole
 from engine.planning.answers import Answers, answerer
 from engine.planning.assemble import settle, step
+from engine.planning.bodies import Bodies
 from engine.planning.policy import Policy, sendable, wishes_alone
-from engine.planning.render import body
 from engine.session.model import JSON, Answer, Answered, Ask, Edit, Fact, Request, Span, Usage, Wished
 from engine.session.place import Place
 from engine.storage.database import StorageError
@@ -88,6 +88,7 @@ class Chat:
     sizes: list[int] = field(default_factory=list)  # counted tokens of each request so far, as the model saw it
     place: Place | None = None  # where it goes: nothing is sent elsewhere. None: nobody says so, and nothing is checked
     keeping: Keeping = field(default_factory=Keeping)
+    bodies: Bodies = field(default_factory=Bodies)
     stopped: bool = False  # by the person, amid a turn
     unsure: set[str] = field(default_factory=set)  # models whose window was said to be assumed
 
@@ -288,8 +289,8 @@ class Chat:
                 self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1, error=refused)
                 yield Refused(refused)
                 return
-            sending = body(plan, self.growing.session)
-            if rejected := gateway.unsendable(sending, plan.model, self.growing.prices):
+            sending = self.bodies.body(plan, self.growing.session)
+            if rejected := gateway.unsendable(sending, plan.model, self.growing.prices, self.bodies):
                 self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1)
                 yield Failed(rejected)
                 return
@@ -317,7 +318,7 @@ class Chat:
 
     def _plan(self, asked: Request) -> Plan:
         plan = self._step(asked)
-        fact = gateway.counted(plan, self.growing.session, self.provider, self.settings.count_from)
+        fact = gateway.counted(plan, self.growing.session, self.provider, self.settings.count_from, self.bodies)
         if fact is None:
             return plan
         self._note(fact)

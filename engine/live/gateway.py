@@ -15,8 +15,7 @@ from engine.envelope.plan import Plan
 from engine.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, UnsendableError, WrongPlace
 from engine.live.growing import Growing
 from engine.live.provider import Provider, explained
-from engine.planning.lint import lint
-from engine.planning.render import body
+from engine.planning.bodies import Bodies
 from engine.pricing.prices import Prices
 from engine.session.facts import count_of
 from engine.session.model import JSON, Counted, Edit, Part, Session, Span
@@ -25,12 +24,12 @@ from engine.session.place import Place
 OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
 
-def counted(plan: Plan, session: Session, provider: Provider, share: float) -> Counted | None:
+def counted(plan: Plan, session: Session, provider: Provider, share: float, bodies: Bodies) -> Counted | None:
     """The provider's count of a plan's prompt; None below `share` of the budget, where it is known, and where none came."""
     near = share and plan.projected > share * plan.budget.limit
     if not near or count_of(session.recorded, plan.request.n, plan.seen.tokens):
         return None
-    planned = body(plan, session)
+    planned = bodies.body(plan, session)
     with suppress(ProviderError), explained(provider):  # without a count, planning goes on with the estimate
         tokens = provider.count(planned)
         return None if tokens is None else Counted(plan.request.n, plan.seen.tokens, tokens, plan.model)
@@ -111,9 +110,9 @@ def counters(session: Session) -> dict[str, int]:
     return dict(zip(COUNTERS, sums, strict=True))
 
 
-def unsendable(sending: Mapping[str, JSON], model: str, prices: Prices) -> UnsendableError | None:
+def unsendable(sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies) -> UnsendableError | None:
     """Why the provider would reject this body, whatever its size; what can be mended was, by the policy's last rules."""
-    wrong = lint(sending, model, prices=prices)
+    wrong = bodies.wrong(sending, model, prices)
     return UnsendableError(wrong[0].path, wrong[0].what) if wrong else None
 
 
