@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Literal
 
 from msgspec import structs
@@ -40,6 +41,7 @@ from engine.live.events import (
 )
 from engine.live.growing import Growing
 from engine.live.keeping import Begins, Draft, Keeping
+from engine.live.leaving import Leavable, Leaving
 from engine.live.provider import Begun, Provider, Said, sent
 from engine.live.sinks import Sink
 from engine.live.tools import Tools
@@ -89,6 +91,7 @@ class Chat:
     place: Place | None = None  # where it goes: nothing is sent elsewhere. None: nobody says so, and nothing is checked
     keeping: Keeping = field(default_factory=Keeping)
     bodies: Bodies = field(default_factory=Bodies)
+    leaving: Leaving | None = None  # how the turn that goes on is left while it waits
     stopped: bool = False  # by the person, amid a turn
     unsure: set[str] = field(default_factory=set)  # models whose window was said to be assumed
 
@@ -183,6 +186,10 @@ class Chat:
     def policy(self) -> Policy:
         """The policy in force, with what was wished by hand before it, and what is mended behind it."""
         return sendable(self.settings.policy)
+
+    @property
+    def _reached(self) -> Provider:
+        return Leavable(self.provider, self.leaving) if self.leaving else self.provider
 
     def condense(self, keep_turns: int = 2) -> Generator[Event]:
         """Ask for a summary of all before the newest turns; it stands for them from the next request on."""
@@ -318,7 +325,7 @@ class Chat:
 
     def _plan(self, asked: Request) -> Plan:
         plan = self._step(asked)
-        fact = gateway.counted(plan, self.growing.session, self.provider, self.settings.count_from, self.bodies)
+        fact = gateway.counted(plan, self.growing.session, self._reached, self.settings.count_from, self.bodies)
         if fact is None:
             return plan
         self._note(fact)
@@ -343,9 +350,9 @@ class Chat:
     def _stream(self, plan: Plan, sending: Mapping[str, JSON], attempt: int) -> Iterator[Event]:
         """Send a request's body. ProviderError where it was not accepted; what breaks later is told and kept."""
         began, said, start = self.clock(), Said(), Begun()
-        draft = Draft(self.sink.draft if isinstance(self.sink, Begins) else None)
+        draft, broke = Draft(self.sink.draft if isinstance(self.sink, Begins) else None), None
         try:
-            with sent(self.provider, sending) as pieces:
+            with sent(self._reached, sending) as pieces:
                 try:
                     for piece in pieces:
                         match piece:
@@ -360,14 +367,18 @@ class Chat:
                 except ProviderError as error:
                     if error.too_long and not draft.texts:
                         raise
-                    self._broken(plan, draft.texts, start, self.clock() - began, attempt, error)
-                    yield Interrupted(error)
-                    return
-                except BaseException:  # the person pressed stop, or whatever else ends the turn here
-                    self._broken(plan, draft.texts, start, self.clock() - began, attempt)
-                    raise
+                    broke = error
+        except ProviderError:
+            raise
+        except BaseException:  # the person pressed stop, or whatever else ends the turn here
+            self._broken(plan, draft.texts, start, self.clock() - began, attempt)
+            raise
         finally:
             draft.close()
+        if broke:
+            self._broken(plan, draft.texts, start, self.clock() - began, attempt, broke)
+            yield Interrupted(broke)
+            return
         if said.stop_reason == "model_context_window_exceeded" and not said.content:
             raise ProviderError("the model's window was full before it could answer", hint="Make room.", too_long=True)
         yield Done(self._end(plan, "complete", said, self.clock() - began, attempt))
@@ -432,7 +443,7 @@ class Chat:
 
         settings = self.settings
         summaries = settings.summary_model or settings.model if settings.condense or wished else ""
-        return answerer(known, answering(self.provider, settings.model, summaries), self._answered)
+        return answerer(known, answering(self._reached, settings.model, summaries), self._answered)
 
     def _answered(self, ask: Ask, answer: Answer) -> None:
         self.spent += self._cost(answer.usage, answer.model) or 0
@@ -444,16 +455,20 @@ class Chat:
         self.keeping.do(lambda: sink.fact(fact))
 
     def _call_tools(self, done: Request) -> Iterator[Event]:
-        assert self.tools is not None
         results: list[JSON] = []
         for block in self.growing.session.blocks[done.cut : done.stop]:
             if block.kind == "tool_use":
                 yield Called(block.raw)
                 try:
-                    text, failed = self.tools.run(block.name, block.raw.get("input") or {})
+                    text, failed = self._run(block.name, block.raw.get("input") or {})
                 except Exception as error:  # noqa: BLE001 - whatever a tool does, the model is told, and the turn goes on
                     text, failed = f"the tool failed: {type(error).__name__}", True
                 result = {"type": "tool_result", "tool_use_id": block.raw.get("id"), "content": whole(text)}
                 results.append(result | ({"is_error": True} if failed else {}))
                 yield Result(text, failed)
         self.say("user", results, "tool")
+
+    def _run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+        assert self.tools is not None
+        run = partial(self.tools.run, name, given)
+        return self.leaving.call(run) if self.leaving else run()
