@@ -70,9 +70,11 @@ def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> Co
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
     needed = plan.projected + (max_tokens if plan.budget.known else 0)
-    if plan.verdict != "refuse" and needed <= window:
+    nothing = not any(plan.after.counts[2:])
+    if plan.verdict != "refuse" and needed <= window and not nothing:
         return None
     why = next((d.edit.because for d in reversed(plan.decisions) if d.action == "refuse"), "")
+    large, alone = _alone(plan, session, ledger, needed - plan.projected, nothing or plan.verdict == "refuse")
     return ContextWindowExceededError(
         conversation_id=session.id,
         turn=plan.request.turn,
@@ -80,22 +82,32 @@ def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> Co
         projected=needed,
         window=window,
         limit=plan.budget.limit,
-        why=why,
-        alone=_alone(plan, session, ledger, needed - plan.projected),
+        why=why or ("it leaves nothing of the conversation to be sent" if nothing else ""),
+        alone=alone,
+        message=large,
         counters=counters(session),
     )
 
 
-def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int) -> str:
-    """The newest message, where no cut of others would make room for it."""
-    newest = next((m for m in reversed(session.messages) if m.role == "user" and m.stop <= plan.request.cut), None)
-    if newest is None:
-        return ""
-    stands = any(p.body is None and p.start < newest.stop and newest.start < p.stop for p in plan.after.pieces)
-    size = round(plan.calibration.scale * ledger.tokens(newest.start, newest.stop)) if stands else 0
-    if size + answer <= min(plan.budget.window, max(plan.budget.limit, 1)):
-        return ""
-    return f"{'A tool result' if newest.origin == 'tool' else 'The newest message'} ({size:,} tokens)"
+def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bool) -> tuple[int, str]:
+    """The largest message that stands whole (or `any_of` them), if no cut of others would make room for it.
+
+    Its number, and what it is called; -1 and "" where none is so large.
+    """
+    number, size = -1, 0.0
+    whole = [piece for piece in plan.after.pieces if piece.body is None]
+    for n, message in enumerate(session.messages):
+        if message.role != "user" or message.stop > plan.request.cut:
+            continue
+        tokens = plan.calibration.scale * ledger.tokens(message.start, message.stop)
+        if tokens >= size and (any_of or any(p.start < message.stop and message.start < p.stop for p in whole)):
+            number, size = n, tokens
+    if number < 0 or size + answer <= min(plan.budget.window, max(plan.budget.limit, 1)):
+        return -1, ""
+    message = session.messages[number]
+    newest = all(later.role != "user" for later in session.messages[number + 1 :])
+    which = "The newest message" if newest else f"The message of turn {session.blocks[message.start].turn}"
+    return number, f"{'A tool result' if message.origin == 'tool' else which} ({round(size):,} tokens)"
 
 
 def counters(session: Session) -> dict[str, int]:
