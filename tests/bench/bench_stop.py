@@ -1,4 +1,4 @@
-"""Whether Stop stops: `python tests/bench/bench_stop.py [--clicks 200] [--tabs 3]`; exit 1 where a click did not.
+"""Whether Stop stops: `python tests/bench/bench_stop.py [--clicks 200] [--tabs 3] [--minutes 30]`; exit 1 where it did not.
 
 Chats with the built-in model in a real Chromium. At a random moment of each answer the mouse is clicked where the button stood
 when the first answer began, without looking where it is now. Told: how long until the turn had ended in the store, and until
@@ -87,6 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", type=int, default=200)
     parser.add_argument("--tabs", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=30.0, help="after so many, what was measured by then is told")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     pick, clicks, free = random.Random(given.seed), list[float](), list[float]()
@@ -99,8 +100,8 @@ def main() -> int:
         places: list[tuple[float, float]] = []
         for page in pages:
             page.set_default_timeout(45_000)
-        turn = 0
-        while len(clicks) < given.clicks:
+        turn, until = 0, time.monotonic() + 60 * given.minutes
+        while len(clicks) < given.clicks and time.monotonic() < until:
             if turn % TURNS == 0:
                 for page in pages:
                     begun(page)
@@ -118,6 +119,7 @@ def main() -> int:
             for request in threads.load(row.id).requests
         )
     stopped = [at for at, reason in requests if reason == "interrupted"]
+    print(f"{len(clicks)} clicks of {given.clicks} wanted")
     print(f"{len(stopped)} of {len(clicks)} clicks stopped their answer; {len(requests)} answers were begun")
     ends = [min((at for at in stopped if at >= click), default=click + 60) - click for click in sorted(clicks)]
     high = told("until the turn has ended", ends)
