@@ -15,7 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 from conftest import FLAGS, chromium, serve  # noqa: E402
@@ -55,14 +56,22 @@ def asked(page: Page) -> tuple[float, float]:
     return found["x"] + found["width"] / 2, found["y"] + found["height"] / 2
 
 
-def clicked(pages: Sequence[Page], places: Sequence[tuple[float, float]], pick: random.Random) -> list[tuple[float, float]]:
-    """Stop what is answered in each page at its moment; when each was clicked (epoch), and seconds until the box was free.
+class Click(NamedTuple):
+    """When the mouse was clicked (epoch), in which chat, and seconds until the next message could be written."""
+
+    at: float
+    thread: str
+    free: float
+
+
+def clicked(pages: Sequence[Page], places: Sequence[tuple[float, float]], pick: random.Random) -> list[Click]:
+    """Stop what is answered in each page at its moment.
 
     An answer that has ended by then is not clicked at, and nothing is said of it.
     """
     began = time.monotonic()
     order = sorted((pick.uniform(*MOMENTS), n) for n in range(len(pages)))
-    found: dict[int, tuple[float, float]] = {}
+    found: list[Click] = []
     for moment, n in order:
         time.sleep(max(0.0, began + moment - time.monotonic()))
         if not pages[n].locator(STOP).is_visible():
@@ -71,8 +80,9 @@ def clicked(pages: Sequence[Page], places: Sequence[tuple[float, float]], pick: 
         pages[n].mouse.click(*places[n])
         pages[n].locator(STOP).wait_for(state="hidden", timeout=60_000)
         pages[n].locator(FREE).wait_for(timeout=60_000)
-        found[n] = at, time.perf_counter() - start
-    return [*found.values()]
+        thread = parse_qs(urlsplit(pages[n].url).query)["thread"][0]
+        found.append(Click(at, thread, time.perf_counter() - start))
+    return found
 
 
 def told(name: str, seconds: Sequence[float]) -> float:
@@ -90,7 +100,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="after so many, what was measured by then is told")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    pick, clicks, free = random.Random(given.seed), list[float](), list[float]()
+    pick, clicks = random.Random(given.seed), list[Click]()
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as url, sync_playwright() as playwright:
@@ -108,23 +118,24 @@ def main() -> int:
             there = [asked(page) for page in pages]
             places = places or there
             turn += 1
-            some = clicked(pages, places, pick)
-            clicks += [at for at, _ in some]
-            free += [seconds for _, seconds in some]
+            clicks += clicked(pages, places, pick)
         browser.close()
         threads = Threads(Path(folder, "data", "chats.db"))
-        requests = sorted(
-            (request.answered_at or 0.0, request.stop_reason)
-            for row in threads.list()
-            for request in threads.load(row.id).requests
-        )
-    stopped = [at for at, reason in requests if reason == "interrupted"]
-    print(f"{len(clicks)} clicks of {given.clicks} wanted")
-    print(f"{len(stopped)} of {len(clicks)} clicks stopped their answer; {len(requests)} answers were begun")
-    ends = [min((at for at in stopped if at >= click), default=click + 60) - click for click in sorted(clicks)]
-    high = told("until the turn has ended", ends)
-    told("until the next message may be written", free)
-    return int(len(stopped) < len(clicks) or high > LIMIT)
+        requests = {row.id: threads.load(row.id).requests for row in threads.list()}
+    stopped, late, missed = list[float](), 0, 0
+    for click in clicks:
+        request = max((r for r in requests[click.thread] if (r.sent_at or 0) <= click.at), key=lambda r: r.n)
+        ended = request.answered_at or 0.0
+        if request.stop_reason == "interrupted":
+            stopped.append(ended - click.at)
+        elif ended <= click.at:  # by itself, and the page had not been told yet
+            late += 1
+        else:
+            missed += 1
+    print(f"{len(clicks)} clicks of {given.clicks} wanted: {len(stopped)} stopped, {missed} missed, {late} too late")
+    high = told("until the turn has ended", stopped)
+    told("until the next message may be written", [click.free for click in clicks])
+    return int(bool(missed) or high > LIMIT)
 
 
 if __name__ == "__main__":
