@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import TurnscopeError
@@ -17,6 +19,7 @@ from engine.library.store import Store
 from engine.settings import OPEN, data_file
 
 HERE = Path(__file__).resolve().parent
+PATIENCE = 5.0  # seconds that the app has to end by itself
 APP = HERE / "_app" if (HERE / "_app").is_dir() else HERE.parent  # in a wheel, else in a clone of the repository
 
 
@@ -38,10 +41,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         environment[OPEN] = str(given.path.resolve())
     command = [sys.executable, "-m", "streamlit", "run", str(APP / "app.py"), "--server.port", str(given.port)]
     command += ["--server.headless", "true"] if given.no_browser else []
+    return _served(command, environment)
+
+
+def _served(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Run the app until it ends, or this process is told to end: the app never outlives it. Gives the app's exit code."""
+
+    def told(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # the second: its window closed
+    before = {number: signal.signal(number, told) for number in ends}
+    app = None
     try:
-        return subprocess.run(command, env=environment, cwd=APP, check=False).returncode
-    except KeyboardInterrupt:
+        app = subprocess.Popen(command, env=environment, cwd=APP)
+        return app.wait()
+    except KeyboardInterrupt:  # the app had it, too
         return 0
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_IGN)  # asked twice: it is ending
+        if app is not None and app.poll() is None:
+            app.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                app.wait(PATIENCE)
+            app.kill()
+            app.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _forget(store: Store) -> int:

@@ -121,7 +121,8 @@ class ContextWindowExceededError(TurnscopeError):
 
     Fields: conversation id, turn, request, projected tokens (prompt and room for the answer), window (tokens), `limit` (what
     the policy leaves of it for the prompt), `counters` (what was billed so far, in tokens; see `COUNTERS`). `why`: the
-    policy's own words, where it is the policy that refuses. `alone`: names a part that is too large by itself.
+    policy's own words, where it is the policy that refuses. `alone`: names a part that is too large by itself, `message` is the
+    number of its message, -1 where there is none.
     """
 
     def __init__(  # noqa: PLR0913 - its fields
@@ -135,6 +136,7 @@ class ContextWindowExceededError(TurnscopeError):
         limit: int = 0,
         why: str = "",
         alone: str = "",
+        message: int = -1,
         counters: Mapping[str, int] | None = None,
     ) -> None:
         if projected > window:
@@ -151,6 +153,7 @@ class ContextWindowExceededError(TurnscopeError):
         self.projected = projected
         self.window = window
         self.limit = limit
+        self.message = message
         self.counters = dict.fromkeys(COUNTERS, 0) | dict(counters or {})
 
     def __str__(self) -> str:

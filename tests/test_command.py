@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +75,16 @@ def test_a_path_is_handed_to_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """The app runs as a child process; this test stands in its place."""
     started: dict[str, Any] = {}
 
-    def child(arguments: list[str], *, env: dict[str, str], cwd: Path, check: bool) -> subprocess.CompletedProcess[bytes]:
-        started.update(arguments=arguments, env=env, cwd=cwd)
-        return subprocess.CompletedProcess(arguments, 7)
+    class Child:
+        def __init__(self, arguments: list[str], *, env: dict[str, str], cwd: Path) -> None:
+            started.update(arguments=arguments, env=env, cwd=cwd)
 
-    monkeypatch.setattr(command.subprocess, "run", child)
+        def wait(self) -> int:
+            return 7
+
+        poll = wait
+
+    monkeypatch.setattr(command.subprocess, "Popen", Child)
     monkeypatch.chdir(tmp_path)
     Path("s1.jsonl").write_text("{}")
     assert command.main(["s1.jsonl", "--port", "8600", "--no-browser"]) == 7
@@ -87,3 +95,22 @@ def test_a_path_is_handed_to_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert started["arguments"][-2:] == ["--server.headless", "true"]
     assert command.main([]) == 7
     assert "TURNSCOPE_OPEN" not in started["env"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("told", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_the_app_does_not_outlive_the_command(told: str, stubborn: bool, tmp_path: Path) -> None:
+    """Something that waits stands in the app's place; where it is stubborn, it ends only when it is killed."""
+    note, deaf = tmp_path / "pid", "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; "
+    child = f"{deaf if stubborn else ''}import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    script = f"import sys, engine.__main__ as m; m.PATIENCE = 0.3; sys.exit(m._served([sys.executable, '-c', {child!r}], {{}}))"
+    running = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 20
+    while not (note.exists() and note.read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    running.send_signal(getattr(signal, told))
+    assert running.wait(10) == {"SIGTERM": 143, "SIGHUP": 129, "SIGINT": 0}[told]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)

@@ -346,7 +346,7 @@ def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(threads: Thread
 def test_a_turn_goes_on_by_itself_and_stops_when_asked(threads: Threads) -> None:
     with Offline(delay=0.02) as slow:
         talk, thread = chat(slow, threads)
-        running = Running(talk.send("Speak slowly."))
+        running = Running(talk.send("Speak slowly."), talk)
         until = time.monotonic() + 10
         while not running.text and time.monotonic() < until:
             time.sleep(0.005)
@@ -356,6 +356,6 @@ def test_a_turn_goes_on_by_itself_and_stops_when_asked(threads: Threads) -> None
         assert running.failed is None
         stored = threads.load(thread)
         assert stored.requests[-1].stop_reason == "interrupted"
-        second = Running(talk.send("And again."))
+        second = Running(talk.send("And again."), talk)
         assert second.wait(20)
         assert isinstance(second.events[-1], Done)

@@ -265,7 +265,7 @@ def test_facts_of_any_kind_are_read_back_as_they_were_and_the_later_one_holds(tm
         Counted(0, 11, 14, "m"),
         Counted(0, 10, 13, "m"),
     ):
-        talk._note(fact)
+        talk.note(fact)
     recorded = threads.load(thread).recorded
     assert recorded == talk.growing.recorded
     assert recorded.answers["k"].text == "half a character: \ud800"

@@ -69,13 +69,6 @@ def summary_of(piece: Piece) -> str:
     return next((part.text for part in piece.body if part.kind == "summary"), "") if piece.body else ""
 
 
-def by_hand(envelope: Envelope, ctx: Ctx) -> list[Span]:
-    """What the summaries of a chat in which a person condensed by hand stand for, in order: for rules that know of none."""
-    if not ctx.session.recorded.wishes:
-        return []
-    return [Span(piece.start, piece.stop) for piece in envelope.pieces if piece.start < piece.stop and summary_of(piece)]
-
-
 def without(span: Span, others: Iterable[Span]) -> Iterator[Span]:
     """What is left of a span without `others`, which are in order."""
     start = span.start

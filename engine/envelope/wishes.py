@@ -42,6 +42,24 @@ def wished(session: Session, request: int) -> Iterator[Edit]:
             yield wish.edit
 
 
+def by_hand(envelope: Envelope, ctx: Ctx) -> list[Span]:
+    """What a person had condensed or left out, in order: for rules that know of neither, and would put it back."""
+    session = ctx.session
+    if not session.recorded.wishes:
+        return []
+    wanted = (edit for n in session.recorded.wishes if n <= ctx.request.n for edit in wished(session, n))
+    out = [edit.span for edit in wanted if edit.action == "drop" and edit.span]
+    return [
+        Span(piece.start, piece.stop)
+        for piece in envelope.pieces
+        if piece.start < piece.stop and (summary_of(piece) or (piece.body == () and any(_within(piece, span) for span in out)))
+    ]
+
+
+def _within(piece: Piece, span: Span) -> bool:
+    return span.start <= piece.start and piece.stop <= span.stop
+
+
 def rated(text: str, rating: str) -> Rated:
     """The fact that somebody rates a summary's text so; an edited text is rated anew."""
     return Rated(digest(text), rating)

@@ -1,95 +1,48 @@
 """Chatting through the same assembler: append the prompt, `step`, send, stream, `settle`, append the answer, tell the sink.
 
-Provider, tools and sink are passed in; this module knows no network and no page, and of a store that it may be busy. What is
-asked before a request may go is in `gateway`.
+Provider, tools and sink are passed in; this module knows no network and no page. What a chat holds is in `talk`, one request of
+it in `request`; here are its turns, its tools, its limits, and what a person does to it by hand.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
-
-from msgspec import structs
+from functools import partial
 
 from engine.envelope import wishes
-from engine.envelope.ended import RequestEnded, Status, delivered
 from engine.envelope.pieces import Decision, Piece
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx
-from engine.errors import ProviderError, TurnscopeError
+from engine.errors import TurnscopeError
 from engine.live import gateway, stops
-from engine.live.answering import answering
 from engine.live.events import (
     Asked,
-    Assumed,
     Called,
     Condensing,
     Done,
     Event,
     Failed,
     Held,
-    Interrupted,
-    Planned,
-    Refused,
     Result,
     Stopped,
-    Text,
 )
-from engine.live.growing import Growing
-from engine.live.keeping import Begins, Draft, Keeping
-from engine.live.provider import Begun, Provider, Said, sent
-from engine.live.sinks import Sink
-from engine.live.tools import Tools
+from engine.live.request import requested
+from engine.live.talk import Settings, Talk
 from engine.live.wire import whole
-from engine.planning.answers import Answers, answerer
-from engine.planning.assemble import settle, step
-from engine.planning.policy import Policy, sendable, wishes_alone
-from engine.planning.render import body
-from engine.session.model import JSON, Answer, Answered, Ask, Edit, Fact, Request, Span, Usage, Wished
-from engine.session.place import Place
-from engine.storage.database import StorageError
+from engine.planning.assemble import step
+from engine.planning.policy import wishes_alone
+from engine.session.model import JSON, Edit, Request, Span, Usage, Wished
+
+__all__ = ["Chat", "Settings"]
 
 MAX_LOOPS = 50  # requests of one turn; an agent loop longer than this is a loop
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is in force for the next request. `spend` in USD, `growth` in tokens per turn: beyond them the chat asks first."""
-
-    model: str
-    policy: Policy
-    max_tokens: int = 1_024
-    thinking: bool = False
-    summary_model: str = ""  # "" = the chat's own
-    condense: bool = True
-    count_from: float = 0.7  # share of the budget from which the provider is asked to count before sending; 0 = never
-    spend: Decimal | None = None
-    growth: int = 0
-    window: int = 0  # tokens of the model's, where its server or the person told it
-    temperature: float | None = None  # None = the model's own; with thinking on, the API takes no other
-    cache: Literal["", "5m", "1h"] = "5m"  # how long the prefix is cached; "" = nothing asks for it
-
-
 @dataclass(slots=True)
-class Chat:
+class Chat(Talk):
     """One conversation under way. Not safe for two threads at once."""
-
-    growing: Growing
-    provider: Provider
-    sink: Sink
-    settings: Settings
-    tools: Tools | None = None
-    clock: Callable[[], float] = time.time
-    plan: Plan | None = None
-    spent: Decimal = field(default=Decimal(0))
-    sizes: list[int] = field(default_factory=list)  # counted tokens of each request so far, as the model saw it
-    place: Place | None = None  # where it goes: nothing is sent elsewhere. None: nobody says so, and nothing is checked
-    keeping: Keeping = field(default_factory=Keeping)
-    stopped: bool = False  # by the person, amid a turn
-    unsure: set[str] = field(default_factory=set)  # models whose window was said to be assumed
 
     def send(self, content: str | Sequence[JSON]) -> Generator[Event]:
         """Say something (text, or blocks where something is attached), and stream what follows until the model ends its turn.
@@ -100,16 +53,6 @@ class Chat:
         self._close_calls()
         self.say("user", whole(content), "prompt")
         yield from self.go_on()
-
-    def say(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
-        """Append a message and keep it, before anything else happens."""
-        message = self.growing.message(role, content, origin=origin, sent_at=self.clock())
-        blocks = [content] if isinstance(content, str) else list(content)
-        if origin == "tool":  # its calls are kept, or wait to be
-            sink = self.sink
-            self.keeping.do(lambda: sink.message(message, blocks, "complete"))
-        else:
-            self.sink.message(message, blocks, "complete")
 
     def go_on(self, *, asked: bool = False) -> Generator[Event]:
         """Send the next request, and those that tool results cause. `asked`: the person agreed to go over a limit."""
@@ -131,7 +74,7 @@ class Chat:
                 yield held
                 return
             done: Request | None = None
-            for event in self._request():
+            for event in requested(self):
                 done = event.request if isinstance(event, Done) else done
                 yield event
             if done is None:
@@ -152,11 +95,6 @@ class Chat:
                 return
         yield Stopped("loop", stops.ON_AND_ON.format(MAX_LOOPS))
 
-    def leave_out(self, message: int) -> None:
-        """Leave one of the messages (by its number) out of every further request; it stays in the chat."""
-        said = self.growing.session.messages[message]
-        self._wish((Edit("drop", "left out by hand", Span(said.start, said.stop)),))
-
     def _close_calls(self) -> None:
         """Answer tool calls whose tool never ran: a provider refuses a call without a result for ever."""
         session = self.growing.session
@@ -168,23 +106,47 @@ class Chat:
             self.say("user", [{**what, "tool_use_id": call.raw.get("id")} for call in calls], "tool")
         self.stopped = False
 
-    def planned(self, text: str = "") -> Plan:
-        """What would be sent now, were `text` said first. Changes nothing."""
-        return self.weighed([("user", text)] if text else ())[0]
+    def _call_tools(self, done: Request) -> Iterator[Event]:
+        results: list[JSON] = []
+        for block in self.growing.session.blocks[done.cut : done.stop]:
+            if block.kind == "tool_use":
+                yield Called(block.raw)
+                try:
+                    text, failed = self._run(block.name, block.raw.get("input") or {})
+                except Exception as error:  # noqa: BLE001 - whatever a tool does, the model is told, and the turn goes on
+                    text, failed = f"the tool failed: {type(error).__name__}", True
+                result = {"type": "tool_result", "tool_use_id": block.raw.get("id"), "content": whole(text)}
+                results.append(result | ({"is_error": True} if failed else {}))
+                yield Result(text, failed)
+        self.say("user", results, "tool")
 
-    def weighed(self, said: Sequence[tuple[str, str | Sequence[JSON]]]) -> tuple[Plan, Growing]:
-        """What would be sent, were these messages (role, content) said first; with the conversation that would then stand."""
-        growing = self.growing
-        if said:
-            growing = Growing(growing.session, growing.ledger.counter, growing.prices)
-            for role, content in said:
-                growing.message(role, whole(content), origin="prompt" if role == "user" else "answer")
-        return step(self.plan, growing.session, self._asked(growing), self.policy, growing.basis_of(self.policy)), growing
+    def _run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+        assert self.tools is not None
+        run = partial(self.tools.run, name, given)
+        return self.leaving.call(run) if self.leaving else run()
 
-    @property
-    def policy(self) -> Policy:
-        """The policy in force, with what was wished by hand before it, and what is mended behind it."""
-        return sendable(self.settings.policy)
+    def _over(self, start: int) -> Held | None:
+        limit, growth = self.settings.spend, self.settings.growth
+        if limit is not None and self.spent >= limit:
+            usd = self._would_cost()
+            would = f"; sending this would cost ${usd[0]:.4f}, up to ${usd[1]:.4f} with the longest answer" if usd else ""
+            return Held(f"this chat has spent ${self.spent:.4f} of ${limit}{would}", usd)
+        if growth and self.plan:
+            new = self.growing.ledger.tokens(self.plan.request.cut, len(self.growing.ledger))
+            grown = self.plan.calibration.predict(self.plan.seen.tokens + new) - start
+            if grown > growth:
+                return Held(f"this turn has grown by {grown:,} tokens, more than {growth:,}", self._would_cost())
+        return None
+
+    def _would_cost(self) -> tuple[Decimal, Decimal] | None:
+        plan = self.planned()
+        least, most = (self.cost(Usage(plan.projected, output_tokens=n), plan.model) for n in (0, self.settings.max_tokens))
+        return None if least is None or most is None else (least, most)
+
+    def leave_out(self, message: int) -> None:
+        """Leave one of the messages (by its number) out of every further request; it stays in the chat."""
+        said = self.growing.session.messages[message]
+        self._wish((Edit("drop", "left out by hand", Span(said.start, said.stop)),))
 
     def condense(self, keep_turns: int = 2) -> Generator[Event]:
         """Ask for a summary of all before the newest turns; it stands for them from the next request on."""
@@ -195,7 +157,7 @@ class Chat:
         plan, basis = self._by_hand(), self.growing.basis
         ctx = Ctx(self.growing.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
                   plan.budget, plan.budget.limit, 0, prices=basis.prices)  # fmt: skip
-        asking, answers = wishes.condensed(plan.after, ctx, keep_turns), self._answers(wished=True)
+        asking, answers = wishes.condensed(plan.after, ctx, keep_turns), self.answers(wished=True)
         try:
             ask = next(asking)
             tried = wishes.tried(plan.after, ctx, keep_turns)
@@ -228,234 +190,16 @@ class Chat:
 
     def rate_summary(self, by: int, rating: str) -> None:
         """Keep what somebody thinks of a summary: up, down, or "" for nothing. TurnscopeError: the summary is gone."""
-        self._note(wishes.rated(wishes.words(wishes.found(self._by_hand().after, by)), rating))
+        self.note(wishes.rated(wishes.words(wishes.found(self._by_hand().after, by)), rating))
 
     def _by_hand(self) -> Plan:
         """What the next request starts from, with all that was wished, before the policy."""
         growing = self.growing
         policy = wishes_alone(self.settings.policy)
-        return step(self.plan, growing.session, self._asked(growing), policy, growing.basis_of(policy))
+        return step(self.plan, growing.session, self.asked(growing), policy, growing.basis_of(policy))
 
     def _wish(self, edits: Sequence[Edit]) -> Wished:
         session = self.growing.session
         fact = wishes.added(session, len(session.requests), edits)
-        self._note(fact)
+        self.note(fact)
         return fact
-
-    def _over(self, start: int) -> Held | None:
-        limit, growth = self.settings.spend, self.settings.growth
-        if limit is not None and self.spent >= limit:
-            usd = self._would_cost()
-            would = f"; sending this would cost ${usd[0]:.4f}, up to ${usd[1]:.4f} with the longest answer" if usd else ""
-            return Held(f"this chat has spent ${self.spent:.4f} of ${limit}{would}", usd)
-        if growth and self.plan:
-            new = self.growing.ledger.tokens(self.plan.request.cut, len(self.growing.ledger))
-            grown = self.plan.calibration.predict(self.plan.seen.tokens + new) - start
-            if grown > growth:
-                return Held(f"this turn has grown by {grown:,} tokens, more than {growth:,}", self._would_cost())
-        return None
-
-    def _would_cost(self) -> tuple[Decimal, Decimal] | None:
-        plan = self.planned()
-        least, most = (self._cost(Usage(plan.projected, output_tokens=n), plan.model) for n in (0, self.settings.max_tokens))
-        return None if least is None or most is None else (least, most)
-
-    def _cost(self, usage: Usage | None, model: str) -> Decimal | None:
-        priced = self.growing.prices.cost(usage, model, self.clock()) if usage else None
-        return priced.total if priced else None
-
-    def _asked(self, growing: Growing) -> Request:
-        settings: dict[str, JSON] = {"max_tokens": self.settings.max_tokens}
-        if self.settings.cache:
-            longer = {"ttl": self.settings.cache} if self.settings.cache != "5m" else {}
-            settings["cache_control"] = {"type": "ephemeral", **longer}
-        if self.settings.thinking:
-            settings["thinking"] = {"type": "adaptive"}
-        elif self.settings.temperature is not None:
-            settings["temperature"] = self.settings.temperature
-        return growing.request(model=self.settings.model, sent_at=self.clock(), settings=settings, window=self.settings.window)
-
-    def _request(self) -> Iterator[Event]:
-        if wrong := gateway.elsewhere(self.place, self.provider, self.settings.model):
-            yield Failed(wrong)
-            return
-        asked = self._asked(self.growing)
-        plan = self._plan(asked)
-        yield from (Asked(ask, answer) for ask, answer in plan.asks)
-        if not plan.budget.known and plan.model not in self.unsure:
-            self.unsure.add(plan.model)
-            yield Assumed(plan.model, plan.budget.window)
-        for attempt in (1, 2):
-            yield Planned(plan)
-            if refused := gateway.refusal(plan, self.growing.session, self.settings.max_tokens, self.growing.ledger):
-                self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1, error=refused)
-                yield Refused(refused)
-                return
-            sending = body(plan, self.growing.session)
-            if rejected := gateway.unsendable(sending, plan.model, self.growing.prices):
-                self._end(plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1)
-                yield Failed(rejected)
-                return
-            try:
-                self._begin(plan)
-                yield from self._stream(plan, sending, attempt)
-            except StorageError as error:  # it was not sent
-                yield Failed(error)
-                return
-            except ProviderError as error:
-                again = self._learned(plan, error) if attempt == 1 else None
-                if again is None:
-                    self._end(plan, "failed", Said(stop_reason="error"), attempts=attempt, error=error)
-                    yield Failed(error)
-                    return
-                plan = again
-            else:
-                return
-
-    def _begin(self, plan: Plan) -> None:
-        """Keep a request before it is sent. StorageError: it cannot be, and must not be sent."""
-        self.keeping.flush()
-        if isinstance(self.sink, Begins):
-            self.sink.began(plan.request, plan)
-
-    def _plan(self, asked: Request) -> Plan:
-        plan = self._step(asked)
-        fact = gateway.counted(plan, self.growing.session, self.provider, self.settings.count_from)
-        if fact is None:
-            return plan
-        self._note(fact)
-        return self._step(asked)
-
-    def _learned(self, plan: Plan, error: ProviderError) -> Plan | None:
-        """A new plan after the provider called this one too long; None where that is not what it said, or nothing changes."""
-        fact = gateway.learned(plan, error)
-        if fact is None:
-            return None
-        self._note(fact)
-        asked = plan.request
-        if error.window and not plan.budget.known:  # what it says of itself is better than what was assumed
-            asked = structs.replace(asked, window=error.window)
-        again = self._step(asked)
-        return again if gateway.smaller(again, plan) else None
-
-    def _step(self, asked: Request) -> Plan:
-        basis = self.growing.basis_of(self.policy)
-        return step(self.plan, self.growing.session, asked, self.policy, basis, self._answers())
-
-    def _stream(self, plan: Plan, sending: Mapping[str, JSON], attempt: int) -> Iterator[Event]:
-        """Send a request's body. ProviderError where it was not accepted; what breaks later is told and kept."""
-        began, said, start = self.clock(), Said(), Begun()
-        draft = Draft(self.sink.draft if isinstance(self.sink, Begins) else None)
-        try:
-            with sent(self.provider, sending) as pieces:
-                try:
-                    for piece in pieces:
-                        match piece:
-                            case Said():
-                                said = piece
-                            case Begun():
-                                start = piece
-                            case _:
-                                if isinstance(piece, Text):
-                                    draft.add(piece.block, piece.text)
-                                yield piece
-                except ProviderError as error:
-                    if error.too_long and not draft.texts:
-                        raise
-                    self._broken(plan, draft.texts, start, self.clock() - began, attempt, error)
-                    yield Interrupted(error)
-                    return
-                except BaseException:  # the person pressed stop, or whatever else ends the turn here
-                    self._broken(plan, draft.texts, start, self.clock() - began, attempt)
-                    raise
-        finally:
-            draft.close()
-        if said.stop_reason == "model_context_window_exceeded" and not said.content:
-            raise ProviderError("the model's window was full before it could answer", hint="Make room.", too_long=True)
-        yield Done(self._end(plan, "complete", said, self.clock() - began, attempt))
-
-    def _broken(
-        self,
-        plan: Plan,
-        texts: Sequence[str],
-        start: Begun,
-        seconds: float,
-        attempt: int,
-        error: TurnscopeError | None = None,
-    ) -> None:
-        """Keep what was delivered of a broken or stopped stream, once, and let the next request say so."""
-        said = Said(delivered(texts), "interrupted", start.usage, start.id)
-        self._end(plan, "interrupted", said, seconds, attempt, error)
-
-    def _end(
-        self,
-        plan: Plan,
-        status: Status,
-        said: Said,
-        seconds: float = 0.0,
-        attempts: int = 1,
-        error: TurnscopeError | None = None,
-    ) -> Request:
-        """Append a request with what came of it, and keep both in one write."""
-        now, complete = self.clock(), status == "complete"
-        usage = said.usage if complete else None
-        request = structs.replace(plan.request, usage=usage, answered_at=now, stop_reason=said.stop_reason, id=said.id)
-        answer = None
-        if said.content:
-            answer = self.growing.message("assistant", said.content, origin="answer", id=said.id, sent_at=now)
-        if usage is None and (complete or said.content or said.usage or (status == "interrupted" and error is None)):
-            request = structs.replace(request, estimate=self._estimate(plan, said.usage))
-        request = self.growing.answered(request)
-        self.sizes.append(plan.seen.tokens)
-        gone = gateway.gone(self.plan, plan, self.growing)
-        for edit in (*gone, *(decision.edit for decision in plan.decisions if decision.splice)):
-            self.growing.observe(request.n, edit)
-        usd = self._cost(usage, plan.model)
-        id, sink = self.growing.session.id, self.sink
-        ended = RequestEnded(id, request, plan, status, answer, said.content, gone, seconds, usd, attempts, error)
-        self.plan = settle(structs.replace(plan, request=request))
-        self.spent += usd or self._cost(request.estimate, plan.model) or 0
-        if complete and request.window and not self.settings.window:
-            self.settings = replace(self.settings, window=request.window)  # a claim in a refusal that held
-        self.keeping.do(lambda: sink.ended(ended))
-        return request
-
-    def _estimate(self, plan: Plan, told: Usage | None) -> Usage:
-        """What a request may have been billed: what was told of it as it began, else what it was planned with."""
-        said = round(plan.calibration.scale * self.growing.ledger.tokens(plan.request.cut, len(self.growing.ledger)))
-        return structs.replace(told or Usage(plan.projected), output_tokens=max(said, told.output_tokens if told else 0))
-
-    def _answers(self, wished: bool = False) -> Answers:
-        """Who answers an ask of the next plan; `wished`: a summary is wanted whether or not the chat condenses by itself."""
-
-        def known(key: str) -> Answer | None:
-            found = self.growing.recorded.answers.get(key)
-            return None if found is None or found.failed else found  # what failed once may work now
-
-        settings = self.settings
-        summaries = settings.summary_model or settings.model if settings.condense or wished else ""
-        return answerer(known, answering(self.provider, settings.model, summaries), self._answered)
-
-    def _answered(self, ask: Ask, answer: Answer) -> None:
-        self.spent += self._cost(answer.usage, answer.model) or 0
-        self._note(Answered(ask.key, answer))
-
-    def _note(self, fact: Fact) -> None:
-        sink = self.sink
-        self.growing.note(fact)
-        self.keeping.do(lambda: sink.fact(fact))
-
-    def _call_tools(self, done: Request) -> Iterator[Event]:
-        assert self.tools is not None
-        results: list[JSON] = []
-        for block in self.growing.session.blocks[done.cut : done.stop]:
-            if block.kind == "tool_use":
-                yield Called(block.raw)
-                try:
-                    text, failed = self.tools.run(block.name, block.raw.get("input") or {})
-                except Exception as error:  # noqa: BLE001 - whatever a tool does, the model is told, and the turn goes on
-                    text, failed = f"the tool failed: {type(error).__name__}", True
-                result = {"type": "tool_result", "tool_use_id": block.raw.get("id"), "content": whole(text)}
-                results.append(result | ({"is_error": True} if failed else {}))
-                yield Result(text, failed)
-        self.say("user", results, "tool")

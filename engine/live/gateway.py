@@ -15,8 +15,7 @@ from engine.envelope.plan import Plan
 from engine.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, UnsendableError, WrongPlace
 from engine.live.growing import Growing
 from engine.live.provider import Provider, explained
-from engine.planning.lint import lint
-from engine.planning.render import body
+from engine.planning.bodies import Bodies
 from engine.pricing.prices import Prices
 from engine.session.facts import count_of
 from engine.session.model import JSON, Counted, Edit, Part, Session, Span
@@ -25,12 +24,12 @@ from engine.session.place import Place
 OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
 
-def counted(plan: Plan, session: Session, provider: Provider, share: float) -> Counted | None:
+def counted(plan: Plan, session: Session, provider: Provider, share: float, bodies: Bodies) -> Counted | None:
     """The provider's count of a plan's prompt; None below `share` of the budget, where it is known, and where none came."""
     near = share and plan.projected > share * plan.budget.limit
     if not near or count_of(session.recorded, plan.request.n, plan.seen.tokens):
         return None
-    planned = body(plan, session)
+    planned = bodies.body(plan, session)
     with suppress(ProviderError), explained(provider):  # without a count, planning goes on with the estimate
         tokens = provider.count(planned)
         return None if tokens is None else Counted(plan.request.n, plan.seen.tokens, tokens, plan.model)
@@ -71,9 +70,11 @@ def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> Co
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
     needed = plan.projected + (max_tokens if plan.budget.known else 0)
-    if plan.verdict != "refuse" and needed <= window:
+    nothing = not any(plan.after.counts[2:])
+    if plan.verdict != "refuse" and needed <= window and not nothing:
         return None
     why = next((d.edit.because for d in reversed(plan.decisions) if d.action == "refuse"), "")
+    large, alone = _alone(plan, session, ledger, needed - plan.projected, nothing or plan.verdict == "refuse")
     return ContextWindowExceededError(
         conversation_id=session.id,
         turn=plan.request.turn,
@@ -81,22 +82,32 @@ def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> Co
         projected=needed,
         window=window,
         limit=plan.budget.limit,
-        why=why,
-        alone=_alone(plan, session, ledger, needed - plan.projected),
+        why=why or ("it leaves nothing of the conversation to be sent" if nothing else ""),
+        alone=alone,
+        message=large,
         counters=counters(session),
     )
 
 
-def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int) -> str:
-    """The newest message, where no cut of others would make room for it."""
-    newest = next((m for m in reversed(session.messages) if m.role == "user" and m.stop <= plan.request.cut), None)
-    if newest is None:
-        return ""
-    stands = any(p.body is None and p.start < newest.stop and newest.start < p.stop for p in plan.after.pieces)
-    size = round(plan.calibration.scale * ledger.tokens(newest.start, newest.stop)) if stands else 0
-    if size + answer <= min(plan.budget.window, max(plan.budget.limit, 1)):
-        return ""
-    return f"{'A tool result' if newest.origin == 'tool' else 'The newest message'} ({size:,} tokens)"
+def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bool) -> tuple[int, str]:
+    """The largest message that stands whole (or `any_of` them), if no cut of others would make room for it.
+
+    Its number, and what it is called; -1 and "" where none is so large.
+    """
+    number, size = -1, 0.0
+    whole = [piece for piece in plan.after.pieces if piece.body is None]
+    for n, message in enumerate(session.messages):
+        if message.role != "user" or message.stop > plan.request.cut:
+            continue
+        tokens = plan.calibration.scale * ledger.tokens(message.start, message.stop)
+        if tokens >= size and (any_of or any(p.start < message.stop and message.start < p.stop for p in whole)):
+            number, size = n, tokens
+    if number < 0 or size + answer <= min(plan.budget.window, max(plan.budget.limit, 1)):
+        return -1, ""
+    message = session.messages[number]
+    newest = all(later.role != "user" for later in session.messages[number + 1 :])
+    which = "The newest message" if newest else f"The message of turn {session.blocks[message.start].turn}"
+    return number, f"{'A tool result' if message.origin == 'tool' else which} ({round(size):,} tokens)"
 
 
 def counters(session: Session) -> dict[str, int]:
@@ -111,9 +122,9 @@ def counters(session: Session) -> dict[str, int]:
     return dict(zip(COUNTERS, sums, strict=True))
 
 
-def unsendable(sending: Mapping[str, JSON], model: str, prices: Prices) -> UnsendableError | None:
+def unsendable(sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies) -> UnsendableError | None:
     """Why the provider would reject this body, whatever its size; what can be mended was, by the policy's last rules."""
-    wrong = lint(sending, model, prices=prices)
+    wrong = bodies.wrong(sending, model, prices)
     return UnsendableError(wrong[0].path, wrong[0].what) if wrong else None
 
 

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from inspect import signature
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from msgspec import Struct
 from engine.errors import ProviderError, TurnscopeError
 from engine.live import saying_why, wire
 from engine.live.events import Text, Thinking
+from engine.live.lines import Lines
 from engine.live.secrets import hush, know, scrubbed
 from engine.live.wire import Heard
 from engine.session.model import JSON, Usage
@@ -113,12 +114,14 @@ class Anthropic:
 
     client: anthropic.Anthropic
     place: Place = Place("anthropic")  # noqa: RUF009 - a frozen value
+    lines: Lines = field(default_factory=Lines)
 
     @contextmanager
     def stream(self, body: Mapping[str, JSON]) -> Iterator[Iterator[Piece]]:
         """See `Provider`. Events are read as they come, whatever is wrong with them (`wire`): the SDK stops at the first."""
         with ExitStack() as stack:
             create = self.client.messages.with_streaming_response.create
+            self.lines.begin()
             try:
                 answer = stack.enter_context(create(**_arguments(body), stream=True))
             except UnicodeEncodeError:  # half a character, from a session that was imported
@@ -128,6 +131,7 @@ class Anthropic:
     def say(self, body: Mapping[str, JSON]) -> Said:
         """See `Provider`."""
         create = self.client.messages.with_raw_response.create
+        self.lines.begin()
         try:
             answer = create(**_arguments(body))
         except UnicodeEncodeError:
@@ -137,6 +141,7 @@ class Anthropic:
     def count(self, body: Mapping[str, JSON]) -> int | None:
         """See `Provider`."""
         asked = wire.whole({key: body[key] for key in _COUNTED if key in body})
+        self.lines.begin()
         try:
             told = json.loads(self.client.messages.with_raw_response.count_tokens(**asked).http_response.text)
         except anthropic.APIStatusError as error:
@@ -145,6 +150,10 @@ class Anthropic:
             raise
         tokens = told.get("input_tokens") if isinstance(told, Mapping) else None
         return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+    def leave(self) -> None:
+        """See `Leaves`."""
+        self.lines.leave()
 
     def explain(self, error: Exception) -> ProviderError:
         """See `Provider`. The SDK also lets through what its HTTP client raises amid a stream."""
@@ -169,7 +178,8 @@ def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, k
     if not key and not ours:
         raise TurnscopeError("there is no API key", hint=hint)
     know(key)
-    hooks: dict[str, list[Callable[..., Any]]] = {} if ours else {"request": [partial(_bare, key)]}
+    lines = Lines()
+    hooks: dict[str, list[Callable[..., Any]]] = {"request": [lines.request, *(() if ours else (partial(_bare, key),))]}
     direct = {} if ours else dict.fromkeys(("all://", "http://", "https://"))  # the SDK looks for proxies by itself
     http = anthropic.DefaultHttpxClient(follow_redirects=False, trust_env=ours, event_hooks=hooks, mounts=direct)
     try:
@@ -183,7 +193,7 @@ def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, k
     for secret in (made.api_key, made.auth_token):
         know(secret or "")
     hush()
-    return Anthropic(made, Place(kind, url.rstrip("/") if kind == "server" else ""))
+    return Anthropic(made, Place(kind, url.rstrip("/") if kind == "server" else ""), lines)
 
 
 def _bare(key: str, request: Any) -> None:

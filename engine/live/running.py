@@ -9,19 +9,22 @@ import threading
 from collections.abc import Iterator
 
 from engine.errors import TurnscopeError
+from engine.live.chat import Chat
 from engine.live.events import Done, Event, Failed, Result, Text, Thinking
+from engine.live.leaving import Leaving, Left
 
 
 class Running:
     """Consumes a chat's events. Read `text`, `thinking` and `events` at any time; `stop` ends the answer."""
 
-    def __init__(self, events: Iterator[Event]) -> None:
+    def __init__(self, events: Iterator[Event], chat: Chat) -> None:
         self.text = ""
         self.thinking = ""
         self.events: list[Event] = []  # all but the pieces of text and thinking
         self.failed: Exception | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(events,), name="chat turn", daemon=True)
+        self._leaving = chat.leaving = Leaving()
+        self._thread = threading.Thread(target=self._run, args=(events, chat), name="chat turn", daemon=True)
         self._thread.start()
 
     @property
@@ -30,15 +33,16 @@ class Running:
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the answer at its next piece; what was delivered is kept."""
+        """End the answer at once, whatever is waited for; what was delivered is kept."""
         self._stop.set()
+        self._leaving.leave()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; False after `timeout` seconds."""
         self._thread.join(timeout)
         return self.done
 
-    def _run(self, events: Iterator[Event]) -> None:
+    def _run(self, events: Iterator[Event], chat: Chat) -> None:
         try:
             for event in events:
                 match event:
@@ -52,6 +56,8 @@ class Running:
                             self.text = self.thinking = ""  # now in the session
                 if self._stop.is_set():
                     break
+        except Left:
+            pass
         except Exception as error:  # noqa: BLE001 - nobody above this thread could catch it; the page shows it
             self.failed = error
             self.events.append(Failed(error if isinstance(error, TurnscopeError) else _unknown(error)))
@@ -59,6 +65,7 @@ class Running:
             close = getattr(events, "close", None)
             if close:
                 close()
+            chat.leaving = None
 
 
 def _unknown(error: Exception) -> TurnscopeError:

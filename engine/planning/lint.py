@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
 from typing import Any, NamedTuple
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
+from engine.planning.calls import MAPPING, Calls, blocks
 from engine.pricing.prices import PRICES, Prices
 from engine.session.model import BUCKETS, JSON, Bucket, Session
 
@@ -22,7 +26,6 @@ BREAKPOINTS = 4  # prompt caching, explicit marks of one request
 TTLS = ("5m", "1h")
 ROLES = ("user", "assistant", "system")
 DROP = {"prefix_mismatch_behavior": "drop_block"}  # thinking.block_binding: the provider leaves such blocks out itself
-_ID = re.compile(r"^[a-zA-Z0-9_-]+$")
 _CLAUDE = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d)(?!\d))?")
 _THINKING = ("thinking", "redacted_thinking")
 
@@ -34,6 +37,14 @@ class Problem(NamedTuple):
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The first messages of a body, without a mistake and a cache mark, and the calls of tools in them."""
+
+    messages: Sequence[Any]
+    calls: Calls
+
+
 def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = (), prices: Prices = PRICES) -> tuple[Problem, ...]:
     """Everything in `body` that the provider of `model` would reject, in the order of the body.
 
@@ -42,22 +53,54 @@ def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = (), pric
     `stale`: numbers of the thinking blocks (counted through the body, from 0) whose prefix is not the one they were made with;
     see `stale_thinking`.
     """
+    return _linted(body, model, stale, prices, 0, Calls())
+
+
+def lint_on(
+    body: Mapping[str, JSON], model: str, prices: Prices, before: Passed | None
+) -> tuple[tuple[Problem, ...], Passed | None]:
+    """The same for a body that begins with the messages of another one, the very same objects; these are not read again.
+
+    Gives what the next one needs not read; None where this one is wrong, or holds cache marks in its messages.
+    """
+    messages = _list(body.get("messages"))
+    known = before is not None and len(before.messages) < len(messages) and all(map(is_, before.messages, messages))
+    start, calls = (len(before.messages), before.calls) if before and known else (0, Calls())
+    found = _linted(body, model, (), prices, start, calls.copy())
+    if found or any(_marked(message) for message in messages[start:]):
+        return found, None
+    calls = calls.copy()
+    for i in range(start, len(messages) - 1):
+        deque(calls.read(i, messages[i]), 0)
+    return (), Passed(messages[:-1], calls)
+
+
+def _linted(
+    body: Mapping[str, JSON], model: str, stale: Collection[int], prices: Prices, start: int, calls: Calls
+) -> tuple[Problem, ...]:
+    """`start`: the number of the first message that was not read before; `calls`: those of the messages before it."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return (Problem("messages", "at least one message is required"),)
-    found = [*_settings(body, model, prices), *_cache(body)]
+    found = [*_settings(body, model, prices), *_cache(body, start)]
     if len(messages) > MESSAGES:
         found.append(Problem("messages", f"{len(messages):,} messages are more than {MESSAGES:,}"))
-    found += _order(messages, model, prices)
+    found += _order(messages, model, prices, start)
     bound = bool(stale) and _binds(body, model, prices)
     number = 0
-    for i, message in enumerate(messages):
+    for i in range(start, len(messages)):
+        message = messages[i]
         found += _content(message, f"messages.{i}", i == len(messages) - 1)
-        for j, block in enumerate(_blocks(message)):
+        for j, block in enumerate(blocks(message)):
             if block.get("type") in _THINKING:
                 found += _thinking(block, f"messages.{i}.content.{j}", message, bound and number in stale)
                 number += 1
-    return (*found, *_pairs(messages))
+    found += (Problem(*wrong) for i in range(start, len(messages)) for wrong in calls.read(i, messages[i]))
+    return (*found, *(Problem(*wrong) for wrong in calls.unanswered()))
+
+
+def _marked(message: Any) -> bool:
+    return any(True for _ in _marks({"messages": [message]}))
 
 
 def binds_thinking(model: str, prices: Prices = PRICES) -> bool:
@@ -106,12 +149,7 @@ def _version(model: str, prices: Prices) -> tuple[str, tuple[int, int]]:
 
 def _binds(body: Mapping[str, JSON], model: str, prices: Prices) -> bool:
     thinking = body.get("thinking")
-    return binds_thinking(model, prices) and not (isinstance(thinking, Mapping) and thinking.get("block_binding") == DROP)
-
-
-def _blocks(message: Any) -> list[Mapping[str, Any]]:
-    content = message.get("content") if isinstance(message, Mapping) else None
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    return binds_thinking(model, prices) and not (isinstance(thinking, MAPPING) and thinking.get("block_binding") == DROP)
 
 
 def _settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[Problem]:
@@ -126,7 +164,7 @@ def _settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[
         yield Problem("thinking", f"{model} takes no thinking of type {thinking['type']!r}: it thinks by itself")
     names: set[str] = set()
     for i, tool in enumerate(_list(body.get("tools"))):
-        name = tool.get("name") if isinstance(tool, Mapping) else None
+        name = tool.get("name") if isinstance(tool, MAPPING) else None
         if isinstance(name, str) and name in names:
             yield Problem(f"tools.{i}", f"two tools are called {name!r}")
         names.add(str(name))
@@ -134,28 +172,31 @@ def _settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[
     if isinstance(system, str) and system and not system.strip():
         yield Problem("system", "the system prompt is blank")
     for i, block in enumerate(system if isinstance(system, list) else []):
-        if isinstance(block, Mapping) and block.get("type") == "text" and not block.get("text"):
+        if isinstance(block, MAPPING) and block.get("type") == "text" and not block.get("text"):
             yield Problem(f"system.{i}", "a text block is empty")
 
 
-def _order(messages: Sequence[Any], model: str, prices: Prices) -> Iterator[Problem]:
-    roles = [message.get("role") if isinstance(message, Mapping) else None for message in messages]
-    for i, role in enumerate(roles):
-        if role not in ROLES:
-            yield Problem(f"messages.{i}", f"there is no role {role!r}")
-    first = next((role for role in roles if role != "system"), None)
+def _order(messages: Sequence[Any], model: str, prices: Prices, start: int) -> Iterator[Problem]:
+    for i in range(start, len(messages)):
+        if _role(messages[i]) not in ROLES:
+            yield Problem(f"messages.{i}", f"there is no role {_role(messages[i])!r}")
+    first = next((role for role in map(_role, messages) if role != "system"), None)
     if first == "assistant":
         yield Problem("messages.0", "the first message must be a user's")
-    if roles[-1] == "assistant" and not takes_prefill(model, prices):
+    if _role(messages[-1]) == "assistant" and not takes_prefill(model, prices):
         yield Problem(
             f"messages.{len(messages) - 1}", f"{model} does not go on from an answer: the last message must be a user's"
         )
 
 
+def _role(message: Any) -> Any:
+    return message.get("role") if isinstance(message, MAPPING) else None
+
+
 def _content(message: Any, path: str, last: bool) -> Iterator[Problem]:
     """Empty content, as a gateway measured against the API in 2026: an answer may be empty, a user's message may not."""
-    content = message.get("content") if isinstance(message, Mapping) else None
-    role = message.get("role") if isinstance(message, Mapping) else None
+    content = message.get("content") if isinstance(message, MAPPING) else None
+    role = message.get("role") if isinstance(message, MAPPING) else None
     if not isinstance(content, (str, list)):
         yield Problem(path, "content must be a string or a list of blocks")
     elif not content and role != "assistant":
@@ -169,7 +210,7 @@ def _content(message: Any, path: str, last: bool) -> Iterator[Problem]:
         texts = [
             (j, block.get("text"))
             for j, block in enumerate(content)
-            if isinstance(block, Mapping) and block.get("type") == "text"
+            if isinstance(block, MAPPING) and block.get("type") == "text"
         ]
         yield from (Problem(f"{path}.content.{j}", "a text block is empty") for j, text in texts if not text)
         if (
@@ -189,14 +230,14 @@ def _thinking(block: Mapping[str, Any], path: str, message: Mapping[str, Any], s
         yield Problem(path, "the messages before this thinking were edited; this model accepts it behind its own prefix alone")
 
 
-def _cache(body: Mapping[str, JSON]) -> Iterator[Problem]:
-    marks = [*_marks(body)]
+def _cache(body: Mapping[str, JSON], start: int) -> Iterator[Problem]:
+    marks = [*_marks(body, start)]
     if len(marks) > BREAKPOINTS:
         yield Problem(marks[BREAKPOINTS][0], f"{len(marks)} cache breakpoints are more than {BREAKPOINTS}")
     short = ""
     for path, mark, kind in marks:
-        ttl = mark.get("ttl", "5m") if isinstance(mark, Mapping) else None
-        if not isinstance(mark, Mapping) or mark.get("type") != "ephemeral":
+        ttl = mark.get("ttl", "5m") if isinstance(mark, MAPPING) else None
+        if not isinstance(mark, MAPPING) or mark.get("type") != "ephemeral":
             yield Problem(path, "cache_control must be of type 'ephemeral'")
         elif ttl not in TTLS:
             yield Problem(path, f"a cache cannot live for {ttl!r}; known: {', '.join(TTLS)}")
@@ -207,78 +248,23 @@ def _cache(body: Mapping[str, JSON]) -> Iterator[Problem]:
         short = short or (path if ttl == "5m" and path else "")
 
 
-def _marks(body: Mapping[str, JSON]) -> Iterator[tuple[str, Any, str]]:
+def _marks(body: Mapping[str, JSON], start: int = 0) -> Iterator[tuple[str, Any, str]]:
     """Every cache mark in the order in which a provider reads: tools, system, messages; then the one of the body."""
     rows: list[tuple[str, Any]] = [(f"tools.{i}", tool) for i, tool in enumerate(_list(body.get("tools")))]
     rows += [(f"system.{i}", block) for i, block in enumerate(_list(body.get("system")))]
-    for i, message in enumerate(_list(body.get("messages"))):
-        for j, block in enumerate(_list(message.get("content")) if isinstance(message, Mapping) else []):
+    for i, message in enumerate(_list(body.get("messages"))[start:], start):
+        for j, block in enumerate(_list(message.get("content")) if isinstance(message, MAPPING) else []):
             path = f"messages.{i}.content.{j}"
-            inner = _list(block.get("content")) if isinstance(block, Mapping) else []
+            inner = _list(block.get("content")) if isinstance(block, MAPPING) else []
             rows += [*((f"{path}.content.{k}", part) for k, part in enumerate(inner)), (path, block)]
     for path, block in (*rows, ("", body)):
-        if isinstance(block, Mapping) and block.get("cache_control") is not None:
+        if isinstance(block, MAPPING) and block.get("cache_control") is not None:
             yield path or "cache_control", block["cache_control"], str(block.get("type", ""))
 
 
 def _keys(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, MAPPING) else {}
 
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _pairs(messages: Sequence[Any]) -> Iterator[Problem]:
-    """Calls and results over runs of one role: neighbours of one role are one message to the provider."""
-    known: set[str] = set()
-    waiting: dict[str, str] = {}
-    role = ""
-    for i, message in enumerate(messages):
-        now = str(_keys(message).get("role"))
-        if now == "assistant" and role == "user":
-            yield from _unanswered(waiting)
-            waiting = {}
-        role = now if now in ("user", "assistant") else role
-        for j, block in enumerate(_blocks(message)):
-            path, kind = f"messages.{i}.content.{j}", str(block.get("type"))
-            if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-                yield from (Problem(path, what) for what in _call(block, now, known))
-                known.add(str(block.get("id")))
-                if kind == "tool_use":
-                    waiting[str(block.get("id"))] = path
-            elif kind.endswith("tool_result"):
-                plain = kind == "tool_result"
-                yield from (Problem(path, what) for what in _result(block, now, known, waiting, plain))
-                waiting.pop(str(block.get("tool_use_id")), None)
-    yield from _unanswered(waiting)
-
-
-def _call(block: Mapping[str, Any], role: str, known: Collection[str]) -> Iterator[str]:
-    name = str(block.get("id"))
-    if role != "assistant":
-        yield "a call of a tool stands in answers alone"
-    if name in known:
-        yield f"two calls have the id {name}"
-    elif not _ID.match(name):
-        yield f"{name!r} is no valid id of a call"
-    if not isinstance(block.get("input"), Mapping):
-        yield "a call's input must be an object"
-
-
-def _result(
-    block: Mapping[str, Any], role: str, known: Collection[str], waiting: Collection[str], plain: bool
-) -> Iterator[str]:
-    """`plain`: of the caller's own tool, so in the user's message right behind the call; others stand in the answer itself."""
-    name = str(block.get("tool_use_id"))
-    if plain and role != "user":
-        yield "a tool's result stands in a user's message alone"
-    if name not in known:
-        yield f"no call before this result has the id {name}"
-    elif plain and name not in waiting:
-        yield f"the result of {name} does not stand right behind its call, or is its second"
-
-
-def _unanswered(waiting: Mapping[str, str]) -> Iterator[Problem]:
-    for name, path in waiting.items():
-        yield Problem(path, f"the call {name} has no result in the message behind it")

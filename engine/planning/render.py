@@ -6,10 +6,11 @@ effect. Holds pure functions over an envelope or a plan; it knows no prices.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from sys import maxsize
+from typing import Any, NamedTuple
 
 from engine.counting.ledger import Ledger
 from engine.envelope.envelope import Envelope
@@ -17,7 +18,36 @@ from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
 from engine.session.model import JSON, SHAPE, Bucket, Counts, Part, Session
 
+AMID = maxsize  # no place to go on from
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
+
+
+class Point(NamedTuple):
+    """Where a message begins in an envelope: the piece and its block (or `AMID` a stand-in), and how much stands before it."""
+
+    piece: int
+    block: int
+    tools: int
+    system: int
+
+
+_NOWHERE = Point(0, AMID, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """An envelope as tools, system prompt and messages, with the place where each message begins.
+
+    `shared`: so many of its messages, from the first on, are the very objects of the rendering that it was made from.
+    """
+
+    session: Session
+    pieces: tuple[Piece, ...]
+    tools: tuple[JSON, ...]
+    system: tuple[JSON, ...]
+    messages: tuple[JSON, ...]
+    points: tuple[Point, ...]
+    shared: int = 0
 
 
 @dataclass(slots=True)
@@ -28,15 +58,33 @@ class _Message:
     fence: bool = False
     extra: Mapping[str, JSON] = field(default_factory=dict)
     bare: bool = False  # a message whose content is one string
+    point: Point = _NOWHERE
 
 
-def body(plan: Plan, session: Session, *, shaped: bool = False) -> dict[str, JSON]:
+@dataclass(slots=True)
+class _Read:
+    """What was read of an envelope so far."""
+
+    session: Session
+    tools: list[JSON]
+    system: list[JSON]
+    messages: list[_Message] = field(default_factory=list)
+
+    def begin(self, message: _Message, piece: int, block: int) -> _Message:
+        message.point = Point(piece, block, len(self.tools), len(self.system))
+        self.messages.append(message)
+        return message
+
+
+def body(plan: Plan, session: Session, *, shaped: bool = False, made_of: Rendered | None = None) -> dict[str, JSON]:
     """The body that a plan is sent with: its model first, and no longer an answer than its budget has room for.
 
     `shaped`: in the form in which the request was recorded, which fits what was recorded alone (see `render`).
+    `made_of`: the plan's envelope, where it is rendered already.
     """
     settings = {key: value for key, value in plan.request.settings.items() if shaped or key != SHAPE}
-    made: dict[str, JSON] = {"model": plan.model} | render(plan.after, session, settings) | {"model": plan.model}
+    content = _body(made_of, settings) if made_of else render(plan.after, session, settings)
+    made: dict[str, JSON] = {"model": plan.model} | content | {"model": plan.model}
     for key in ("max_tokens", "max_completion_tokens"):
         if plan.budget.max_output and isinstance(made.get(key), int):
             made[key] = min(made[key], plan.budget.max_output)
@@ -51,58 +99,108 @@ def render(envelope: Envelope, session: Session, settings: Mapping[str, JSON] | 
     "set": [[path, value], ...]}`. `path` leads from the body to a block (or value); `bare` names what is written as one string
     and `lists` what is written as a list (a place is a message's number, or "system"); `extra` holds further keys of a message.
     """
-    body: dict[str, JSON] = {key: value for key, value in (settings or {}).items() if key != SHAPE}
-    tools: list[JSON] = []
-    system: list[JSON] = []
-    messages: list[_Message] = []
-    for piece in envelope.pieces:
+    return _body(rendered(envelope, session), settings or {})
+
+
+def rendered(envelope: Envelope, session: Session, before: Rendered | None = None) -> Rendered:
+    """An envelope as tools, system prompt and messages.
+
+    `before`: a rendering of the same conversation, which may have grown since; its first messages are taken over as far as the
+    two envelopes agree.
+    """
+    pieces = tuple(envelope.pieces)
+    shared = _shared(before, pieces) if before and _grown(before.session, session) else 0
+    read, first, block = _Read(session, [], []), 0, 0
+    if before and shared:
+        first, block, tools, system = before.points[shared]
+        read = _Read(session, [*before.tools[:tools]], [*before.system[:system]])
+    for i in range(first, len(pieces)):
+        piece = pieces[i]
         if piece.body is None:
-            _verbatim(piece, session, tools, system, messages)
+            _verbatim(piece, i, max(piece.start, block), read)
         else:
-            for part in piece.body:
-                _part(part, piece, session, system, messages)
+            for j, part in enumerate(piece.body):
+                _part(part, piece, (i, AMID if j else piece.start), read)
+    new = [*_merged(read.messages)]
+    messages, points = (*map(_written, new),), (*(message.point for message in new),)
+    if before and shared:
+        messages, points = before.messages[:shared] + messages, before.points[:shared] + points
+    return Rendered(session, pieces, tuple(read.tools), tuple(read.system), messages, points, shared)
+
+
+def _grown(before: Session, now: Session) -> bool:
+    """Whether one session begins with the other: blocks are appended, and never change."""
+    many = len(before.blocks)
+    return not many or (many <= len(now.blocks) and before.blocks[-1] is now.blocks[many - 1])
+
+
+def _shared(before: Rendered, pieces: tuple[Piece, ...]) -> int:
+    """How many messages of `before` stand as they are in other pieces too. The last that begins in both may go on otherwise."""
+    end, number = before.pieces[-1].stop if before.pieces else 0, 0
+    for a, b in zip(before.pieces, pieces, strict=False):
+        if a is not b and (a.start, a.stop, a.body) != (b.start, b.stop, b.body):
+            break
+        if a.body is not None and a.stop == end:  # what follows it may now be known
+            break
+        number += 1
+    block = 0
+    if number < min(len(before.pieces), len(pieces)):
+        a, b = before.pieces[number], pieces[number]
+        block = min(a.stop, b.stop) if a.body is None and b.body is None and a.start == b.start else 0
+    begun = bisect_left(before.points, (number, block)) - 1
+    while begun > 0 and before.points[begun].block == AMID:
+        begun -= 1
+    return max(begun, 0)
+
+
+def _body(made: Rendered, settings: Mapping[str, JSON]) -> dict[str, JSON]:
+    body: dict[str, JSON] = {key: value for key, value in settings.items() if key != SHAPE}
+    tools, system = made.tools, made.system
     if tools:
-        body["tools"] = tools
+        body["tools"] = [*tools]
     if system:
         body["system"] = system[0] if len(system) == 1 and isinstance(system[0], str) else [_listed(raw) for raw in system]
-    body["messages"] = [_written(message) for message in _merged(messages)]
-    return _shaped(body, (settings or {}).get(SHAPE))
+    body["messages"] = [*made.messages]
+    return _shaped(body, settings.get(SHAPE))
 
 
-def _verbatim(piece: Piece, session: Session, tools: list[JSON], system: list[JSON], messages: list[_Message]) -> None:
+def _verbatim(piece: Piece, number: int, start: int, read: _Read) -> None:
+    session, messages = read.session, read.messages
     message = messages[-1] if messages else _Message("")
-    for block in session.blocks[piece.start : piece.stop]:
+    for block in session.blocks[start : piece.stop]:
         bucket, raw = block.bucket, block.raw
         if bucket == Bucket.TOOLS:
-            tools.append(raw)
+            read.tools.append(raw)
         elif bucket == Bucket.SYSTEM and block.role == "system" and not session.messages[block.message].fence:
-            system.append(raw)
+            read.system.append(raw)
         else:
             if message.ordinal != block.message:
                 source = session.messages[block.message]
                 message = _Message(block.role, [], block.message, source.fence, source.extra)
-                messages.append(message)
+                read.begin(message, number, block.at)
             if raw is not None:
                 message.content.append(raw)
                 message.bare = isinstance(raw, str) and len(message.content) == 1
 
 
-def _part(part: Part, piece: Piece, session: Session, system: list[JSON], messages: list[_Message]) -> None:
+def _part(part: Part, piece: Piece, place: tuple[int, int], read: _Read) -> None:
     """One part of a stand-in. `before` joins the message before it, `after` the message whose block follows the piece."""
+    session, messages = read.session, read.messages
     raw = session.blocks[part.ref].raw if part.ref is not None else part.raw if part.raw is not None else part.text
     if part.place == "system":
-        system.append(raw)
+        read.system.append(raw)
     elif part.place == "before" and messages and not part.fence:
         messages[-1].content.append(_listed(raw))
         messages[-1].bare = False
     elif part.place == "after" and piece.stop < len(session.blocks) and session.blocks[piece.stop].role == part.role:
         ordinal = session.blocks[piece.stop].message
         if not messages or messages[-1].ordinal != ordinal:
-            messages.append(_Message(part.role, [], ordinal, session.messages[ordinal].fence, session.messages[ordinal].extra))
+            source = session.messages[ordinal]
+            read.begin(_Message(part.role, [], ordinal, source.fence, source.extra), *place)
         messages[-1].content.append(_listed(raw))
     else:
         content = [] if part.kind == "empty" else [raw]
-        messages.append(_Message(part.role, content, -1, part.fence, {}, isinstance(raw, str)))
+        read.begin(_Message(part.role, content, -1, part.fence, {}, isinstance(raw, str)), *place)
 
 
 def _merged(messages: list[_Message]) -> Iterator[_Message]:
@@ -111,7 +209,7 @@ def _merged(messages: list[_Message]) -> Iterator[_Message]:
     for message in messages:
         if held and held.role == message.role and not held.fence and not message.fence:
             content = [*map(_listed, held.content), *map(_listed, message.content)]
-            held = _Message(held.role, content, held.ordinal, False, {**held.extra, **message.extra})
+            held = _Message(held.role, content, held.ordinal, False, {**held.extra, **message.extra}, False, held.point)
             continue
         if held:
             yield held

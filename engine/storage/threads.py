@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-import tomllib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,23 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from msgspec import structs
-
 from engine.errors import PolicyError, TurnscopeError
 from engine.planning.policy import Policy, load, parse
 from engine.session.content import dumps
-from engine.session.facts import noted
-from engine.session.fork import upto
-from engine.session.model import CHAT, JSON, Answer, Answered, Edit, Fact, Observed, Request, Session, Usage
+from engine.session.model import CHAT, JSON, Answer, Answered, Session
 from engine.session.place import Place
-from engine.session.portable import loads as load_session
-from engine.session.timeline import Timeline
-from engine.storage import blobs, removal, sessions
+from engine.storage import removal
 from engine.storage.blobs import decoded
 from engine.storage.database import StorageError, reading, writing
 from engine.storage.keeper import STATIC, Conflict, Keeper, answers_of, base_of, insert, owned, unsettled
-from engine.storage.packing import unpack
+from engine.storage.loading import NEWEST, about_of, facts_of, loaded, name_of, row_of, texts_of
 from engine.storage.under_way import BEGUN
 from engine.storage.values import packed, storable, unpacked
 
@@ -43,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["SOURCE", "Conflict", "Hit", "Row", "Threads"]
 
 SOURCE = CHAT
-_NEWEST = "select toml from policies p where p.thread = t.id order by request desc limit 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +98,12 @@ class Threads:
         """The user's threads, the newest first; `about` says which policy was chosen last, and where the thread goes."""
         if not self.path.exists():
             return ()
-        sql = f"""select id, user_id, title, created, updated, parent, at, about, ({_NEWEST}) as toml
+        sql = f"""select id, user_id, title, created, updated, parent, at, about, ({NEWEST}) as toml
                   from threads t where user_id = ? order by updated desc"""  # noqa: S608 - no value is part of it
         with reading(self.path) as db:
             found = [(row, row.pop("toml")) for row in db.query(sql, [self.user])]
             return tuple(
-                Row(**{**row, "about": _about(row["about"], toml) | _goes(self._place(db, row["id"]))}) for row, toml in found
+                Row(**{**row, "about": about_of(row["about"], toml) | _goes(self._place(db, row["id"]))}) for row, toml in found
             )
 
     def rename(self, thread: str, title: str) -> None:
@@ -165,7 +156,7 @@ class Threads:
         if not self.path.exists():
             return {}
         with reading(self.path) as db:
-            return {fact.key: fact.answer for fact in _facts(db, answers_of(self.user)) if isinstance(fact, Answered)}
+            return {fact.key: fact.answer for fact in facts_of(db, answers_of(self.user)) if isinstance(fact, Answered)}
 
     def keep_answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask of a replay."""
@@ -187,7 +178,7 @@ class Threads:
             with suppress(StorageError):  # it can still be read; the next one settles it
                 self.sink(id).settle()
         with reading(self.path) as db:
-            return self._load(db, thread)
+            return loaded(db, self.path, thread)
 
     def last(self, thread: str) -> str:
         """Id of the newest message of a thread; "" where it has none of its own."""
@@ -216,15 +207,15 @@ class Threads:
             row = next(db.query(sql, [thread, request]), None)
             if row is not None:
                 digests = [json.loads(row[role] or "[]") for role in STATIC]
-                texts = _texts(db, digests)
+                texts = texts_of(db, digests)
                 return tuple(texts[d] for d in digests[0]), tuple(texts[d] for d in digests[1])
-            parent = _row(db, thread)["parent"]
+            parent = row_of(db, thread)["parent"]
         if not parent:
             raise TurnscopeError(f"there is no request {request} in this chat", hint="Choose one that was sent from it.")
         return self.statics(parent, request)
 
     def _policies(self, db: Database, thread: str) -> Sequence[tuple[int, Policy]]:
-        row, shared = _row(db, thread), 0
+        row, shared = row_of(db, thread), 0
         found: list[tuple[int, Policy]] = []
         if row["parent"]:
             sql = "select count(*) as many from requests where thread = ? and stop <= ? and status != 'begun'"
@@ -234,65 +225,7 @@ class Threads:
         if not own or own[0]["request"] > shared:  # the first one is known by name alone
             with suppress(PolicyError):
                 found.append((shared, load(str(decoded(row["about"]).get("policy") or ""))))
-        return [*found, *((kept["request"], parse(_name(kept["toml"]), kept["toml"])) for kept in own)]
-
-    def _load(self, db: Database, thread: str) -> Session:
-        row = _row(db, thread)
-        start = Session(thread, source=SOURCE)
-        if row["base"] is not None:
-            start = self._base(row["base"])
-        elif row["parent"]:
-            start = upto(self._load(db, row["parent"]), row["at"])
-        rows = [*db.query("select * from messages where thread = ?", [thread])]
-        rows += db.query("select * from statics where thread = ?", [thread])
-        rows.sort(key=lambda r: r["n"])
-        texts = _texts(db, [json.loads(r["blobs"]) for r in rows])
-        built = _built(start, rows, texts)
-        requests = [_request(r) for r in _ended(db, thread)]
-        edits = [
-            Observed(r["request"], unpacked(r["edit"], Edit))
-            for r in db.query(
-                "select request, edit from decisions where thread = ? and changed = 1 order by request, seq", [thread]
-            )
-            if r["request"] < len(start.requests) + len(requests)
-        ]
-        newest = next(db.query(f"select ({_NEWEST}) as toml from threads t where id = ?", [thread]))["toml"]  # noqa: S608
-        return structs.replace(
-            built,
-            id=thread,
-            title=row["title"],
-            source=SOURCE,
-            requests=(*start.requests, *requests),
-            observed=(*start.observed, *edits),
-            recorded=noted(start.recorded, *_facts(db, thread)),
-            about={**start.about, **_about(row["about"], newest)},
-            parent=row["parent"] or (start.id if row["base"] is not None else ""),
-            at=row["at"],
-            subagents=(),
-            forks=(),
-        )
-
-    def _base(self, kept: bytes) -> Session:
-        """The imported session that a thread goes on from: its texts lie among the blobs, once all stood in its row."""
-        if kept[:1] == b"{":
-            return load_session(json.loads(kept), "base")
-        digests, packed = msgspec.msgpack.decode(kept, type=tuple[bytes, bytes])
-        return unpack(packed, digests, lambda wanted: sessions.texts(self.path, wanted))
-
-
-def _texts(db: Database, lists: Sequence[Sequence[str]]) -> dict[str, JSON]:
-    return blobs.contents(db, (digest for some in lists for digest in some))
-
-
-def _facts(db: Database, thread: str) -> Iterator[Fact]:
-    for row in db.query("select fact from facts where thread = ? order by id", [thread]):
-        fact: Fact = msgspec.convert(json.loads(row["fact"]), Fact)
-        yield fact
-
-
-def _ended(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
-    """Rows of requests that are not under way."""
-    return db.query("select * from requests where thread = ? and status != ? order by n", [thread, BEGUN])
+        return [*found, *((kept["request"], parse(name_of(kept["toml"]), kept["toml"])) for kept in own)]
 
 
 def _begun(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
@@ -303,55 +236,9 @@ def _line(db: Database, thread: str) -> Iterator[str]:
     """A thread and those that it comes from."""
     while thread:
         yield thread
-        thread = _row(db, thread)["parent"]
+        thread = row_of(db, thread)["parent"]
 
 
 def _goes(place: Place | None) -> dict[str, JSON]:
     """Where a thread goes, as its row says it."""
     return {"provider": place.kind, "url": place.url, "model": place.model} if place else {}
-
-
-def _row(db: Database, thread: str) -> Mapping[str, Any]:
-    row = next(db.query("select * from threads where id = ?", [thread]), None)
-    if row is None:
-        raise TurnscopeError(f"there is no chat {thread!r}", hint="Choose one from the list.")
-    return row
-
-
-def _name(toml: str) -> str:
-    return str(tomllib.loads(toml).get("name", ""))
-
-
-def _about(kept: str, newest: str | None) -> dict[str, JSON]:
-    """What a thread says of itself; the name of its policy is that of the newest one."""
-    about: dict[str, JSON] = decoded(kept)
-    return about | {"policy": _name(newest)} if newest else about
-
-
-def _built(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, JSON]) -> Session:
-    """The session's blocks and messages: those of `start`, then the stored ones, as `Growing` appended them."""
-    line = Timeline.of(start)
-    for row in rows:
-        parts = [(texts[digest], "") for digest in json.loads(row["blobs"])]
-        origin = row.get("origin") or row["role"]
-        line.append(row["role"], parts, origin=origin, id=row.get("uid") or "", sent_at=row["sent"])
-    return structs.replace(start, blocks=tuple(line.blocks), messages=tuple(line.messages))
-
-
-def _request(row: Mapping[str, Any]) -> Request:
-    return Request(
-        n=row["n"],
-        turn=row["turn"],
-        cut=row["cut"],
-        stop=row["stop"],
-        model=row["model"],
-        usage=unpacked(row["usage"], Usage) if row["usage"] else None,
-        sent_at=row["sent"],
-        answered_at=row["answered"],
-        stop_reason=row["stop_reason"],
-        id=row["provider_id"] or "",
-        settings=decoded(row["settings"]),
-        asked=row["asked"],
-        window=row["window"],
-        estimate=unpacked(row["estimate"], Usage) if row["estimate"] else None,
-    )

@@ -56,10 +56,10 @@ def regenerate(held: Room) -> None:
     chatting.start(held, lambda chat: chat.go_on())
 
 
-def leave_out(held: Room) -> None:
-    """Leave the newest message out of every further request; of tool results, the calls, too."""
+def leave_out(held: Room, named: int = -1) -> None:
+    """Leave a message out of every further request; of tool results, the calls, too. `named`: its number, else the newest."""
     messages = held.session.messages
-    newest = max(n for n, message in enumerate(messages) if message.role == "user")
+    newest = named if 0 <= named < len(messages) else max(n for n, message in enumerate(messages) if message.role == "user")
     gone = [newest - 1, newest] if messages[newest].origin == "tool" and messages[newest - 1].role == "assistant" else [newest]
 
     def leave(chat: Chat) -> None:

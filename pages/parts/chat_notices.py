@@ -45,14 +45,14 @@ def ended(held: chatting.Room, event: Ending) -> None:
         return
     error = event.error
     _card(KINDS.get(type(error).__name__) or ENDINGS[type(event)], error.what, error.hint, facts(vars(error)))
-    _ways(held, isinstance(event, Refused) or bool(getattr(error, "too_long", False)))
+    _ways(held, isinstance(event, Refused) or bool(getattr(error, "too_long", False)), getattr(error, "message", -1))
 
 
 def before(held: chatting.Room, problem: Mapping[str, Any]) -> None:
     """Why the newest request of a chat that was opened again is not complete."""
     kind = str(problem.get("kind") or "")
     _card(KINDS.get(kind, "Interrupted"), str(problem.get("what")), str(problem.get("hint") or ""), facts(problem))
-    _ways(held, kind == "ContextWindowExceededError" or bool(problem.get("too_long")))
+    _ways(held, kind == "ContextWindowExceededError" or bool(problem.get("too_long")), problem.get("message", -1))
 
 
 def facts(fields: Mapping[str, Any]) -> dict[str, object]:
@@ -93,13 +93,15 @@ def assumed(event: Assumed) -> None:
     _window("assumed")
 
 
-def _ways(held: chatting.Room, long: bool) -> None:
+def _ways(held: chatting.Room, long: bool, alone: int = -1) -> None:
+    """`alone`: the number of a message that does not fit by itself."""
     with st.container(horizontal=True, gap="small", key="chat-ways"):
         if chat_newest.due(held):
             _button("Try again", "chat.answer", partial(_go_on, held, False), primary=not long)
         if long and held.session.messages and chat_newest.due(held):
-            out = "Takes your newest message out of every further request. It stays in the chat."
-            _button("Leave it out", "chat.leave_out", partial(chat_newest.leave_out, held), primary=True, help=out)
+            which = f"message {alone}" if alone >= 0 else "your newest message"
+            out = f"Takes {which} out of every further request. It stays in the chat."
+            _button("Leave it out", "chat.leave_out", partial(chat_newest.leave_out, held, alone), primary=True, help=out)
     if long and chat_chosen.goes(held.thread)[0].kind != "offline":
         _window("ways")
 

@@ -155,7 +155,7 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
             chat_chosen.offline().faults.append(value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
         held.ended, held.unsent, held.remarks, held.stopping, held.told = None, False, (), False, chosen.window
-        held.running = Running(_watched(held, turn(chat)))
+        held.running = Running(_watched(held, turn(chat)), chat)
 
 
 def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:

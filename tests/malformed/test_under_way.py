@@ -16,6 +16,7 @@ import pytest
 from conftest import let_go
 from malformed.rogue import SAID, USAGE, Rogue, events, frame, message, raw, refusal, stream
 
+import engine
 from engine.envelope.ended import INTERRUPTED
 from engine.errors import TurnscopeError
 from engine.live import branches, keeping, windows
@@ -250,6 +251,12 @@ def test_summaries_and_estimates_are_in_the_total_and_a_held_send_says_what_it_c
     assert stored.requests[-1].usage is None
     assert stored.requests[-1].estimate
     assert branches.spent(stored, talk.growing.prices) == talk.spent
+    beside = [answer.usage for answer in stored.recorded.answers.values()] + [stored.requests[-1].estimate]
+    costs = [talk.growing.prices.cost(usage, "claude-sonnet-5-5", None) for usage in beside if usage]
+    assert len(costs) == 2
+    billed = engine.overview(stored).bill.whole.usd
+    assert billed, "what other pages say that this chat cost: requests alone, as they were billed"
+    assert talk.spent == billed + sum(cost.total for cost in costs if cost)
     talk.settings = Settings("claude-sonnet-5-5", load("keep-everything"), spend=Decimal("0.000001"), count_from=0.0)
     (held,) = list(talk.send("four"))
     assert isinstance(held, Held)

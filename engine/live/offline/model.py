@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -184,6 +185,37 @@ def _seen(attached: list[JSON]) -> str:
         for file, picture, raw in found
     ]
     return f"You attached {'; '.join(told)}. I cannot see into either. " if told else ""
+
+
+def within(blocks: list[JSON], most: int, body: Mapping[str, JSON], sent: list[JSON]) -> tuple[list[JSON], int, bool]:
+    """What of an answer comes before its limit of `most` tokens; with the tokens billed, and whether that is the whole of it.
+
+    A text is cut amid; a call of a tool comes whole or not at all. What was cut is billed to its limit, as providers do.
+    """
+    said: list[JSON] = []
+    spent = PER_MESSAGE
+    for block in blocks:
+        tokens = _tokens(block)
+        if spent + tokens <= most:
+            said.append(block)
+            spent += tokens
+            continue
+        key = block["type"]
+        if key in ("text", "thinking"):
+            size = (
+                bisect_right(range(len(block[key]) + 1), most - spent, key=lambda n: _tokens({**block, key: block[key][:n]}))
+                - 1
+            )
+            if size > 0:
+                cut = {**block, key: block[key][:size]}
+                seal = {"signature": signature(str(body.get("model", "")), sent, cut[key])} if key == "thinking" else {}
+                said.append(cut | seal)
+        return said, most, False
+    return said, spent, True
+
+
+def _tokens(block: Mapping[str, JSON]) -> int:
+    return count_texts([block_text(block["type"], {k: v for k, v in block.items() if k != "signature"})], COUNTER)[0]
 
 
 def _say(text: str, results: list[JSON], size: int, messages: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from engine.counting.tokens import count_texts
 from engine.live.offline import model as offline
 from engine.live.offline import strict
-from engine.session.content import block_text, dumps
+from engine.session.content import dumps
 
 JSON = Any
 FAULTS = {
@@ -80,8 +80,8 @@ class Offline:
         summary = offline.compaction(body, size)
         iterations: list[JSON] = []
         if summary is not None:
-            spent = count_texts([summary], offline.COUNTER)[0]
-            iterations.append({"type": "compaction", "input_tokens": size, "output_tokens": spent})
+            written = count_texts([summary], offline.COUNTER)[0]
+            iterations.append({"type": "compaction", "input_tokens": size, "output_tokens": written})
             kept = {"role": "assistant", "content": [{"type": "compaction", "content": summary}]}
             body = {**body, "messages": [kept, body["messages"][-1]]}
             found = offline.units(body)
@@ -92,10 +92,10 @@ class Offline:
             what = f"input length and `max_tokens` exceed context limit: {size} + {body['max_tokens']} > {window}"
             return _error(400, "invalid_request_error", what)
         blocks = offline.answer(body, size, messages)
-        texts = [block_text(block["type"], {k: v for k, v in block.items() if k != "signature"}) for block in blocks]
+        blocks, spent, whole = offline.within(blocks, body["max_tokens"], body, messages)
         with self.lock:
             usage = offline.bill(found, self.memory, self.clock())
-            usage["output_tokens"] = sum(count_texts(texts, offline.COUNTER)) + offline.PER_MESSAGE
+            usage["output_tokens"] = spent
             if iterations:
                 usage["iterations"] = [*iterations, {**usage, "type": "message"}]
             self.count += 1
@@ -103,7 +103,7 @@ class Offline:
             number = self.count
         if summary is not None:
             blocks.insert(0, {"type": "compaction", "content": summary})
-        stop = "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn"
+        stop = "max_tokens" if not whole else "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn"
         answer = {
             "id": f"msg_offline_{number:06}",
             "type": "message",

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import structs
 
-from engine.envelope.condensing import by_hand, without
+from engine.envelope.condensing import without
 from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
+from engine.envelope.wishes import by_hand
 from engine.ports.cline import ranges
 from engine.ports.cline.ranges import NOTICE, Entry, History, State, Text
 from engine.ports.cline.reads import rewritten, saved

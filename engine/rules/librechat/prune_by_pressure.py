@@ -9,10 +9,11 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import structs
 
 from engine.counting.ledger import Ledger
-from engine.envelope.condensing import How, by_hand, condense, summary_at
+from engine.envelope.condensing import How, condense, summary_at
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.rule import Ctx, Edits, Rule
+from engine.envelope.wishes import by_hand
 from engine.ports.librechat.agents import Trigger, recent, triggered
 from engine.ports.librechat.fading import shortened_for_good
 from engine.ports.librechat.history import Bodies, History, Reading, read

@@ -1,0 +1,82 @@
+"""Calls of tools and their results in the messages of a body, read in order: what a provider would reject of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MAPPING = (dict, Mapping)  # the one that nearly all are first: asking for the other takes ten times as long
+_ID = re.compile(r"^[a-zA-Z0-9_-]+$")
+
+
+@dataclass(slots=True)
+class Calls:
+    """What was read so far: ids of calls, and those that wait for a result, with their paths.
+
+    Pairs go over runs of one role: neighbours of one role are one message to the provider.
+    """
+
+    known: set[str] = field(default_factory=set)
+    waiting: dict[str, str] = field(default_factory=dict)
+    role: str = ""
+
+    def copy(self) -> Calls:
+        """The same, to be read on by itself."""
+        return Calls(self.known.copy(), self.waiting.copy(), self.role)
+
+    def read(self, i: int, message: Any) -> Iterator[tuple[str, str]]:
+        """Read message number `i`; gives the path of each mistake, and what it is."""
+        now = str(message.get("role") if isinstance(message, MAPPING) else None)
+        if now == "assistant" and self.role == "user":
+            yield from self.unanswered()
+            self.waiting.clear()
+        self.role = now if now in ("user", "assistant") else self.role
+        for j, block in enumerate(blocks(message)):
+            path, kind = f"messages.{i}.content.{j}", str(block.get("type"))
+            if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+                yield from ((path, what) for what in _call(block, now, self.known))
+                self.known.add(str(block.get("id")))
+                if kind == "tool_use":
+                    self.waiting[str(block.get("id"))] = path
+            elif kind.endswith("tool_result"):
+                plain = kind == "tool_result"
+                yield from ((path, what) for what in _result(block, now, self.known, self.waiting, plain))
+                self.waiting.pop(str(block.get("tool_use_id")), None)
+
+    def unanswered(self) -> Iterator[tuple[str, str]]:
+        """The calls that wait for a result."""
+        for name, path in self.waiting.items():
+            yield path, f"the call {name} has no result in the message behind it"
+
+
+def blocks(message: Any) -> list[Mapping[str, Any]]:
+    """The content blocks of a message that is a list of them."""
+    content = message.get("content") if isinstance(message, MAPPING) else None
+    return [block for block in content if isinstance(block, MAPPING)] if isinstance(content, list) else []
+
+
+def _call(block: Mapping[str, Any], role: str, known: Collection[str]) -> Iterator[str]:
+    name = str(block.get("id"))
+    if role != "assistant":
+        yield "a call of a tool stands in answers alone"
+    if name in known:
+        yield f"two calls have the id {name}"
+    elif not _ID.match(name):
+        yield f"{name!r} is no valid id of a call"
+    if not isinstance(block.get("input"), MAPPING):
+        yield "a call's input must be an object"
+
+
+def _result(
+    block: Mapping[str, Any], role: str, known: Collection[str], waiting: Collection[str], plain: bool
+) -> Iterator[str]:
+    """`plain`: of the caller's own tool, so in the user's message right behind the call; others stand in the answer itself."""
+    name = str(block.get("tool_use_id"))
+    if plain and role != "user":
+        yield "a tool's result stands in a user's message alone"
+    if name not in known:
+        yield f"no call before this result has the id {name}"
+    elif plain and name not in waiting:
+        yield f"the result of {name} does not stand right behind its call, or is its second"

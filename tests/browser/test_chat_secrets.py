@@ -1,0 +1,126 @@
+"""A key that is typed on the chat page and echoed by its server is read nowhere: not on the page, in a file, nor in `/proc`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import ROOT, STARTUP_SECONDS, free_port, healthy, idle, isolated, let_go
+from malformed.rogue import Rogue
+from malformed.test_secrets import KEY, wrongs
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def rogue() -> Iterator[Rogue]:
+    with let_go(Rogue()) as server:
+        yield server
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The command `turnscope`, as a person starts it: its address, and its process."""
+    port = free_port()
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "STREAMLIT_"))}
+    with (folder / "server.log").open("wb") as log:
+        command = [sys.executable, "-m", "engine", "--no-browser", "--port", str(port)]
+        process = subprocess.Popen(command, cwd=ROOT, env=env | isolated(folder), stdout=log, stderr=subprocess.STDOUT)
+        try:
+            until = time.monotonic() + STARTUP_SECONDS
+            while not healthy(f"http://127.0.0.1:{port}"):
+                assert process.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}", process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
+
+
+def ours(root: int) -> list[int]:
+    """A process and all that it started, as far as `/proc` tells."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended meanwhile
+            continue
+    found = [root]
+    for process in found:
+        found += [child for child, parent in parents.items() if parent == process]
+    return found
+
+
+def test_a_typed_key_is_in_no_process_file_or_page(browser: Browser, rogue: Rogue, tmp_path: Path) -> None:
+    with started(tmp_path) as (url, process):
+        page = browser.new_context(base_url=url, viewport={"width": 1440, "height": 900}).new_page()
+        page.set_default_timeout(45_000)
+        going_to(page, rogue.url)
+        shown = []
+        for number, wrong in enumerate(wrongs()[::3]):
+            rogue.wrongs.append(wrong)
+            send(page, f"hello {number}")
+            while rogue.wrongs:  # the answer is not even begun: the test's own limit ends this
+                page.wait_for_timeout(50)
+            page.wait_for_function("() => !document.querySelector('.chat-msg.now, .st-key-chat-stop button')")
+            shown += [page.content(), page.url, page.title()]
+        page.goto("/library")
+        page.locator(".ts-section").first.wait_for()
+        shown += [page.content(), page.url]
+        tree = ours(process.pid)
+        files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+        texts = [Path(f"/proc/{one}/{name}").read_bytes() for one in tree for name in ("cmdline", "environ")]
+        page.context.close()
+    assert any(head.get("authorization") == f"Bearer {KEY}" for head in rogue.heads), "it was sent where it belongs"
+    assert not rogue.wrongs
+    assert any(b"hello 1" in data for data in files), "the chat is among the files"
+    for look in (KEY, "canary-5up3r"):
+        assert not any(look in text for text in shown)
+        assert not any(look.encode() in data for data in files)
+    if Path("/proc/self/environ").exists():
+        assert len(tree) >= 2, "the command, and the app that it serves"
+        assert any(b"streamlit" in text for text in texts)
+        assert not any(b"canary-5up3r" in text for text in texts)
+        assert not any(Path(f"/proc/{one}").exists() for one in tree), "all have ended with the command"
+
+
+def going_to(page: Page, url: str) -> None:
+    """A new chat whose messages go to a server that somebody typed, with its key."""
+    page.goto("/chat")
+    page.locator(".chat-fill").wait_for()
+    page.locator(".st-key-chat-settings button").first.click()
+    form = page.locator(".st-key-chat-form")
+    form.get_by_role("combobox", name="Provider").click()
+    page.get_by_role("option", name="Another server").click()
+    for label, text in (("Address", url), ("API key", KEY)):
+        form.get_by_label(label, exact=True).fill(text)
+        form.get_by_label(label, exact=True).press("Enter")
+        idle(page)
+    model = form.get_by_role("combobox", name="Model", exact=True)
+    model.fill("local-7b")
+    model.press("Enter")
+    idle(page)
+    page.keyboard.press("Escape")
+    page.locator(".ts-chip", has_text="local-7b").first.wait_for()
+
+
+def send(page: Page, text: str) -> None:
+    """Say something, and wait for the end of the turn."""
+    box = page.locator("[data-testid=stChatInputTextArea]:not([disabled])")
+    box.fill(text)
+    box.press("Enter")
+    page.locator(".chat-msg.user", has_text=text).wait_for()
+    box.wait_for()
+    idle(page)

@@ -1,0 +1,125 @@
+"""A body that is made of the one before is the body that is made from nothing, and is found wrong in the same places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_sessions import ledger_of, sessions
+from msgspec import structs
+
+from engine.envelope.envelope import Envelope
+from engine.errors import RuleError
+from engine.planning.assemble import replay
+from engine.planning.bodies import Bodies
+from engine.planning.lint import lint, lint_on
+from engine.planning.policy import load, names, sendable
+from engine.planning.render import body, rendered
+from engine.pricing.prices import PRICES
+from engine.session.model import Edit, Part, Session, Span
+
+MODEL = "claude-opus-4-5"
+parts = st.builds(
+    Part,
+    role=st.sampled_from(["user", "assistant"]),
+    kind=st.sampled_from(["text", "text", "empty"]),
+    text=st.sampled_from(["one", "two"]),
+    place=st.sampled_from(["own", "before", "after", "system"]),
+    fence=st.booleans(),
+    ref=st.sampled_from([None, None, 0]),
+)
+moves = st.lists(
+    st.tuples(
+        st.sampled_from(["grow", "grow", "replace", "insert"]),
+        st.integers(0, 60),
+        st.integers(0, 4),
+        st.lists(parts, max_size=3),
+    ),
+    max_size=14,
+)
+
+
+def first(session: Session, stop: int) -> Session:
+    """The session when it held so many blocks."""
+    messages = tuple(structs.replace(m, stop=min(m.stop, stop)) for m in session.messages if m.start < stop)
+    return structs.replace(session, blocks=session.blocks[:stop], messages=messages, requests=())
+
+
+@settings(max_examples=400)
+@given(sessions, moves)
+def test_a_rendering_goes_on_from_any_other_of_its_conversation(session: Session, moves: list[Any]) -> None:
+    ledger, before, now = ledger_of(session), None, first(session, 1)
+    envelope = Envelope().grow(1, ledger)
+    for n, (move, at, width, some) in enumerate(moves):
+        if move == "grow":
+            now = first(session, min(len(session.blocks), envelope.stop + 1 + at % 3))
+            envelope = envelope.grow(len(now.blocks), ledger)
+        else:
+            start = max(0, envelope.stop - at % 8)
+            stop = start if move == "insert" else min(start + width, envelope.stop)
+            edit = Edit(move, "", Span(start, stop), tuple(some), slot=str(width) if start == stop else "")
+            try:
+                envelope, _ = envelope.replace(edit, n, ledger)
+            except RuleError:  # a stand-in cannot be cut, an insert needs something
+                continue
+        made, anew = rendered(envelope, now, before), rendered(envelope, now)
+        assert (made.tools, made.system, made.messages, made.points) == (anew.tools, anew.system, anew.messages, anew.points)
+        assert all(a is b for a, b in zip(made.messages[: made.shared], before.messages if before else (), strict=False))
+        before = made
+
+
+@settings(max_examples=8)
+@pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
+@given(sessions)
+def test_bodies_of_every_policy_are_the_same_one_after_the_other(name: str, session: Session) -> None:
+    bodies = Bodies()
+    for plan in replay(session, sendable(load(name)), ledger_of(session)):
+        made = bodies.body(plan, first(session, plan.request.cut))
+        assert made == body(plan, session)
+        assert bodies.wrong(made, MODEL, PRICES) == lint(made, MODEL)
+
+
+def said(role: str, *blocks: Any) -> dict[str, Any]:
+    return {"role": role, "content": [*blocks]}
+
+
+def call(name: str) -> Any:
+    return {"type": "tool_use", "id": name, "name": "x", "input": {}}
+
+
+def result(name: str) -> Any:
+    return {"type": "tool_result", "tool_use_id": name, "content": "r"}
+
+
+TEXT: Any = {"type": "text", "text": "said"}
+MARKED: Any = TEXT | {"cache_control": {"type": "ephemeral"}}
+GOOD = [
+    *([said("assistant", call(name)), said("user", result(name))] for name in "abcd"),
+    *([said("assistant", TEXT), said("user", block)] for block in (TEXT, MARKED, MARKED)),
+]
+WRONG = [
+    [said("assistant", call("a")), said("user", TEXT)],
+    [said("user", result("a"))],
+    [said("assistant", {"type": "thinking", "thinking": "t", "signature": ""}), said("user", TEXT)],
+    [{"role": "assistant", "content": "ends "}],
+    [{"role": "x", "content": "said"}],
+    [said("user")],
+    [said("user", "no block", {"type": "text", "text": ""})],
+    [None],
+]
+exchanges = st.one_of(st.sampled_from(GOOD), st.sampled_from(GOOD), st.sampled_from(WRONG))
+
+
+@settings(max_examples=400)
+@given(st.lists(st.tuples(exchanges, st.sampled_from([0, 0, 0, 1, 3])), max_size=8))
+def test_what_was_read_once_is_not_read_again_and_every_mistake_is_found(new: list[Any]) -> None:
+    messages: list[Any] = [said("user", TEXT)]
+    passed = None
+    for some, lost in new:
+        before = messages
+        messages = [*messages[: max(1, len(messages) - lost)], *some]
+        found, passed = lint_on({"messages": messages}, MODEL, PRICES, passed)
+        assert found == lint({"messages": messages}, MODEL)
+        messages = before if found else messages  # a person goes on with what is right

@@ -1,0 +1,185 @@
+"""A turn is left at once, whatever it waits for; what came is kept and told once, and the server sees that nobody listens."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import let_go
+from malformed.rogue import WORDS, Handler, Rogue, Wrong, call, events, frame, raw, refusal, stream
+
+from engine.envelope.ended import INTERRUPTED
+from engine.live.chat import Chat, Settings
+from engine.live.events import Called, Done
+from engine.live.growing import Growing
+from engine.live.offline.model import COUNTER
+from engine.live.provider import connected
+from engine.live.running import Running
+from engine.planning.policy import load
+from engine.session.model import Session
+from engine.storage.threads import Threads
+
+SOON = 1.0  # seconds
+LONG = 20.0
+PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+
+
+class Listening:
+    """How long the server's silences lasted, until the client hung up."""
+
+    def __init__(self) -> None:
+        self.ended: list[float] = []
+
+    def after(self, data: bytes | None, *, pings: bool = False) -> Wrong:
+        """So much of an answer (None: not even a status), then silence, or a ping now and then."""
+
+        def write(handler: Handler) -> None:
+            if data is not None:
+                raw(data)(handler)
+            began = time.monotonic()
+            while time.monotonic() - began < LONG:
+                if select.select([handler.connection], [], [], 0.05)[0] and not handler.connection.recv(1, socket.MSG_PEEK):
+                    self.ended.append(time.monotonic())
+                    break
+                if pings:
+                    handler.wfile.write(PING)
+                    handler.wfile.flush()
+            handler.close_connection = True
+
+        return write
+
+
+class Slow:
+    """A tool that takes long."""
+
+    definitions = ({"name": "look", "description": "Look.", "input_schema": {"type": "object"}},)
+
+    def run(self, name: str, given: Any) -> tuple[str, bool]:
+        time.sleep(3.0)
+        return f"{name}: {given}, late", False
+
+
+@pytest.fixture
+def rogue() -> Iterator[Rogue]:
+    with let_go(Rogue()) as server:
+        yield server
+
+
+def begun(rogue: Rogue, path: Path, retries: int = 0, **more: Any) -> tuple[Chat, Threads]:
+    threads = Threads(path / "chats.db")
+    thread = threads.create()
+    settings = Settings("offline-200k", load("keep-everything"), **{"count_from": 0.0, **more})
+    client = connected(rogue.url, "a-key-of-this-server", retries=retries, timeout=LONG)
+    return Chat(
+        Growing(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Slow()
+    ), threads
+
+
+def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + 5
+    while not true():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.005)
+
+
+def left(running: Running) -> float:
+    """Stop it; gives the seconds until it had ended."""
+    assert not running.done
+    began = time.monotonic()
+    running.stop()
+    assert running.wait(LONG)
+    return time.monotonic() - began
+
+
+SILENT = {
+    "not even a status": (None, "", False),
+    "a status alone": (b"", "", False),
+    "pings alone": (b"", "", True),
+    "amid the answer": (b"".join(map(frame, events()[:4])), WORDS[0] + WORDS[1], False),
+    "amid the answer, with pings": (b"".join(map(frame, events()[:4])), WORDS[0] + WORDS[1], True),
+    "amid an event": (b"".join(map(frame, events()[:3])) + frame(events()[3])[:-9], WORDS[0], False),
+}
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_a_silent_server_is_left_at_once_and_what_it_said_is_kept_once(case: str, rogue: Rogue, tmp_path: Path) -> None:
+    data, said, pings = SILENT[case]
+    server, (talk, threads) = Listening(), begun(rogue, tmp_path)
+    rogue.wrongs.append(server.after(data, pings=pings))
+    running = Running(talk.send("hello"), talk)
+    until(lambda: rogue.bodies and running.text == said)
+    time.sleep(0.05)
+    assert left(running) < SOON
+    until(lambda: server.ended)
+    assert running.failed is None
+    stored = threads.load(talk.growing.session.id)
+    assert (stored.blocks, stored.requests) == (talk.growing.session.blocks, talk.growing.session.requests)
+    assert [r.stop_reason for r in stored.requests] == ["interrupted"]
+    assert stored.requests[0].estimate, "it may have been billed"
+    assert "".join(b.text for b in stored.blocks if b.role == "assistant" and b.text != INTERRUPTED) == said
+    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert json.dumps(rogue.bodies[-1], ensure_ascii=False).count(said or "hello") == 1
+    assert len(rogue.bodies) == 2, "nothing was sent twice"
+
+
+def test_a_silent_count_is_left_and_nothing_is_sent(rogue: Rogue, tmp_path: Path) -> None:
+    server, (talk, threads) = Listening(), begun(rogue, tmp_path, count_from=1e-9)
+    rogue.counts = True
+    rogue.wrongs.append(server.after(None))
+    running = Running(talk.send("hello"), talk)
+    until(lambda: rogue.bodies)
+    assert left(running) < SOON
+    assert threads.load(talk.growing.session.id).requests == ()
+    assert "max_tokens" not in rogue.bodies[-1], "only a count was asked for"
+    rogue.counts = False
+    assert isinstance(list(talk.go_on())[-1], Done)
+
+
+def test_who_waits_before_trying_again_is_left_and_does_not_try_again(rogue: Rogue, tmp_path: Path) -> None:
+    talk, threads = begun(rogue, tmp_path, retries=2)
+    rogue.wrongs.append(refusal(529, "overloaded"))
+    running = Running(talk.send("hello"), talk)
+    until(lambda: rogue.bodies)
+    time.sleep(0.1)
+    assert left(running) < SOON
+    assert [r.stop_reason for r in threads.load(talk.growing.session.id).requests] == ["interrupted"]
+    time.sleep(1.2)  # the client's own pause is half a second
+    assert len(rogue.bodies) == 1
+
+
+def test_a_silent_summary_is_left(rogue: Rogue, tmp_path: Path) -> None:
+    server, (talk, _) = Listening(), begun(rogue, tmp_path)
+    for n in range(4):
+        assert isinstance(list(talk.send(f"turn {n} " + "words " * 50))[-1], Done)
+    rogue.wrongs.append(server.after(None))
+    running = Running(talk.condense(), talk)
+    until(lambda: len(rogue.bodies) == 5)
+    assert left(running) < SOON
+    until(lambda: server.ended)
+    assert isinstance(list(talk.send("and now?"))[-1], Done)
+
+
+def test_a_slow_tool_is_left_and_the_model_is_told_who_stopped_it(rogue: Rogue, tmp_path: Path) -> None:
+    talk, _ = begun(rogue, tmp_path)
+    rogue.wrongs.append(stream(call("{}")))
+    running = Running(talk.send("hello"), talk)
+    until(lambda: any(isinstance(event, Called) for event in running.events))
+    assert left(running) < SOON
+    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert "stopped" in json.dumps(rogue.bodies[-1])
+
+
+def test_a_connection_serves_the_next_request_and_leaving_one_turn_does_not_end_another(rogue: Rogue, tmp_path: Path) -> None:
+    talk, _ = begun(rogue, tmp_path)
+    for n in range(3):
+        running = Running(talk.send(f"turn {n}"), talk)
+        assert running.wait(LONG)
+        assert isinstance(running.events[-1], Done)
+        running.stop()  # too late
+    assert isinstance(list(talk.send("and now?"))[-1], Done)
