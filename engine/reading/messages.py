@@ -91,6 +91,8 @@ def _part(part: Value) -> list[JSON]:
             return text(told)
         case "reasoning" | "thought" | "thinking" | "summarized_reasoning":
             words = next((part[k] for k in ("reasoning", "thinking", "text", "content") if isinstance(part.get(k), str)), "")
+            if part.get("redacted") is True:  # what is kept are the provider's own characters
+                return thinking(as_text(part.get("summary")), words)
             return thinking(words, as_text(part.get("signature")))
         case "tool_call" | "tool-call" | "function_call" | "tool_use" | "server_tool_call" | "server_tool_use":
             given = next((part[key] for key in ("input", "arguments", "args") if part.get(key) is not None), None)
@@ -231,9 +233,12 @@ def _results(blocks: Sequence[JSON]) -> bool:
 
 
 def nodes_of(
-    messages: Sequence[Any], request: Callable[[Value], Mapping[str, Any]], passed: Passed, time: str = "timestamp"
+    messages: Sequence[Any], request: Callable[[Value], Mapping[str, Any] | None], passed: Passed, time: str = "timestamp"
 ) -> Iterator[Node]:
-    """A stored list of messages, each answer with the fields of its request. `time`: the key of when a message was said."""
+    """A stored list of messages, each answer with the fields of its request; None = there was none, it is an example.
+
+    `time`: the key of when a message was said.
+    """
     open_: Node | None = None  # results of one round of calls are one message
     before: float | None = None
     begun = False
@@ -250,12 +255,13 @@ def nodes_of(
             continue
         node = Node(str(number), None, [], at)
         if role == "assistant":
-            fields = {"sent_at": before, **request(message)}
-            node.said = [Said("assistant" if blocks else "", blocks, request=fields)]
+            fields = request(message)
+            asked = None if fields is None else {"sent_at": before, **fields}
+            node.said = [Said("assistant" if blocks or asked is None else "", blocks, request=asked)]
         elif role == "system":
             node.said = [Said("system", blocks, "system", fence=begun)]
         else:
-            node.said = [Said("user", blocks, "tool" if results else "prompt")]
+            node.said = [Said("user", blocks, "tool" if results else "meta" if message.get("origin") == "meta" else "prompt")]
         begun, before, open_ = begun or role != "system", at, node if results else None
         yield node
 
