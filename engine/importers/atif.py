@@ -1,6 +1,7 @@
 """ATIF trajectories, the interchange form of Harbor: `{schema_version: "ATIF-v1.x", agent, steps, final_metrics}`.
 
-A step of the agent is one answer with the results of its calls. From the schema; no real sample was at hand.
+A step of the agent is one answer with the results of its calls, which may name none. Longer
+than a mapping because of those. From the schema; no real sample was at hand.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from typing import Any
 
 from engine.importers import Importer
 from engine.reading.calls import as_text, when
-from engine.reading.messages import blocks_of, counted, tool_of
+from engine.reading.messages import blocks_of, tool_of
 from engine.reading.nodes import Node, Passed, Said, thread
 from engine.reading.parts import call, joined, mapping, result, rows, thinking
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.builder import Builder, dollars
 from engine.session.thread import Thread
 

@@ -1,6 +1,7 @@
 """Cline SDK sessions: `ID.messages.json` under `~/.cline/data/sessions/ID`, and `ID.compaction.json` beside it.
 
-The sidecar is what stands for the first messages, which stay in the file. From the schema; no real sample was at hand.
+The sidecar is what stands for the first messages, which stay in the file; longer than a mapping
+because of it. From the schema; no real sample was at hand.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import Any
 
 from engine.importers import Importer, Place
 from engine.reading.calls import as_text
-from engine.reading.messages import counted, nodes_of, spoken
+from engine.reading.messages import nodes_of, spoken
 from engine.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
 from engine.reading.parts import mapping, rows
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.builder import Builder, dollars
 from engine.session.model import Note, Part
 from engine.session.thread import Thread

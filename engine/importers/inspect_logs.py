@@ -17,10 +17,11 @@ from msgspec import structs
 from engine.importers import Importer
 from engine.reading.calls import as_text, when
 from engine.reading.conversations import Call, Conversations, gathered
-from engine.reading.messages import body_of, counted, nodes_of, spoken
+from engine.reading.messages import body_of, nodes_of, spoken
 from engine.reading.nodes import Passed, thread
 from engine.reading.parts import mapping, rows
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.builder import Builder, dollars
 from engine.session.model import JSON, Note, Session
 from engine.session.thread import Thread

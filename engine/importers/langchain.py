@@ -7,10 +7,11 @@ from typing import Any
 
 from engine.importers import Importer
 from engine.reading.calls import as_text
-from engine.reading.messages import counted, nodes_of
+from engine.reading.messages import nodes_of
 from engine.reading.nodes import Passed, thread
 from engine.reading.parts import mapping
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.builder import Builder
 from engine.session.model import Note
 from engine.session.thread import Thread

@@ -13,10 +13,11 @@ from typing import Any
 from engine.importers import Importer
 from engine.reading.calls import as_text, when
 from engine.reading.commands import with_commands
-from engine.reading.messages import counted, nodes_of
+from engine.reading.messages import nodes_of
 from engine.reading.nodes import Passed, thread
 from engine.reading.parts import item, mapping, rows
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.builder import Builder, dollars
 from engine.session.content import text_of
 from engine.session.thread import Thread

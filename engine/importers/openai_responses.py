@@ -1,7 +1,7 @@
 """Logs of OpenAI's Responses API: bodies with `input`, alone or with their responses, as JSON or JSON lines.
 
-A call that names a previous response goes on from that one's input and output. Responses may be objects or streams. From the
-schema; no real sample was at hand.
+A call that names a previous response goes on from that one's input and output. Responses may be objects or streams. Longer
+than a mapping because of those chains. From the schema; no real sample was at hand.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 from engine.importers import Importer
 from engine.reading.calls import REQUEST, RESPONSE, TIMES, as_text, parsed, records_of, unwrapped, when
 from engine.reading.conversations import Call, Conversations, gathered
-from engine.reading.messages import body_of, counted
+from engine.reading.messages import body_of
 from engine.reading.parts import item, mapping, rows
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.model import JSON, Note
 from engine.session.thread import Thread
 

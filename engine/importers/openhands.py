@@ -13,10 +13,11 @@ from typing import Any
 from engine.importers import Importer
 from engine.reading.calls import as_text, when
 from engine.reading.listing import conversation, first, listed
-from engine.reading.messages import blocks_of, counted, spoken, tool_of
+from engine.reading.messages import blocks_of, spoken, tool_of
 from engine.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
 from engine.reading.parts import call, image, joined, mapping, result, rows, text
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.builder import Builder, dollars
 from engine.session.content import dumps
 from engine.session.model import JSON, Part

@@ -1,7 +1,7 @@
 """The store of a chat app over OpenRouter: conversations whose messages have `total_tokens`, models with `context_length`.
 
-As localStorage keeps it (`{state, version}`), as its state alone, or as one conversation. `total_tokens` is the size of an answer
-as it was recorded, unless the message tells prompt and completion apart. From the specification; no real sample was at hand.
+As localStorage keeps it (`{state, version}`), as its state alone, or as one conversation. `total_tokens` is the recorded size
+of an answer, unless the message tells prompt and completion apart. From the specification; no real sample was at hand.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any
 
 from engine.importers import Importer
 from engine.reading.calls import as_text, when
-from engine.reading.messages import counted, nodes_of
+from engine.reading.messages import nodes_of
 from engine.reading.nodes import Passed, thread
 from engine.reading.parts import billed, mapping, rows
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.builder import Builder, dollars
 from engine.session.thread import Thread
 

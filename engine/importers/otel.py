@@ -16,10 +16,11 @@ from msgspec import structs
 from engine.importers import Importer
 from engine.reading.calls import as_text, parsed
 from engine.reading.conversations import Call, Conversations, gathered
-from engine.reading.messages import answers_in, body_of, counted, messages_in, prompt_of, spoken
+from engine.reading.messages import answers_in, body_of, messages_in, prompt_of, spoken
 from engine.reading.parts import mapping, result, rows
 from engine.reading.source import Entry, Source
 from engine.reading.spans import Span, is_span, spans
+from engine.reading.usage import counted
 from engine.session.builder import dollars
 from engine.session.content import dumps
 from engine.session.model import JSON, Note

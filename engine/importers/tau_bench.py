@@ -11,10 +11,11 @@ from typing import Any
 from engine.importers import Importer
 from engine.reading.calls import as_text
 from engine.reading.listing import conversation, first, listed
-from engine.reading.messages import counted, nodes_of
+from engine.reading.messages import nodes_of
 from engine.reading.nodes import Passed, thread
 from engine.reading.parts import mapping
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.builder import Builder, dollars
 from engine.session.thread import Thread
 

@@ -1,6 +1,7 @@
 """Conversations in the tables `conversation_threads` and `conversation_messages`: SQLite, or rows as CSV, JSON or JSON lines.
 
-Usage and model stand in an answer's metadata, as does `status: "interrupted"`. From the specification; no real sample exists.
+Usage and model stand in an answer's metadata, as does `status: "interrupted"`. Longer than a
+mapping because of five holders. From the specification; no real sample exists.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ from typing import Any
 
 from engine.importers import Importer
 from engine.reading.calls import as_text, parsed, when
-from engine.reading.messages import counted, nodes_of
+from engine.reading.messages import nodes_of
 from engine.reading.nodes import Passed, thread
 from engine.reading.parts import mapping, rows
 from engine.reading.source import Entry, Source
+from engine.reading.usage import counted
 from engine.session.builder import Builder, dollars
 from engine.session.model import Note
 from engine.session.thread import Thread
 
 NAME = "thread-tables"
 COLUMNS = {"thread_id", "role", "content"}
+LISTED = (
+    "select thread_id, max(created_at) as at, sum(role = 'assistant') as n from conversation_messages "
+    "group by thread_id order by at desc"
+)
 LONGEST = 1 << 28  # characters of a cell
 Row = Mapping[str, Any]
 
@@ -78,8 +84,7 @@ def _order(row: Row) -> tuple[float, int]:
 
 def entries(source: Source) -> Iterator[Entry]:
     if source.kind == "sqlite":
-        columns = "thread_id, max(created_at) as at, sum(role = 'assistant') as n"
-        for row in source.rows(f"select {columns} from conversation_messages group by 1 order by 2 desc"):
+        for row in source.rows(LISTED):
             yield Entry(str(row["thread_id"]), "", when(row["at"]), requests=int(row["n"] or 0))
         return
     for id, held in _threads(source).items():

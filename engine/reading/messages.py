@@ -10,9 +10,9 @@ from typing import Any
 
 from engine.reading.calls import as_text, parsed, when
 from engine.reading.nodes import Node, Passed, Said
-from engine.reading.parts import billed, call, image, mapping, result, rows, text, thinking
+from engine.reading.parts import call, image, mapping, result, rows, text, thinking
 from engine.session.content import dumps
-from engine.session.model import JSON, Usage
+from engine.session.model import JSON
 
 ROLES = {
     **dict.fromkeys(("user", "human", "HumanMessage", "HumanMessageChunk", "generic", "chat"), "user"),
@@ -264,38 +264,3 @@ def nodes_of(
             node.said = [Said("user", blocks, "tool" if results else "meta" if message.get("origin") == "meta" else "prompt")]
         begun, before, open_ = begun or role != "system", at, node if results else None
         yield node
-
-
-def counted(held: Any) -> Usage | None:
-    """Usage under any provider's names. Where cached tokens are no part of the prompt's number, they are added to it.
-
-    A total tells which it is; without one, a prompt smaller than what was cached does.
-    """
-    told = mapping(held)
-
-    inner = mapping(told.get("prompt_tokens_details") or told.get("input_token_details") or told.get("input_tokens_details"))
-    prompt = _number(told, "input_tokens", "prompt_tokens", "inputTokens", "promptTokens", "input", "prompt_token_count")
-    output = _number(
-        told, "output_tokens", "completion_tokens", "outputTokens", "completionTokens", "output", "candidates_token_count"
-    )
-    read = _number(told, *CACHE_READ) or _number(inner, "cached_tokens", "cache_read")
-    made = _number(told, *CACHE_WRITTEN) or _number(inner, "cache_creation")
-    total = _number(told, "total_tokens", "totalTokens", "total", "total_token_count")
-    apart = total == prompt + output + read + made if total and read + made else read + made > prompt
-    return billed(prompt + (read + made if apart else 0), output, read, made)
-
-
-CACHE_READ = (
-    "cache_read_input_tokens cache_read_tokens input_tokens_cache_read cacheReadInputTokens cachedInputTokens "
-    "input_cached_tokens input_cache_read cache_read cached_content_token_count cached_tokens"
-).split()
-CACHE_WRITTEN = (
-    "cache_creation_input_tokens cache_write_tokens input_tokens_cache_write cacheWriteInputTokens input_cache_creation "
-    "cache_write cache_creation"
-).split()
-
-
-def _number(held: Value, *names: str) -> int:
-    """The first of some keys that is a count; 0 where none is."""
-    found = (held[name] for name in names if isinstance(held.get(name), int) and not isinstance(held[name], bool))
-    return next((value for value in found if 0 <= value < 1 << 53), 0)

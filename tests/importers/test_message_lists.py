@@ -115,12 +115,7 @@ def test_chainreview() -> None:
     ]
     session = opened({**file, "condensedSummary": "so far"})
     assert told(session) == [("user", "summary", "so far"), ("user", "text", "go"), ("assistant", "text", "done")]
-    assert (session.id, session.about["tokenCount"], len(session.requests), session.requests[0].sent_at) == (
-        "s",
-        9,
-        1,
-        1_767_225_600,
-    )
+    assert (session.id, session.about["tokenCount"], len(session.requests)) == ("s", 9, 1)
     assert survives(file, count=40)
 
 
