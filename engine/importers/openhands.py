@@ -44,14 +44,11 @@ def sniff(source: Source) -> int:
     if source.kind != "file":
         return 0
     document = source.document
-    if isinstance(document, list) and _is_event(next(iter(document[:1]), None)):
+    if _is_list(source):
         return 90
-    head = first(source, "trajectory")
-    events = head.get("history") if isinstance(head.get("history"), list) else document if isinstance(document, list) else None
-    if events is None and isinstance(document, dict):
-        events = document.get("trajectory") if isinstance(document.get("trajectory"), list) else None
-        return 90 if events and _is_event(events[0]) else 0
-    return 90 if events and "instance_id" in head and _is_event(_flat(events)[0] if _flat(events) else None) else 0
+    head = [first(source, "runs")] if document is not None else source.first
+    runs = [run for run in head if isinstance(run, dict) and "instance_id" in run and isinstance(run.get("history"), list)]
+    return 90 if any(_is_event(next(iter(_flat(run["history"])), None)) for run in runs) else 0
 
 
 def _is_event(event: Any) -> bool:

@@ -247,12 +247,21 @@ def _prompt(span: Span) -> list[JSON]:
         if found := messages_in(span.under(key)):
             return [*lead, *found]
     told: list[JSON] = []
-    for name, held in span.events:
+    for name, held in _events(span):
         if name in EVENTS:
             told.append(_event(name, held))
         elif found := messages_in(held.get("gen_ai.input.messages") or held.get("gen_ai.prompt")):
             return [*(prompt_of(held.get("gen_ai.system_instructions")) or lead), *found]
-    return [*lead, *told] if told else [*lead, *found] if (found := messages_in(_body(span))) else []
+    body = _body(span)
+    found = told or messages_in(body) or ([{"role": "user", "content": body}] if isinstance(body, str) and body else [])
+    return [*lead, *found] if found else []
+
+
+def _events(span: Span) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The events of a span, those that stand in an attribute as well."""
+    yield from span.events
+    for row in rows(_parsed(span, "events")):
+        yield as_text(row.get("event.name")), row
 
 
 def _event(name: str, held: Mapping[str, Any]) -> dict[str, JSON]:
@@ -271,7 +280,7 @@ def _answer(span: Span) -> list[Any]:
     if words or calls:
         return [{"role": "assistant", "content": words, "tool_calls": calls}]
     told: list[Any] = []
-    for name, held in span.events:
+    for name, held in _events(span):
         body = mapping(parsed(as_text(held.get("event_body"))) or held.get("event_body")) or held
         if name == "gen_ai.choice":
             inner = body.get("message", body)

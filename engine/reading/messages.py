@@ -202,6 +202,8 @@ def _role(row: Mapping[str, Any]) -> bool:
 def answers_in(value: Any) -> list[Any]:
     """Answers in whatever holds them: messages, a response of any API, or a text."""
     held = parsed(value) if isinstance(value, str) else value
+    while isinstance(held, list) and held and isinstance(held[0], list):  # batches of answers, as LangChain gives them
+        held = held[0]
     if isinstance(held, str) and held:
         return [{"role": "assistant", "content": held}]
     if isinstance(held, list):
@@ -209,23 +211,17 @@ def answers_in(value: Any) -> list[Any]:
             mapping(row).get("type") in ("text", "tool_use", "thinking") or "toolUse" in mapping(row) for row in held
         ):
             return [{"role": "assistant", "content": held}]
-        return [message for row in held[:1] if not isinstance(row, list) for message in answers_in(row)]
+        return [message for row in held[:1] for message in answers_in(row)]
     body = mapping(held)
     for key in ("choices", "candidates", "generations"):
         if isinstance(body.get(key), list):
-            return answers_in(body[key][:1] if key != "generations" else (body[key][0] if rows(body[key]) else body[key][0:1]))
-    inner = (
-        body.get("message")
-        or mapping(body.get("output")).get("message")
-        or (body.get("content") if "candidates" in body else None)
-    )
-    if isinstance(inner, Mapping):
-        return answers_in(inner)
-    if isinstance(body.get("content"), Mapping):  # a candidate of Google's
-        return answers_in(body["content"])
-    return (
-        [{**body, "role": "assistant"}] if body.keys() & {"content", "parts", "contents", "tool_calls", "function_call"} else []
-    )
+            return answers_in(body[key][:1])
+    for inner in (body.get("message"), body.get("kwargs"), mapping(body.get("output")).get("message"), body.get("content")):
+        if isinstance(inner, Mapping):
+            return answers_in(inner)
+    if body.keys() & {"content", "parts", "contents", "tool_calls", "function_call"}:
+        return [{**body, "role": "assistant"}]
+    return [{"role": "assistant", "content": body["text"]}] if as_text(body.get("text")) else []
 
 
 def _results(blocks: Sequence[JSON]) -> bool:

@@ -284,6 +284,16 @@ def test_bodies_of_bedrock_and_google(kind: str) -> None:
     checked(opened(export(*(span(n, held) for n, held in enumerate(rows, 1)))), seen=BARE)
 
 
+def test_events_in_an_attribute_and_prompts_that_are_texts() -> None:
+    usage = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 30, "gen_ai.usage.output_tokens": 7}
+    rows = [{"event.name": "gen_ai.user.message", "role": "user", "content": "go"}]
+    rows.append({"event.name": "gen_ai.choice", "message": {"role": "assistant", "content": "done"}})
+    assert texts(opened(export(span(1, {**usage, "events": json.dumps(rows)})))) == ["go", "done"]
+    generations = [[{"text": "done", "message": {"lc": 1, "kwargs": {"content": "done"}}}]]
+    plain = {"openinference.span.kind": "LLM", "input.value": "go", "output.value": json.dumps({"generations": generations})}
+    assert texts(opened(export(span(1, plain)))) == ["go", "done"]
+
+
 def test_vercel_counts_a_call_once() -> None:
     asked: list[Any] = [
         {"role": "system", "content": "Be brief."},
