@@ -159,7 +159,7 @@ HI = {"role": "user", "content": "hi"}
         ([{**HI, "ts": 1}], None),
         ([{**HI, "messageId": "m"}], None),
         ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]}], None),
-        ({"info": {}, "messages": [HI], "trajectory_format": "mini-swe-agent-1"}, None),
+        ({"info": {}, "messages": [HI], "trajectory_format": "mini-swe-agent-1"}, "mini-swe-agent"),
         ({"history": [HI], "sessionId": "s"}, None),
     ],
 )

@@ -358,3 +358,14 @@ def test_related_files_of_a_file_that_is_part_of_nothing_are_none(tmp_path: Path
     path = claude("s1", "hello").save(tmp_path / "s1.jsonl")
     assert importers.related(Source(path)) == []
     assert importers.part_of(path) == path
+
+
+def test_a_file_of_an_archive_is_read_once_for_all_its_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [{"task_id": n, "reward": 1, "traj": [{"role": "user", "content": "go"}]} for n in range(9)]
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
+        file.writestr("runs.json", json.dumps(runs))
+    opened: list[str] = []
+    unpacked = holders.Archive.unpacked
+    monkeypatch.setattr(holders.Archive, "unpacked", lambda self, name: (opened.append(name), unpacked(self, name))[1])
+    assert len(engine.load_all(tmp_path / "x.zip")) == 9
+    assert len(opened) < 9

@@ -229,12 +229,21 @@ def located(source: Source, id: str) -> tuple[Source, Importer, str]:
     at = len(id)
     while at > 0:  # a file's name may hold the mark as well
         name = id[:at]
-        file = source.near(name) if ".." not in PurePath(name).parts and not PurePath(name).is_absolute() else None
+        file = _near(source, name) if ".." not in PurePath(name).parts and not PurePath(name).is_absolute() else None
         if file is not None:
             opened = open_source(file.path) if source.kind == "folder" else file
             return opened, claim(opened), id[at + 1 :]
         at = id.rfind(INSIDE, 0, at)
     raise _unknown(source, id)
+
+
+def _near(source: Source, name: str) -> Source | None:
+    """A file inside. That of an archive is kept while its conversations are read one after the other: it is parsed once."""
+    if source.kind != "zip":
+        return source.near(name)
+    if name not in source.kept and (file := source.near(name)):
+        source.kept = {name: file}
+    return source.kept.get(name)
 
 
 def _unknown(source: Source, id: str) -> UnknownEntry:

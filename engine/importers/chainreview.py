@@ -1,0 +1,42 @@
+"""ChainReview's session files: `.chainreview/sessions/ID.json`, the API history with its condensed summary and token count.
+
+The summary was put before the history as the first message of the user. From the specification; no real sample exists.
+"""
+
+from __future__ import annotations
+
+from engine.importers import Importer
+from engine.reading.calls import as_text
+from engine.reading.messages import nodes_of
+from engine.reading.nodes import Passed, Said, thread
+from engine.reading.parts import mapping
+from engine.reading.source import Entry, Source
+from engine.session.builder import Builder
+from engine.session.thread import Thread
+
+NAME = "chainreview"
+
+
+def sniff(source: Source) -> int:
+    document = source.document if source.kind == "file" else None
+    found = isinstance(document, dict) and isinstance(document.get("apiHistory"), list)
+    return 90 if found and isinstance(document, dict) and {"repoPath", "tokenCount", "createdAt"} & document.keys() else 0
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    document = mapping(source.document)
+    builder, passed = Builder(as_text(document.get("id")) or source.path.stem, NAME), Passed()
+    builder.about |= {
+        key: document[key] for key in ("repoPath", "reviewRunId", "tokenCount", "createdAt", "updatedAt") if document.get(key)
+    }
+    history = document.get("apiHistory")
+    nodes = list(nodes_of(history if isinstance(history, list) else [], lambda _: {}, passed))
+    summary = as_text(document.get("condensedSummary"))
+    lead = [Said("user", summary, "summary", "summary")] if summary else []
+    if summary:
+        builder.note("info", 0, "a summary stands for messages that were condensed and that the file does not hold")
+    passed.tell(builder)
+    return thread(builder, nodes, lead=lead)
+
+
+IMPORTER = Importer(NAME, "ChainReview session (JSON)", sniff, read)
