@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from engine.counting.ledger import Ledger
+from engine.envelope.rule import Ctx
 from engine.ports.rows import content, remembered, rows_of
 from engine.session.content import dumps, text_of
 from engine.session.index import Index
@@ -26,7 +27,7 @@ class Said(NamedTuple):
 
 
 class Chat(NamedTuple):
-    """The conversation's messages without system and tools, and the addresses where they begin."""
+    """The conversation's messages without prompt and tools, and the addresses where they begin."""
 
     said: tuple[Said, ...]
     starts: tuple[int, ...]
@@ -38,8 +39,8 @@ def chat_of(session: Session) -> Chat:
     stored: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
     found = []
     for row in rows_of(session).rows:
-        if row.role == "system":
-            continue
+        if row.role == "system" and not session.messages[session.blocks[row.start].message].fence:
+            continue  # the prompt; a message of the system in the conversation is fenced
         blocks = session.blocks[row.start : row.stop]
         message: dict[str, Any] = {"role": row.role, "content": content(session, row)}
         if row.role == "tool":
@@ -56,6 +57,12 @@ def chat_of(session: Session) -> Chat:
 def chat(session: Session, _index: Index, _own: Ledger) -> Chat:
     """The session at hand as a chat, read once."""
     return chat_of(session)
+
+
+def leading(ctx: Ctx) -> int:
+    """Where the system prompt and the tools in front of the conversation end."""
+    static, cut = ctx.index.static, ctx.request.cut
+    return next((n for n, at in enumerate(static) if n != at or at >= cut), min(len(static), cut))
 
 
 def _id(block: Block, key: str) -> str:
@@ -83,7 +90,7 @@ def parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
         if isinstance(held, str) and (held or not message.get("tool_calls")):
             yield Part(role, "text", held, held)
         for raw in held if isinstance(held, list) else ():
-            kind = raw.get("type", "text") if isinstance(raw, Mapping) else "text"
+            kind = str(raw.get("type", "text")) if isinstance(raw, Mapping) else "text"
             yield Part(role, "image" if "image" in kind else kind, "" if "image" in kind else text_of(raw), raw)
         for made in message.get("tool_calls") or ():
             function = made.get("function") or {}

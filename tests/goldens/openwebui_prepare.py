@@ -13,7 +13,8 @@ from engine.planning.assemble import replay
 from engine.planning.policy import load
 from engine.ports.openwebui.messages import loaded, merged_system
 from engine.session.builder import Builder
-from engine.session.model import Answer, Ask, Session
+from engine.session.model import Session
+from tests.goldens._apps import Teller, messages, sent
 from tests.goldens.openwebui import active, named
 
 SYSTEM = "openwebui-prepare"
@@ -22,17 +23,6 @@ SYSTEM = "openwebui-prepare"
 def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     """What the port gives for one case."""
     return {"prepare": _prepare, "session": _session}[case["kind"]](case["input"])
-
-
-class Teller:
-    """Answers what the summariser is asked: the first of `texts`, None = the call fails."""
-
-    def __init__(self, texts: list[str | None]) -> None:
-        self.texts = texts
-
-    def __call__(self, _ask: Ask) -> Answer:
-        text = self.texts[0]
-        return Answer(failed="the call failed") if text is None else Answer(text, source="recorded")
 
 
 def _build(builder: Builder, messages: list[Mapping[str, Any]]) -> None:
@@ -91,7 +81,7 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     session = builder.build()
     teller = Teller([(given.get("compaction") or {}).get("fake_summary")])
     plan = next(iter(replay(session, _policy(given), build_ledger(session, CHARS), answers=teller)))
-    return {"messages": named(_sent(session, plan, _field(given))), **_account(plan, said)}
+    return {"messages": named(merged_system(sent(session, plan, _field(given)))), **_account(plan, said)}
 
 
 def _account(plan: Plan, said: list[Any]) -> dict[str, Any]:
@@ -110,50 +100,6 @@ def _account(plan: Plan, said: list[Any]) -> dict[str, Any]:
     }
 
 
-def _sent(session: Session, plan: Plan, field: str) -> list[dict[str, Any]]:
-    """The request as chat messages."""
-    made: list[dict[str, Any]] = []
-    last = (-1, "")
-    for number, (role, kind, raw, text) in _items(session, plan):
-        if role == "system":
-            made.append({"role": "system", "content": text})
-        elif kind == "tool_result":
-            made.append({"role": "tool", "tool_call_id": raw["tool_use_id"], "content": raw["content"]})
-        else:
-            follows = made and made[-1]["role"] == role and last[0] == number and (last[1], kind) not in APART
-            if not follows:
-                made.append({"role": role, "content": ""})
-            _into(made[-1], kind, raw, text, field)
-        last = (number, kind)
-    return merged_system(made)
-
-
-APART = {("text", "text"), ("tool_use", "text"), ("tool_use", "thinking"), ("text", "thinking")}
-
-
-def _into(message: dict[str, Any], kind: str, raw: Any, text: str, field: str) -> None:
-    if kind == "tool_use":
-        name, _, arguments = text.partition(" ")
-        call = {"id": raw["id"], "type": "function", "function": {"name": name, "arguments": arguments}}
-        message.setdefault("tool_calls", []).append(call)
-    elif kind == "thinking":
-        message[field] = raw["thinking"]
-    elif isinstance(raw, str):
-        message["content"] = raw
-    else:
-        message["content"] = [*(message["content"] or []), raw]
-
-
-def _items(session: Session, plan: Plan) -> Iterator[tuple[int, tuple[str, str, Any, str]]]:
-    for number, piece in enumerate(plan.after.pieces):
-        if piece.body is None:
-            for block in session.blocks[piece.start : piece.stop]:
-                yield -2 - block.message, (block.role, block.kind, block.raw, block.text)
-        else:
-            for part in piece.body:
-                yield number, (part.role, part.kind, part.raw if part.raw is not None else part.text, part.text)
-
-
 def _session(given: dict[str, Any]) -> dict[str, Any]:
     builder = Builder("golden", SYSTEM)
     if given.get("system"):
@@ -167,17 +113,11 @@ def _session(given: dict[str, Any]) -> dict[str, Any]:
     texts: list[str | None] = [""]
     steps, teller = [], Teller(texts)
     for plan in _plans(session, given, teller, texts):
-        ids = [
-            session.messages[b.message].id
-            for p in plan.after.pieces
-            if p.body is None
-            for b in session.blocks[p.start : p.stop]
-        ]
-        sent = [id for id in ids if id]
+        kept = messages(session, plan)
         used = [p.text for piece in plan.after.pieces for p in piece.body or () if p.kind == "summary"]
         made = [d.edit.facts["summary"] for d in plan.decisions if d.action == "insert" and "threshold" in d.edit.facts]
         text = used[0].partition("\n")[2] if used else None
-        steps.append({"sent": sent, "summary_used": text, "stored_summaries": {sent[0]: made[-1]} if made else {}})
+        steps.append({"sent": kept, "summary_used": text, "stored_summaries": {kept[0]: made[-1]} if made else {}})
     return {"steps": steps}
 
 

@@ -14,7 +14,7 @@ from engine.envelope.condensing import prompt
 from engine.envelope.conversation import droppable, since
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports.chats import chat, chat_of, parts
+from engine.ports.chats import chat, chat_of, leading, parts
 from engine.ports.openwebui.compaction import (
     HEADING,
     History,
@@ -115,7 +115,7 @@ def _ask(messages: list[dict[str, Any]], previous: str | None, params: Params) -
 def _cut(envelope: Envelope, ctx: Ctx, state: Compacted, because: str, facts: dict[str, Any]) -> Edits:
     for span in droppable(ctx, envelope, 0, state.start):
         envelope = yield Edit("condense", because, span, facts=facts)
-    place = next((n for n, at in enumerate(ctx.index.static) if n != at), len(ctx.index.static))
+    place = leading(ctx)
     made = with_system((), f"{HEADING}\n{state.summary}")[0]["content"]
     part = Part("system", "summary", made, place="system")
     envelope = yield Edit(
