@@ -27,10 +27,11 @@ class Said(NamedTuple):
 
 
 class Chat(NamedTuple):
-    """The conversation's messages without prompt and tools, and the addresses where they begin."""
+    """The conversation's messages without prompt and tools, the addresses where they begin, and they as mappings."""
 
     said: tuple[Said, ...]
     starts: tuple[int, ...]
+    messages: tuple[dict[str, Any], ...]
 
 
 def chat_of(session: Session) -> Chat:
@@ -50,7 +51,7 @@ def chat_of(session: Session) -> Chat:
         if row.framed and (name := session.messages[blocks[0].message].id):
             message |= {"id": name, **stored.get(name, {})}
         found.append(Said(row.start, row.stop, message))
-    return Chat(tuple(found), tuple(one.start for one in found))
+    return Chat(tuple(found), tuple(one.start for one in found), tuple(one.message for one in found))
 
 
 @remembered
