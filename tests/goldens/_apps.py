@@ -28,7 +28,7 @@ def sent(session: Session, plan: Plan, field: str = "thinking") -> list[dict[str
     """The request, system parts as messages of their own. `field`: where reasoning goes; "" = into the content."""
     made: list[dict[str, Any]] = []
     last: tuple[int, str, bool] = (-1, "", False)
-    for number, (role, kind, raw, text) in _items(session, plan):
+    for number, (role, kind, raw, text) in items(session, plan):
         if role == "system":
             made.append({"role": "system", "content": text})
         elif kind == "tool_result":
@@ -55,7 +55,8 @@ def _into(message: dict[str, Any], kind: str, raw: Any, text: str, field: str) -
         message["content"] = [*(message["content"] or []), raw]
 
 
-def _items(session: Session, plan: Plan) -> Iterator[tuple[int, tuple[str, str, Any, str]]]:
+def items(session: Session, plan: Plan) -> Iterator[tuple[int, tuple[str, str, Any, str]]]:
+    """What is sent, in order: role, kind, content and text, each with a number that its message or stand-in shares."""
     for number, piece in enumerate(plan.after.pieces):
         if piece.body is None:
             for block in session.blocks[piece.start : piece.stop]:
