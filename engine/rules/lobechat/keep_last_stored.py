@@ -60,6 +60,12 @@ def _odd(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     return tuple(odd)
 
 
+@remembered
+def _systems(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
+    """Numbers of the stored system messages."""
+    return tuple(n for n, one in enumerate(chat_of(session).said) if one.message["role"] == "system")
+
+
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A summary is made of everything that is older each time, which takes as long as the chat is."""
     talk = chat(ctx)
@@ -74,8 +80,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         stop = talk.starts[first] if kept else ctx.request.cut
         for span in droppable(ctx, envelope, 0, stop):
             envelope = yield Edit("drop", because, span, facts={"kept": kept, "of": there})
-        for one in talk.said[:first]:
-            if one.message["role"] == "system":
+        systems = _systems(ctx)
+        for number in systems[: bisect_left(systems, first)]:
+            one = talk.said[number]
+            if envelope.at(one.start).body != ():
                 envelope = yield Edit("drop", because, Span(one.start, one.stop), facts={"kept": kept, "of": there})
     yield from _in_order(ctx, first, there)
     text = state.summary if state else str(ctx.session.about.get("history_summary") or "")
