@@ -16,7 +16,7 @@ from engine.session.model import Session
 from tests.goldens._apps import Teller, messages, sent
 
 SYSTEM = "lobechat-classic"
-VARIABLES = {"username": "Ada", "date": "1/2/2026"}
+VARIABLES = ("username=Ada", "date=1/2/2026")
 
 
 def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:

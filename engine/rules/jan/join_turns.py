@@ -69,7 +69,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         because = "empty answers go, questions are joined, broken calls fail, files and pictures find their place"
         body = tuple(part for message in made for part in _parts(message))
         stop_at = min(held[-1].stop, ctx.request.cut)
-        envelope = yield Edit("repair", because, Span(held[0].start, stop_at), body)
+        envelope = yield Edit("repair" if body else "drop", because, Span(held[0].start, stop_at), body)
 
 
 def _parts(message: dict[str, Any]) -> Iterator[Part]:

@@ -102,7 +102,7 @@ def _in_order(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
         lead += 1
     if not bisect_left(odd, there) - bisect_left(odd, first):
         for one in said[first:lead]:
-            yield Edit("repair", "its call is not sent", Span(one.start, one.stop))
+            yield Edit("drop", "its call is not sent", Span(one.start, one.stop))
         return
     order = ordered([one.message for one in said[first:there]])
     last, because = -1, "a result stands behind its call"
@@ -112,11 +112,11 @@ def _in_order(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
             last = number
             continue
         at = said[first + last].stop
-        yield Edit("repair", because, Span(one.start, one.stop))
+        yield Edit("drop", because, Span(one.start, one.stop))
         yield Edit("insert", because, Span(at, at), tuple(parts([one.message])), slot=f"result {one.start}")
     for number in sorted(set(range(there - first)) - set(order)):
         one = said[first + number]
-        yield Edit("repair", "a result without a call, or a later one stands for it", Span(one.start, one.stop))
+        yield Edit("drop", "a result without a call, or a later one stands for it", Span(one.start, one.stop))
 
 
 def _summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Annotated
 
@@ -21,7 +20,7 @@ class Params:
     """Parameters."""
 
     template: Annotated[str, 'what every text of the user goes into, at {{text}}; "" = as it is'] = ""
-    variables: Annotated[Mapping[str, str], "what stands for {{name}}"] = field(default_factory=dict)
+    variables: Annotated[tuple[str, ...], "what stands for {{name}}, as name=text"] = ()
     calling: Annotated[bool, "the model calls functions"] = True
     vision: Annotated[bool, "the model sees pictures"] = True
 
@@ -29,14 +28,15 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone."""
     talk, session = chat(ctx), ctx.session
+    variables = {name.strip(): text for name, _, text in (one.partition("=") for one in params.variables)}
     for block in session.blocks[since(ctx) : ctx.request.cut] if params.variables else ():
-        if block.role == "system" and (text := filled(block.text, params.variables)) != block.text:
+        if block.role == "system" and (text := filled(block.text, variables)) != block.text:
             part = Part("system", "system", text, place="system")
             envelope = yield Edit("repair", "variables are filled in", Span(block.at, block.at + 1), (part,))
     if params.variables:
         front = takewhile(lambda p: p.start <= leading(ctx), envelope.pieces)
         held = next((p for p in front if p.slot == "summary" and p.body), None)
-        text = filled(held.body[0].text, params.variables) if held and held.body else ""
+        text = filled(held.body[0].text, variables) if held and held.body else ""
         if held and held.body and text != held.body[0].text:
             part = Part("system", "summary", text, place="system")
             envelope = yield Edit("insert", "variables are filled in", Span(held.start, held.stop), (part,), slot="summary")
@@ -45,7 +45,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         thoughts = [b for b in session.blocks[one.start : one.stop] if b.kind == "thinking"]
         if envelope.at(one.start).body is not None or (thoughts and "reasoning" not in message):
             continue
-        made = shaped(message, params.template, params.variables, params.calling, params.vision)
+        made = shaped(message, params.template, variables, params.calling, params.vision)
         if made != {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id") if key in message}:
             because = "it is sent in the template, with variables, pictures and names filled in"
             envelope = yield Edit("repair", because, Span(one.start, one.stop), tuple(parts([made])))
