@@ -99,7 +99,7 @@ def _policy(given: Mapping[str, Any]) -> Policy:
     output = given.get("max_output")
     changes: dict[str, dict[str, Any]] = {
         "trim_to_limit": {
-            "limit": given.get("max_context") or 0,
+            "limit": max(0, given.get("max_context") or 0),
             "output": OUTPUT if output is None else output,
             "compact": bool(given.get("auto_compact", "fake_summary" in given)),
         },

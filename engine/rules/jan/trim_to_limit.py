@@ -30,7 +30,7 @@ from engine.session.model import Answer, Ask, Edit, Part, Span
 class Params:
     """Parameters."""
 
-    limit: Annotated[int, "max_context_tokens of the assistant; 0 = off"] = 0
+    limit: Annotated[int, "max_context_tokens of the assistant; 0 = off, -1 = the model's window"] = 0
     output: Annotated[int, "tokens kept free for the answer"] = OUTPUT
     compact: Annotated[bool, "summarise what is dropped, anew for each request"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
@@ -42,8 +42,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     there = bisect_left(talk.starts, ctx.request.cut)
     held = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
     system = "\n".join(b.text for at in held if (b := ctx.session.blocks[at]).role == "system")
-    budget = params.limit - params.output - (tokens_of(system) + FRAME if system.strip() else 0)
-    first = first_kept(talk.sums, there, budget) if params.limit > 0 else 0
+    limit = params.limit if params.limit >= 0 else ctx.budget.window
+    budget = limit - params.output - (tokens_of(system) + FRAME if system.strip() else 0)
+    first = first_kept(talk.sums, there, budget) if limit > 0 else 0
     facts = {"budget": budget, "kept": there - first, "of": there}
     because = f"counted from the newest, {there - first:,} of {there:,} messages fit {budget:,} tokens"
     if held and not system.strip():
@@ -53,7 +54,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if first:
         text = ""
         if params.compact and budget > 0:
-            answer: Answer = yield _ask([unit.message for unit in _end(talk.units[:first], params.limit)], params)
+            answer: Answer = yield _ask([unit.message for unit in _end(talk.units[:first], limit)], params, limit)
             text = "" if answer.failed else f"{HEAD}{answer.text}"
         for span in droppable(ctx, envelope, 0, talk.starts[first]):
             envelope = yield Edit("condense" if text else "drop", because, span, facts=facts)
@@ -77,8 +78,8 @@ def _end(dropped: list[Unit], limit: int) -> list[Unit]:
     return dropped
 
 
-def _ask(messages: list[dict[str, Any]], params: Params) -> Ask:
-    text, content = prompt(params.prompt), excerpt(messages, params.limit)
+def _ask(messages: list[dict[str, Any]], params: Params, limit: int) -> Ask:
+    text, content = prompt(params.prompt), excerpt(messages, limit)
     key = blake2b(f"{text}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Ask("summary", key, text, content, SUMMARY_TOKENS)
 
