@@ -1,0 +1,228 @@
+"""Open WebUI: stored answers as chat messages, calls beside their results, and the system message.
+
+Pure functions over messages as plain mappings, written from what is documented of `convert_output_to_messages`,
+`process_messages_with_output`, `sanitize_tool_pairs`, `reconcile_tool_pairs`, `merge_system_messages`,
+`add_or_update_system_message` and `strip_empty_content_blocks` (open-webui 0.12.4, open_webui/utils/misc.py and middleware.py).
+The texts of its own notices are ours, at the originals' lengths.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+Said = Mapping[str, Any]
+"""A message: `role`, `content`, and what else is stored or sent with it."""
+
+FINISHED = ("completed", "failed", "rejected")  # states of a call whose result is sent
+IMAGES = "The pictures that the tools gave in their results stand here. See it."
+VOICE = "[This answer was spoken. What follows is a transcript of voice:]\n"
+FIELDS = frozenset(("output", "files", "contextSummary", "usage", "info", "model", "meta"))  # stored with a message
+STORED = ("id", "role", "content", *sorted(FIELDS))
+
+
+def loaded(messages: Iterable[Said]) -> list[Said]:
+    """Stored messages as a request begins with them: empty answers are left out."""
+    kept = ({key: message[key] for key in STORED if key in message} for message in messages)
+    return [m for m in kept if m.get("role") != "assistant" or m.get("content") or m.get("output")]
+
+
+def converted(
+    output: Sequence[Said], raw: bool = False, reasoning: str | None = None, flatten_images: bool = False
+) -> list[dict[str, Any]]:
+    """The items of a stored answer as chat messages.
+
+    `reasoning` names the field that it goes to (`thinking`, `reasoning_content`), or `think_tags` for text in the content;
+    None leaves it out. `raw` keeps the details that a provider signed. `flatten_images`: pictures in results go into a
+    user's message behind them.
+    """
+    made = _Made(reasoning, raw, flatten_images)
+    done = {i.get("call_id") for i in output if i.get("type") == "function_call" and i.get("status") in FINISHED}
+    known = done & {i.get("call_id") for i in output if i.get("type") == "function_call_output"} - {None, ""}
+    for item in output:
+        kind = item.get("type", "")
+        if kind != "function_call_output":
+            made.results_out()
+        if kind in ("function_call", "function_call_output"):
+            if item.get("call_id") in known:
+                (made.call if kind == "function_call" else made.results.append)(item)
+        elif kind == "message":
+            made.text("".join(p.get("text", "") for p in item.get("content") or () if p.get("type") == "output_text"))
+        elif kind == "reasoning":
+            made.thought(item)
+        elif kind == "open_webui:code_interpreter":
+            made.code(item)
+    made.results_out()
+    made.message_out()
+    return reconciled(made.messages)
+
+
+class _Made:
+    """Chat messages being made from the items of an answer."""
+
+    def __init__(self, reasoning: str | None, raw: bool, flatten: bool) -> None:
+        self.reasoning, self.raw, self.flatten = reasoning, raw, flatten
+        self.messages: list[dict[str, Any]] = []
+        self.results: list[Said] = []
+        self._open()
+
+    def _open(self) -> None:
+        self.texts: list[str] = []
+        self.calls: list[dict[str, Any]] = []
+        self.thoughts: list[str] = []
+        self.details: list[Any] = []
+
+    def text(self, text: str) -> None:
+        if text:
+            self.texts.append(text)
+
+    def call(self, item: Said) -> None:
+        given = item.get("arguments", "{}")
+        given = given if isinstance(given, str) else json.dumps(given)
+        function = {"name": item.get("name", ""), "arguments": given}
+        self.calls.append({"id": item.get("call_id", ""), "type": "function", "function": function})
+
+    def thought(self, item: Said) -> None:
+        held = (item.get("reasoning_details") or []) if self.raw else []
+        for detail in held if isinstance(held, list) else [held]:
+            if isinstance(detail, Mapping) and (detail.get("format") != "anthropic-claude-v1" or detail.get("signature")):
+                self.details.append(detail)
+        text = "".join(part.get("text", "") for part in item.get("summary") or item.get("content") or ())
+        if not text:
+            return
+        if self.reasoning == "think_tags":
+            self.texts.append(f"{item.get('start_tag', '<think>')}{text}{item.get('end_tag', '</think>')}")
+        elif self.reasoning in ("thinking", "reasoning_content"):
+            self.thoughts.append(text)
+
+    def code(self, item: Said) -> None:
+        if item.get("code"):
+            self.texts.append(f"<code_interpreter>\n{item['code']}\n</code_interpreter>")
+        gave = item.get("output") or ""
+        text = (gave.get("stdout") or gave.get("result") or "") if isinstance(gave, Mapping) else str(gave)
+        if text:
+            self.texts.append(f"<code_interpreter_output>\n{text}\n</code_interpreter_output>")
+
+    def message_out(self) -> None:
+        if self.texts or self.calls or self.thoughts or self.details:
+            message: dict[str, Any] = {"role": "assistant", "content": "\n".join(self.texts)}
+            message |= {"tool_calls": self.calls} if self.calls else {}
+            message |= {str(self.reasoning): "\n".join(self.thoughts)} if self.thoughts else {}
+            message |= {"reasoning_details": self.details} if self.details else {}
+            self.messages.append(message)
+        self._open()
+
+    def results_out(self) -> None:
+        """Results that wait go out behind the calls; pictures in them behind all of them, where they are taken out."""
+        if not self.results:
+            return
+        self.message_out()
+        pictures: list[Any] = []
+        for item in self.results:
+            parts = item.get("output") or ()
+            text = "".join(str(p.get("text", "")) for p in parts if p.get("type") == "input_text")
+            urls = [p["image_url"] for p in parts if p.get("type") == "input_image" and p.get("image_url")]
+            content: Any = text
+            if self.flatten:
+                pictures += [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+            elif urls:
+                content = [{"type": "input_text", "text": text}, *({"type": "input_image", "image_url": u} for u in urls)]
+            self.messages.append({"role": "tool", "tool_call_id": item.get("call_id", ""), "content": content})
+        if pictures:
+            self.messages.append({"role": "user", "content": [{"type": "text", "text": IMAGES}, *pictures]})
+        self.results = []
+
+
+def processed(messages: Iterable[Said], reasoning: str | None = None) -> list[dict[str, Any]]:
+    """Stored messages as chat messages: answers by their items where they have any that are sent, spoken ones headed."""
+    return [made for message in messages for made in as_chat(message, reasoning)]
+
+
+def as_chat(message: Said, reasoning: str | None = None) -> list[dict[str, Any]]:
+    """One stored message as the chat messages that are sent for it."""
+    output = message.get("output") if message.get("role") == "assistant" else None
+    meta = message.get("meta")
+    voice = (meta.get("voice") if isinstance(meta, Mapping) else None) or {}
+    made = converted(output, reasoning=reasoning) if isinstance(output, list) else []
+    if not made:
+        made = [{key: message[key] for key in message if key not in STORED or key in ("role", "content")}]
+        if voice and not output and voice.get("model") and voice["model"] == message.get("model"):
+            made[0]["content"] = f"{VOICE}{made[0].get('content') or ''}"
+    for entry in voice.get("speech") or ():
+        if isinstance(entry, Mapping) and entry.get("transcript"):
+            made.append({"role": "assistant", "content": f"{VOICE}{entry['transcript']}"})
+    return made
+
+
+def sanitized(messages: Sequence[Said]) -> list[dict[str, Any]]:
+    """No call without its result directly behind it and no result without its call; an answer left without text goes."""
+    return _paired(messages, lambda message: bool(message.get("content")))
+
+
+def reconciled(messages: Sequence[Said]) -> list[dict[str, Any]]:
+    """The same for a stored answer: blank text is none, and reasoning alone keeps an answer."""
+    return _paired(messages, lambda message: bool(_text(message).strip() or message.get("reasoning_content")))
+
+
+def _text(message: Said) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return next((str(p.get("text") or "") for p in content if isinstance(p, Mapping) and p.get("type") == "text"), "")
+    return content if isinstance(content, str) else ""
+
+
+def _paired(messages: Sequence[Said], stays: Callable[[Said], bool]) -> list[dict[str, Any]]:
+    kept: list[dict[str, Any]] = []
+    valid: set[Any] = set()
+    for i, message in enumerate(messages):
+        if message.get("role") == "tool":
+            if message.get("tool_call_id") in valid:
+                kept.append(dict(message))
+            continue
+        valid = set()
+        calls = message.get("tool_calls") if message.get("role") == "assistant" else None
+        if not calls:
+            kept.append(dict(message))
+            continue
+        results = set()
+        for other in messages[i + 1 :]:
+            if other.get("role") != "tool":
+                break
+            results.add(other.get("tool_call_id"))
+        valid = ({call.get("id") for call in calls} & results) - {None, ""}
+        left = [call for call in calls if call.get("id") in valid]
+        if left:
+            kept.append({**message, "tool_calls": left})
+        elif stays(message):
+            kept.append({k: v for k, v in message.items() if k not in ("tool_calls", "reasoning_items")})
+    return kept
+
+
+def merged_system(messages: Sequence[Said]) -> list[dict[str, Any]]:
+    """All system messages as one in front, joined by line breaks."""
+    held = [_text(message) for message in messages if message.get("role") == "system"]
+    rest = [dict(message) for message in messages if message.get("role") != "system"]
+    return [{"role": "system", "content": "\n".join(held)}, *rest] if held else rest
+
+
+def with_system(messages: Sequence[Said], text: str, append: bool = False) -> list[dict[str, Any]]:
+    """`text` before (or behind) the text of the system message in front; where there is none it becomes one."""
+    if messages and messages[0].get("role") == "system":
+        old = _text(messages[0])
+        joined = f"{old}\n{text}" if append else f"{text}\n{old}"
+        return [{**messages[0], "content": joined}, *map(dict, messages[1:])]
+    return [{"role": "system", "content": text}, *map(dict, messages)]
+
+
+def without_blanks(messages: Iterable[Said]) -> list[dict[str, Any]]:
+    """Blank text parts leave lists of parts, unless nothing else is in them."""
+    kept = []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            left = [p for p in content if not (p.get("type") == "text" and not str(p.get("text") or "").strip())]
+            kept.append({**message, "content": left or content})
+        else:
+            kept.append(dict(message))
+    return kept

@@ -1,0 +1,105 @@
+"""Jan's stored threads: the active path through their branches, answers that lost their parent, and stored content as parts.
+
+Written from what is documented of message-branching.ts and messages.ts (janhq/jan 92eeab44). Messages are plain mappings as
+`messages.jsonl` holds them. It reads no file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Stored = Mapping[str, Any]
+_CHANNEL = re.compile(r"<\|channel\|>final<\|message\|>(.*)", re.DOTALL)
+_THOUGHT = re.compile(r"<(think|thought)>(.*?)</\1>", re.DOTALL)
+
+
+def _meta(message: Stored) -> Mapping[str, Any]:
+    return message.get("metadata") or {}
+
+
+def active_path(messages: Sequence[Stored], active_root: str | None) -> list[str]:
+    """Ids of the active path; all in stored order where nothing tells branches, or nothing is a root."""
+    ids = [message["id"] for message in messages]
+    children: dict[Any, list[Stored]] = {}
+    for message in sorted(messages, key=lambda m: m.get("created_at") or 0):
+        if "parentId" in _meta(message):
+            children.setdefault(_meta(message)["parentId"], []).append(message)
+    roots = children.get(None, [])
+    if not roots:
+        return ids
+    path: list[str] = []
+    here: Stored | None = next((m for m in roots if m["id"] == active_root), roots[-1])
+    while here is not None and here["id"] not in path:
+        path.append(here["id"])
+        below = children.get(here["id"], [])
+        chosen = _meta(here).get("activeChildId")
+        here = next((m for m in below if m["id"] == chosen), below[-1] if below else None)
+    return path
+
+
+def new_parents(messages: Sequence[Stored]) -> dict[str, str]:
+    """New parents of answers that lost theirs: the question before them; the next question is hung below the answer."""
+    found: dict[str, str] = {}
+    known = {message["id"] for message in messages}
+    question: str | None = None
+    lost: tuple[str, str] | None = None  # a question, and the answer that was hung below it
+    for message in messages:
+        parent = _meta(message).get("parentId", "")
+        if message.get("role") == "user":
+            if lost and parent == lost[0]:
+                found[message["id"]] = lost[1]
+            lost, question = None, message["id"]
+        elif question and "parentId" in _meta(message) and (parent is None or parent not in known):
+            found[message["id"]] = question
+            lost = (question, message["id"])
+    return found
+
+
+def ui_message(message: Stored) -> dict[str, Any]:
+    """A stored message as a UI message, without its metadata."""
+    parts: list[dict[str, Any]] = []
+    for held in message.get("content") or ():
+        kind = held.get("type")
+        if kind in ("text", "reasoning"):
+            text = (held.get("text") or {}).get("value") or ""
+            parts += [{"type": "reasoning", "text": text}] if kind == "reasoning" else _segments(text)
+        elif kind == "image_url":
+            parts.append({"type": "file", "mediaType": "image/jpeg", "url": (held.get("image_url") or {}).get("url", "")})
+        elif kind == "tool_call":
+            call = {"type": f"tool-{held.get('tool_name')}", "toolCallId": held.get("tool_call_id"), "input": held.get("input")}
+            done = held.get("output") is not None
+            call |= {"state": "output-available", "output": held["output"]} if done else {"state": "input-available"}
+            parts.append(call)
+    parts += [_old_call(call) for call in _meta(message).get("tool_calls") or ()]
+    return {"id": message["id"], "role": message["role"], "parts": parts or [{"type": "text", "text": ""}]}
+
+
+def _segments(text: str) -> list[dict[str, Any]]:
+    if final := _CHANNEL.search(text):
+        text = final[1]
+    parts: list[dict[str, Any]] = []
+    thought = _THOUGHT.search(text)
+    if thought:
+        parts.append({"type": "reasoning", "text": thought[2].strip()})
+        text = text[thought.end() :]
+    elif opened := re.search(r"<(think|thought)>", text):
+        return [{"type": "reasoning", "text": text[opened.end() :].strip()}]
+    return [*parts, *([{"type": "text", "text": text.strip()}] if text.strip() else [])]
+
+
+def _old_call(call: Stored) -> dict[str, Any]:
+    tool = call.get("tool") or {}
+    function = tool.get("function") or {}
+    written: Any = function.get("arguments")
+    try:
+        given = json.loads(written)
+    except (TypeError, ValueError):
+        given = written
+    part = {"type": f"tool-{function.get('name')}", "toolCallId": tool.get("id"), "input": given}
+    if call.get("state") != "ready":
+        return {**part, "state": "input-available"}
+    texts = (p.get("text") or "" for p in (call.get("response") or {}).get("content") or ())
+    return {**part, "state": "output-available", "output": "".join(texts)}

@@ -1,0 +1,134 @@
+"""Open WebUI's context compaction: from a threshold on the older messages give way to a summary behind the system prompt."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Annotated, Any
+
+from msgspec import Struct
+
+from engine.counting.ledger import Ledger
+from engine.envelope.condensing import prompt
+from engine.envelope.conversation import droppable, since
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
+from engine.ports.chats import chat, chat_of, leading, parts
+from engine.ports.openwebui.compaction import (
+    HEADING,
+    History,
+    boundary,
+    checkpoint,
+    estimated,
+    exceeds,
+    fallback,
+    history,
+    limit,
+    size,
+)
+from engine.ports.openwebui.messages import as_chat, merged_system, with_system
+from engine.ports.rows import remembered
+from engine.session.index import Index
+from engine.session.model import Answer, Ask, Edit, Part, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    threshold: Annotated[int, "tokens from which on the chat is compacted; 0 = never"] = 80_000
+    cap: Annotated[int, "the highest threshold that a chat may choose; 0 = the threshold itself"] = 0
+    own: Annotated[int, "a chat's own threshold; 0 = none"] = 0
+    retention: Annotated[int, "per cent of the messages that stay, 10 to 50"] = 40
+    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
+    summary: Annotated[int, "most tokens of the summary"] = 1_000
+
+
+class Compacted(Struct, frozen=True):
+    """Where the history begins, and the summary of what came before."""
+
+    start: int
+    summary: str
+
+
+@remembered
+def _history(session: Session, _index: Index, _own: Ledger) -> History:
+    return history(one.message for one in chat_of(session).said)
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """A summary that failed leaves the history whole, and the next request asks again."""
+    talk, state = chat(ctx), ctx.state
+    there = bisect_left(talk.starts, ctx.request.cut)
+    new = bisect_left(talk.starts, since(ctx))
+    found = checkpoint([one.message for one in talk.said[new:there]])
+    if found.summary is not None and (state is None or talk.starts[new + found.start] > state.start):
+        state = Compacted(talk.starts[new + found.start], found.summary)
+        because = "a summary is stored here: it stands for all that came before"
+        envelope = yield from _cut(envelope, ctx, state, because, {})
+        if found.item:  # it was made between the calls of an answer, whose later items stay
+            one = talk.said[new + found.of]
+            left = as_chat({**one.message, "output": one.message["output"][found.item :]})
+            envelope = yield Edit("condense", because, Span(one.start, one.stop), tuple(parts(left)))
+    first = bisect_left(talk.starts, state.start) if state else 0
+    numbers, threshold = _history(ctx), limit(params.threshold, params.cap or params.threshold, params.own or None)
+    total = _size(ctx, numbers, first, there, state.summary if state else None)
+    gone = boundary(numbers, first, there, params.retention) if exceeds(total, threshold) else 0
+    if not gone:
+        return state
+    old, stop = [one.message for one in talk.said[first : first + gone]], talk.starts[first + gone]
+    facts: dict[str, Any] = {"tokens": total, "threshold": threshold, "messages": gone, "kept": there - first - gone}
+    because = f"{total:,} tokens exceed {threshold:,}: the {gone:,} oldest of {there - first:,} messages become a summary"
+    answer: Answer = yield _ask(old, state.summary if state else None, params)
+    if answer.failed:
+        yield Edit("keep", f"{because}, but none was made: {answer.failed}; everything is sent", facts=facts)
+        return state
+    text = answer.text.strip() or fallback(state.summary if state else None, old)
+    state = Compacted(stop, text)
+    yield from _cut(envelope, ctx, state, because, {**facts, "source": answer.source})
+    return state
+
+
+def _size(ctx: Ctx, numbers: History, first: int, there: int, summary: str | None) -> int:
+    """Tokens as the app sees them: usage stored with an answer, else billed for the previous request, else estimates."""
+    held = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
+    blocks = (ctx.session.blocks[at] for at in held)
+    system = merged_system([{"role": "system", "content": b.text} for b in blocks if b.role == "system"])
+    beside = estimated(system[0]["content"] if system else "") + estimated(summary or "")
+    total = size(numbers, first, there, beside)
+    before = ctx.previous.request if ctx.previous else None
+    if before is None or before.usage is None or not ctx.reported or numbers.usages:
+        return total
+    talk = chat(ctx)
+    return ctx.reported + numbers.sums[there] - numbers.sums[bisect_left(talk.starts, before.stop)]
+
+
+def _ask(messages: list[dict[str, Any]], previous: str | None, params: Params) -> Ask:
+    lines = [f"summary: {previous}"] if previous else []
+    lines += [f"{m.get('role')}: {m['content']}" for m in messages if m.get("content")]
+    text, content = prompt(params.prompt), "\n".join(lines)
+    key = blake2b("\0".join((text, str(params.summary), content)).encode("utf-8", "surrogatepass"), digest_size=16)
+    return Ask("summary", key.hexdigest(), text, content, params.summary)
+
+
+def _cut(envelope: Envelope, ctx: Ctx, state: Compacted, because: str, facts: dict[str, Any]) -> Edits:
+    for span in droppable(ctx, envelope, 0, state.start):
+        envelope = yield Edit("condense", because, span, facts=facts)
+    place = leading(ctx)
+    made = with_system((), f"{HEADING}\n{state.summary}")[0]["content"]
+    part = Part("system", "summary", made, place="system")
+    envelope = yield Edit(
+        "insert", because, Span(place, place), (part,), slot="summary", facts={**facts, "summary": state.summary}
+    )
+    return envelope
+
+
+RULE = Rule(
+    "compact_at_threshold",
+    "Above a threshold of tokens, the older messages give way to a summary behind the system prompt; it is folded again.",
+    edits,
+    Params,
+    source="open-webui 0.12.4, open_webui/utils/context_compaction.py",
+    state=Compacted,
+)

@@ -1,0 +1,79 @@
+"""Open WebUI's helper functions against cases of the original."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.ports.librechat.legacy import path_to
+from engine.ports.openwebui import compaction, messages
+from engine.ports.openwebui.messages import IMAGES, VOICE
+
+SYSTEM = "openwebui"
+
+
+def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
+    """What the port gives for one case."""
+    return KINDS[case["kind"]](case["input"])
+
+
+def named(value: Any) -> Any:
+    """Our own notices as the placeholders of the original's."""
+    if isinstance(value, str):
+        return value.replace(IMAGES, "⟦TOOL_IMAGES_LEAD_IN⟧").replace(VOICE, "⟦VOICE_HEADER⟧")
+    if isinstance(value, list):
+        return [named(one) for one in value]
+    return {key: named(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def active(stored: dict[str, Any] | None, head: str | None) -> list[str]:
+    """Keys of the messages on the path to `head`."""
+    tree = ({"messageId": key, "parentMessageId": message.get("parentId")} for key, message in (stored or {}).items())
+    return [message["messageId"] for message in path_to(tree, head)]
+
+
+def _convert(given: dict[str, Any]) -> dict[str, Any]:
+    made = messages.converted(given["output"], given["raw"], given["reasoning_format"], given["flatten_tool_images"])
+    return {"messages": named(made)}
+
+
+def _boundary(given: dict[str, Any]) -> dict[str, Any]:
+    roles: dict[str, Any] = {
+        "u": {"role": "user"},
+        "a": {"role": "assistant"},
+        "c": {"role": "assistant", "tool_calls": [{}]},
+        "t": {"role": "tool"},
+    }
+    said = [roles[letter] for letter in given["roles"]]
+    return {"boundary": compaction.boundary(compaction.history(said), 0, len(said), given["retention_percentage"])}
+
+
+def _exceeds(given: dict[str, Any]) -> dict[str, Any]:
+    said = given["messages"]
+    beside = compaction.estimated(given["system_prompt"]) + compaction.estimated(given["summary"])
+    total = compaction.size(compaction.history(said), 0, len(said), beside)
+    return {"exceeds": compaction.exceeds(total, given["threshold"])}
+
+
+def _checkpoint(given: dict[str, Any]) -> dict[str, Any]:
+    said = given["messages"]
+    found = compaction.checkpoint(said)
+    changed = {said[found.of]["id"]: said[found.of]["output"][found.item :]} if found.item else {}
+    return {"kept": [m["id"] for m in said[found.start :]], "summary": found.summary, "changed_output": changed}
+
+
+KINDS = {
+    "path": lambda x: {"path": active(x["messages"], x["head"])},
+    "convert": _convert,
+    "process": lambda x: {"messages": named(messages.processed(x["messages"], x["reasoning_format"]))},
+    "sanitize_pairs": lambda x: {"messages": messages.sanitized(x["messages"])},
+    "reconcile_pairs": lambda x: {"messages": messages.reconciled(x["messages"])},
+    "boundary": _boundary,
+    "estimate": lambda x: {"tokens": sum(map(compaction.tokens, x["messages"]))},
+    "limit": lambda x: {"threshold": compaction.limit(x["global"], x["cap"], x["chat_param"])},
+    "threshold": _exceeds,
+    "usage": lambda x: {"tokens": compaction.used(x["usage"])},
+    "add_system": lambda x: {"messages": messages.with_system(x["messages"], x["text"], x["append"])},
+    "checkpoint": _checkpoint,
+    "merge_system": lambda x: {"messages": messages.merged_system(x["messages"])},
+    "strip_blank": lambda x: {"messages": messages.without_blanks(x["messages"])},
+}

@@ -1,0 +1,128 @@
+"""Open WebUI's whole preparation of a request against cases of the original: stored chats, replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
+from engine.envelope.plan import Plan
+from engine.planning.assemble import replay
+from engine.planning.policy import load
+from engine.ports.openwebui.messages import loaded, merged_system
+from engine.session.builder import Builder
+from engine.session.model import Session
+from tests.goldens._apps import Teller, messages, sent
+from tests.goldens.openwebui import active, named
+
+SYSTEM = "openwebui-prepare"
+
+
+def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
+    """What the port gives for one case."""
+    return {"prepare": _prepare, "session": _session}[case["kind"]](case["input"])
+
+
+def _build(builder: Builder, messages: list[Mapping[str, Any]]) -> None:
+    """Stored messages as the chat's; what is stored with each goes beside the conversation."""
+    for number, message in enumerate(messages):
+        held: Any = message["content"]
+        pictures = [f["url"] for f in message.get("files") or () if f.get("type") == "image"]
+        if pictures and message["role"] == "user":
+            shown = [{"type": "image_url", "image_url": {"url": url}} for url in pictures]
+            held = [{"type": "text", "text": held}, *shown]
+        name = message.get("id") or f"new {number}"
+        about = {key: value for key, value in message.items() if key not in ("id", "role", "content")}
+        if about:
+            builder.about.setdefault("stored", {})[name] = about
+        builder.message(message["role"], held, id=name, fence=True)
+
+
+def _field(given: dict[str, Any]) -> str:
+    """The field that reasoning goes to."""
+    model = given.get("model") or {}
+    if model.get("owned_by") == "ollama":
+        return "thinking"
+    return "reasoning_content" if model.get("provider") == "llama.cpp" else ""
+
+
+def _policy(given: dict[str, Any]) -> Any:
+    settings = given.get("compaction")
+    chosen = load("openwebui-compaction" if settings else "openwebui")
+    changes: dict[str, dict[str, Any]] = {"send_stored_items": {"reasoning": _field(given)}}
+    if settings:
+        own = settings.get("chat_param")
+        changes["compact_at_threshold"] = {
+            "threshold": settings["token_threshold"],
+            "cap": settings.get("token_cap") or 0,
+            "own": own or 0,
+            "retention": settings.get("retention_percentage", 40),
+        }
+    steps = [replace(s, params=replace(s.params, **changes.get(s.rule.name, {}))) for s in chosen.rules]
+    return replace(chosen, rules=tuple(steps))
+
+
+def _prepare(given: dict[str, Any]) -> dict[str, Any]:
+    stored = given["messages"]
+    path = [stored[key] for key in active(stored, given["user_message_id"])]
+    for key in ("assistant_message_id", "regeneration_message_id"):
+        if given.get(key) in stored:
+            path.append(stored[given[key]])
+    said = loaded(path)
+    if given.get("regeneration_prompt"):
+        said.append({"role": "user", "content": given["regeneration_prompt"]})
+    builder = Builder("golden", SYSTEM)
+    if given.get("system"):
+        builder.message("system", given["system"])
+    _build(builder, said)
+    builder.unanswered()
+    session = builder.build()
+    teller = Teller([(given.get("compaction") or {}).get("fake_summary")])
+    plan = next(iter(replay(session, _policy(given), build_ledger(session, CHARS), answers=teller)))
+    return {"messages": named(merged_system(sent(session, plan, _field(given)))), **_account(plan, said)}
+
+
+def _account(plan: Plan, said: list[Any]) -> dict[str, Any]:
+    ids = [message.get("id") for message in said]
+    tried = [d.edit.facts for d in plan.decisions if "threshold" in d.edit.facts]
+    if not tried:
+        return {"summary_call": None, "stored_summaries": {}}
+    first, gone = len(ids) - tried[0]["messages"] - tried[0]["kept"], tried[0]["messages"]
+    old = [d.edit.facts["summary"] for d in plan.decisions if d.action == "insert" and "threshold" not in d.edit.facts]
+    call = {"compacted": ids[first : first + gone], "recent": ids[first + gone :], "previous_summary": old[0] if old else None}
+    made = [d.edit.facts["summary"] for d in plan.decisions if d.action == "insert" and "threshold" in d.edit.facts]
+    head = said[first + gone]
+    return {
+        "summary_call": call,
+        "stored_summaries": {head["id"]: made[0]} if made and head["role"] == "user" and head.get("id") else {},
+    }
+
+
+def _session(given: dict[str, Any]) -> dict[str, Any]:
+    builder = Builder("golden", SYSTEM)
+    if given.get("system"):
+        builder.message("system", given["system"])
+    for message in given["history"]:
+        role = "assistant" if message["id"].startswith("a") else "user"
+        _build(builder, [{**message, "role": role}])
+        if role == "assistant":
+            builder.request(builder.drafts[-1])
+    session = builder.build()
+    texts: list[str | None] = [""]
+    steps, teller = [], Teller(texts)
+    for plan in _plans(session, given, teller, texts):
+        kept = messages(session, plan)
+        used = [p.text for piece in plan.after.pieces for p in piece.body or () if p.kind == "summary"]
+        made = [d.edit.facts["summary"] for d in plan.decisions if d.action == "insert" and "threshold" in d.edit.facts]
+        text = used[0].partition("\n")[2] if used else None
+        steps.append({"sent": kept, "summary_used": text, "stored_summaries": {kept[0]: made[-1]} if made else {}})
+    return {"steps": steps}
+
+
+def _plans(session: Session, given: dict[str, Any], teller: Teller, texts: list[str | None]) -> Iterator[Plan]:
+    plans = replay(session, _policy(given), build_ledger(session, CHARS), answers=teller)
+    for turn in range(len(session.requests)):
+        texts[0] = f"SUMMARY-{turn}"
+        yield next(plans)
