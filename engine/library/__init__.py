@@ -8,7 +8,7 @@ from engine.library.discovery import sources_in
 from engine.library.following import Following
 from engine.library.indexing_job import IndexingJob, summary
 from engine.library.known import Line
-from engine.library.opening import begun, ledger_of_branch, places
+from engine.library.opening import begun, ledger_of_branch, places, tool_of
 from engine.library.replaying import Replaying, Replays, Stage
 from engine.library.store import Opened, Progress, Recent, Store
 from engine.reading.source import Entry
@@ -40,4 +40,5 @@ __all__ = [
     "sources_in",
     "suffixes",
     "summary",
+    "tool_of",
 ]

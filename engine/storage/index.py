@@ -227,8 +227,10 @@ def _hit(db: sqlite3.Connection, id: int, wanted: Sequence[str]) -> Hit:
     sql = """select s.path, s.entry, s.title, b.part, b.at, b.request, w.text from blocks b
              join sessions s on s.id = b.session join words w on w.rowid = b.id where b.id = ?"""
     source, entry, title, part, at, request, text = db.execute(sql, [id]).fetchone()
-    apart = re.compile("|".join(r"[\W_]*".join(map(re.escape, re.findall(r"[^\W_]+", word))) for word in wanted), re.IGNORECASE)
-    first = apart.search(text)
+    forms = [r"[\W_]*".join(map(re.escape, re.findall(r"[^\W_]+", word))) for word in wanted]
+    apart = re.compile("|".join(forms), re.IGNORECASE)
+    rare = min(forms, key=lambda form: sum(1 for _ in re.finditer(form, text, re.IGNORECASE)) or len(text))
+    first = re.search(rare, text, re.IGNORECASE)
     begin = max(0, first.start() - AROUND) if first else 0
     stop = (first.end() if first else 0) + 2 * AROUND
     excerpt = text[begin:stop].replace("\n", " ")

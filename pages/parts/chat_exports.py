@@ -1,48 +1,29 @@
-"""A chat to take away: as a session file that Turnscope opens anywhere, as Markdown, and its newest answer as plain text."""
+"""A session to take away, in every form there is; and the newest answer of a chat as plain text."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
-import engine
 from engine import Session
+from engine.views import exporting
 from pages.parts import chatting
-
-NAMES = {"user": "You", "assistant": "Model", "system": "System"}
 
 
 def buttons(held: chatting.Room) -> None:
-    """Made when they are pressed."""
-    session = held.session
-    with st.container(horizontal=True, gap="small"):
-        for label, make, end, mime in (
-            ("Turnscope JSON", lambda: engine.dumps(session), "json", "application/json"),
-            ("Markdown", lambda: markdown(session), "md", "text/markdown"),
-        ):
+    """Of a chat. Made when they are pressed."""
+    draw(held.session, f"chat-{held.thread[:8]}", "chat.export")
+
+
+def draw(session: Session, name: str, key: str) -> None:
+    """A button for each form, of the path that is shown; our own forms hold its branches and subagents too."""
+    with st.container(horizontal=True, gap="small", key=f"{key}.forms"):
+        for form in exporting.forms().values():
             st.download_button(
-                label, make, f"chat-{held.thread[:8]}.{end}", mime, key=f"chat.export.{end}", icon=":material/download:",
-                type="tertiary", on_click="ignore",
+                form.title, partial(form.make, session), f"{name}.{form.ending}", form.mime, key=f"{key}.{form.name}",
+                icon=":material/download:", type="tertiary", on_click="ignore",
             )  # fmt: skip
-
-
-def markdown(session: Session) -> str:
-    """What was said, a heading for each message; what tools were called with and gave stands in fences."""
-    lines = [f"# {' '.join(session.title.split()) or 'Chat'}"]
-    for message in session.messages:
-        if message.role not in NAMES:
-            continue
-        blocks = session.blocks[message.start : message.stop]
-        tool = bool(blocks) and all(block.kind == "tool_result" for block in blocks)
-        lines.append(f"## {'Tool' if tool else NAMES[message.role]}")
-        lines += [block.text if block.kind == "text" else _fenced(block.kind, block.text) for block in blocks]
-    return "\n\n".join(lines) + "\n"
-
-
-def _fenced(kind: str, text: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}{kind}\n{text}\n{fence}"
 
 
 def newest(session: Session) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
 
 from engine import TurnscopeError
-from engine.library import Recent, known
+from engine.library import Recent, known, tool_of
 from pages.parts import controls, pager, state
 from pages.parts.formats import when
 from pages.parts.registry import Entry
@@ -97,7 +97,7 @@ def _opened_before(entry: Entry, one: Recent) -> Row:
     usd = float(one.usd) if one.usd is not None else None
     fill = one.peak / one.window if one.window else 0.0
     return Row(
-        entry.id, one.path, one.name, one.title or one.name, entry.tool or one.source, entry.folder, one.size,
+        entry.id, one.path, one.name, one.title or one.name, entry.tool or tool_of(one.source), entry.folder, one.size,
         one.started or one.opened, True, one.models, one.requests, fill, usd, one.cuts,
     )  # fmt: skip
 

@@ -8,12 +8,18 @@ import streamlit as st
 
 from engine import figures
 from engine.views import tables
-from pages.parts import scales, state, theme
+from pages.parts import chat_exports, scales, state, theme
 
 
 def sawtooth(shown: state.Shown) -> None:
     """The envelope page's chart."""
     _buttons("sawtooth", state.sawtooth(shown, shown.key, theme.name()), shown, "requests")
+
+
+def session(shown: state.Shown) -> None:
+    """The session, or the branch or subagent of it that is shown, in every form there is."""
+    st.html('<div class="ts-small ts-faint">This path as a file</div>')
+    chat_exports.draw(shown.opened.session, f"session-{shown.opened.session.id[:8]}", "export.session")
 
 
 def heatmap(shown: state.Shown, by: figures.Unit, measure: figures.Measure, scale: figures.Scale, each: bool) -> None:

@@ -16,7 +16,8 @@ from engine.live.offline import FAULTS
 from engine.live.threads import Place, Threads
 from engine.session import portable
 from engine.storage.database import StorageError, reading
-from pages.parts import chat_cards, chat_exports, chatting
+from engine.views import exporting
+from pages.parts import chat_cards, chatting
 from pages.parts.chat_values import TOOLS
 from pages.parts.formats import esc
 
@@ -503,7 +504,7 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
     session = store(data_folder).load(app.query_params["thread"])
     again = portable.loads(json.loads(engine.dumps(session)))
     assert again == session
-    text = chat_exports.markdown(session)
+    text = exporting.markdown(session)
     assert "## You\n\nWhat is ``` here?" in text
     assert "## Model\n\nI am the built-in offline model" in text
 
