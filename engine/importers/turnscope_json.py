@@ -18,4 +18,11 @@ def read(source: Source, _entry: Entry) -> Thread:
     return Thread(portable.loads(value, source.path.name))
 
 
-IMPORTER = Importer("turnscope-json", "Turnscope session (JSON or JSON lines)", sniff, read)
+IMPORTER = Importer(
+    "turnscope-json",
+    "Turnscope session (JSON or JSON lines)",
+    sniff,
+    read,
+    wants="`format` that says turnscope-session",
+    right="an exact round trip",
+)
