@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine import TurnscopeError, figures
 from engine.views.events import EVENTS
-from pages.parts import cards, components, registry, searching, shell, state, theme
+from pages.parts import branching, cards, components, registry, searching, shell, state, theme
 from pages.parts.formats import apart, esc, short
 
 ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Found", "indexed": "Indexed", "chat": "Chat"}
@@ -44,6 +44,7 @@ def header() -> state.Shown:
     if not len(shown.view):
         notice("No model was called in this session.", "It holds messages, but no request and no answer of a model.")
         st.stop()
+    branching.draw(shown)
     return shown
 
 

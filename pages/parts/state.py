@@ -36,11 +36,17 @@ NEWEST = 10**9  # a request beyond every session's end: the last one
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A session, or one that hangs from it (`number` > 0): a branch or a subagent of any depth, opened when it is looked at."""
+    """A session, or one that hangs from it (`number` > 0): a branch or a subagent of any depth, opened when it is looked at.
+
+    Of a branch: `parted` is the request before which it parts from the path that it left, -1 for all else, and `says` what is
+    said first on it.
+    """
 
     number: int
     label: str
     open: Callable[[], Opened]
+    parted: int = -1
+    says: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +188,12 @@ def go(request: int) -> None:
     st.query_params["request"] = str(request)
 
 
-def choose(entry_id: str, part: int = 0) -> None:
-    """Show another session, or another part of it, at the request that it opens with."""
+def choose(entry_id: str, part: int = 0, request: int | None = None) -> None:
+    """Show another session, or another part of it, at the request that it opens with, or at that one."""
     st.session_state["state.session"] = entry_id
     st.session_state.pop("state.query", None)
-    st.query_params.from_dict({"session": entry_id} | ({"part": str(part)} if part else {}))
+    more = ({"part": str(part)} if part else {}) | ({} if request is None else {"request": str(request)})
+    st.query_params.from_dict({"session": entry_id} | more)
 
 
 def remember(shown: Shown, request: int) -> None:
@@ -336,7 +343,9 @@ def _parts(main: Opened) -> Iterator[Part]:
             yield Part(number, f"{indent}Subagent: {_label(own, len(own.requests))}", partial(_alone, main.key, own))
         else:
             label = f"{indent}Branch: {_label(own, of.requests_of(fork))}"
-            yield Part(number, label, partial(_branch, main, of, fork))
+            parted = sum(request.stop <= of.forks[fork].start for request in of.requests)
+            says = next((block.text for block in own.blocks if block.text.strip()), own.title)
+            yield Part(number, label, partial(_branch, main, of, fork), parted, says[:200])
 
 
 def _label(session: Session, requests: int) -> str:
