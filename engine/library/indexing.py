@@ -56,8 +56,20 @@ class Done:
 def index(path: Path, sources: Iterable[Path]) -> Iterator[Done]:
     """Bring the index at `path` up to date with these sources, one after the other. StorageError where it cannot be written."""
     known = kept.stamps(path)
-    for source in sources:
-        yield index_one(path, source, known.get(str(source)))
+    with kept.held(path):
+        for source in sources:
+            yield index_one(path, source, known.get(str(source)))
+
+
+def unchanged(file: Path, known: str | None) -> Done | None:
+    """What becomes of a source that looks as it did when it was read; None where it has to be read. Reads nothing of it."""
+    if known is None:
+        return None
+    with suppress(OSError, TurnscopeError):
+        source = open_source(file)
+        if _stamp(source) == known:
+            return Done(str(file), stamp_of(source).size, fresh=False)
+    return None
 
 
 def index_one(path: Path, file: Path, known: str | None = None) -> Done:

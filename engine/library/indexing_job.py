@@ -8,14 +8,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import IO, Literal
 
 import msgspec
 
-from engine.library.indexing import HINT, Done, index_one
+from engine.library.indexing import HINT, Done, index_one, unchanged
 from engine.storage import index as kept
 from engine.storage.index import Problem
 
@@ -74,17 +74,20 @@ class IndexingJob:
         self.state = end
 
     def _list(self) -> None:
-        """Find the sources, the largest first: none is left for one process at the end."""
+        """Find the sources that have to be read, the largest first: none is left for one process at the end."""
         known, sizes = kept.stamps(self.path), []
         for source in self._sources:
             if self._stop:
                 return
-            with suppress(OSError):
-                sizes.append((source.stat().st_size, source))
-                self.count += 1
-        self._size = sum(size for size, _ in sizes)
+            self.count += 1
+            before = known.get(str(source))
+            if same := unchanged(source, before):
+                self._note(same)
+            else:
+                sizes.append((_size(source), str(source), before))
+        self._size = sum(size for size, *_ in sizes)
         where = str(self.path)
-        self._tasks = [(where, str(source), known.get(str(source))) for _, source in sorted(sizes, key=lambda each: each[0])]
+        self._tasks = [(where, source, before) for _, source, before in sorted(sizes, key=lambda each: each[0])]
         self.listed = True
 
     def _useful(self) -> int:
@@ -144,6 +147,12 @@ class IndexingJob:
                 self.problems.append(done.problem)
 
 
+def _size(source: Path) -> int:
+    with suppress(OSError):
+        return source.stat().st_size
+    return 0
+
+
 def tasks(lines: Iterable[bytes]) -> Iterator[_Task]:
     """What the worker is asked for."""
     return (msgspec.json.decode(line, type=_Task) for line in lines)
@@ -152,13 +161,18 @@ def tasks(lines: Iterable[bytes]) -> Iterator[_Task]:
 def work(questions: IO[bytes] | None = None, answers: IO[bytes] | None = None) -> None:
     """The worker."""
     answers = answers or sys.stdout.buffer
-    for path, source, known in tasks(questions or sys.stdin.buffer):
-        try:
-            done = index_one(Path(path), Path(source), known)
-        except Exception as error:  # noqa: BLE001 - told to whoever asked
-            done = Done(source, problem=Problem(source, str(error), getattr(error, "hint", HINT)))
-        answers.write(msgspec.json.encode(done) + b"\n")
-        answers.flush()
+    with ExitStack() as stack:
+        held: set[str] = set()
+        for path, source, known in tasks(questions or sys.stdin.buffer):
+            try:
+                if path not in held:
+                    stack.enter_context(kept.held(Path(path)))
+                    held.add(path)
+                done = index_one(Path(path), Path(source), known)
+            except Exception as error:  # noqa: BLE001 - told to whoever asked
+                done = Done(source, problem=Problem(source, str(error), getattr(error, "hint", HINT)))
+            answers.write(msgspec.json.encode(done) + b"\n")
+            answers.flush()
 
 
 def summary(problems: Sequence[Problem]) -> dict[str, int]:

@@ -39,7 +39,7 @@ create table blocks (id integer primary key, session integer not null, part inte
 create index blocks_of on blocks (session);
 create virtual table words using fts5 (text, split, tokenize='unicode61');
 """
-_HUMP = re.compile(r"[A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*")
+_HUMP = re.compile(r"(?<![A-Za-z0-9])[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*")  # an identifier in camel case
 _INSIDE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -134,6 +134,13 @@ class Spent:
 
 
 _NAMES = ", ".join(f'"{f.name}"' for f in fields(Line))
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Meanwhile each write need not put its pages into the file itself, as the last connection to close does."""
+    with _reading(path):
+        yield
 
 
 def stamps(path: Path) -> dict[str, str]:
