@@ -37,9 +37,10 @@ create index cuts_of on cuts (session);
 create table blocks (id integer primary key, session integer not null, part integer not null, at integer not null,
     request integer not null);
 create index blocks_of on blocks (session);
-create virtual table words using fts5 (text, split, tokenize='unicode61');
+create virtual table words using fts5 (text, split, tokenize='unicode61', columnsize=0);
+insert into words (words, rank) values ('automerge', 16);
 """
-_HUMP = re.compile(r"(?<![A-Za-z0-9])[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*")  # an identifier in camel case
+_HUMP = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])[A-Za-z0-9]*")  # an identifier from its second word on; its first begins it
 _INSIDE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 

@@ -1,8 +1,8 @@
 """The library: `python tests/bench/bench_library.py [--megabytes 250] [--open FOLDER]`; exit 1 above a limit.
 
 Indexes so many megabytes of Claude Code sessions with one process and with two, then once more; searches them; and draws the
-library page of 5,000 sessions. The sessions are copies of those in FOLDER (default: the samples), each with ids and words of its
-own. Wall time, as a person waits, and CPU time of all processes, which a busy machine does not change.
+library page of 5,000 sessions. The sessions are copies of those in FOLDER (default: the samples), each with ids and words of
+its own. Wall time, as a person waits, and CPU time of all processes, which a busy machine does not change.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def indexing(folder: Path, megabytes: float) -> bool:
         times[processes] = seconds
         speed, work = megabytes / seconds, megabytes / used
         print(
-            f"  {processes} process(es): {seconds:6.1f} s, {speed:5.1f} MB/s; {used:6.1f} s of CPU, {work:5.1f} MB per CPU second"
+            f"  {processes} process(es): {seconds:5.1f} s, {speed:5.1f} MB/s; CPU {used:5.1f} s, {work:5.1f} MB per second of it"
         )
         assert job.sessions == len(known.lines(path)) == job.count
     again, _, job = run(path, folder, 2)
