@@ -94,7 +94,7 @@ def _line(job: IndexingJob) -> str:
     more = f"{job.sessions:,} sessions read, {same:,} files known already, {len(job.problems):,} not read"
     share = job.done / job.count if job.listed and job.count else 0.0
     return (
-        f'<div class="replay-line" role="status"><b>{esc(said)}</b> <span>{esc(more)}.</span>'
+        f'<div class="ts-progress" role="status"><b>{esc(said)}</b> <span>{esc(more)}.</span>'
         f'<i><em style="width:{share:.1%}"></em></i></div>'
     )
 
@@ -112,4 +112,4 @@ def _problems(job: IndexingJob) -> str:
     )
     rest = f", the first {MOST} listed" if len(problems) > MOST else ""
     listed = f"<details><summary>File by file{rest}</summary>{files}</details>"
-    return cards.panel("Not read", reasons + listed, f"{len(problems):,} files")
+    return cards.panel("Not read", reasons + listed, "1 file" if len(problems) == 1 else f"{len(problems):,} files")
