@@ -77,9 +77,7 @@ def indexing(folder: Path, megabytes: float) -> bool:
         seconds, used, job = run(path, folder, processes)
         times[processes] = seconds
         speed, work = megabytes / seconds, megabytes / used
-        print(
-            f"  {processes} process(es): {seconds:5.1f} s, {speed:5.1f} MB/s; CPU {used:5.1f} s, {work:5.1f} MB per second of it"
-        )
+        print(f"  {processes} process(es): {seconds:5.1f} s, {speed:5.1f} MB/s; CPU {used:5.1f} s, {work:5.1f} MB/s of it")
         assert job.sessions == len(known.lines(path)) == job.count
     again, _, job = run(path, folder, 2)
     assert job.fresh == 0
