@@ -13,6 +13,7 @@ from conftest import ROOT, SHARED
 import engine
 from engine import Session
 from engine.__main__ import main
+from engine.importers import importers
 from engine.views import exporting
 
 SAMPLES = ROOT / "sample_sessions"
@@ -99,6 +100,22 @@ def test_a_branch_is_exported_as_its_own_path(tmp_path: Path, shared: Any, capsy
     assert main(["export", str(path), "--as", "jsonl", "--output", str(made)]) == 0
     assert engine.load(made) == thread.session
     assert json.loads(made.read_text().splitlines()[0])["format"] == "turnscope-session-lines"
+
+
+def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(tmp_path: Path) -> None:
+    session = engine.load(SAMPLES / "tool-results-eat-the-window.jsonl")
+    made = exporting.chainreview(session)
+    last = session.requests[-1].usage
+    assert last
+    assert made["tokenCount"] == last.prompt_tokens + last.output_tokens
+    assert made["repoPath"] == session.about["cwd"]
+    assert "thinking" not in {b["type"] for m in made["apiHistory"] if isinstance(m["content"], list) for b in m["content"]}
+    if "chainreview" in {importer.name for importer in importers()}:
+        again = opened_again(session, "chainreview", tmp_path)
+        assert again.source == "chainreview"
+        assert [block.text.strip() for block in again.blocks if block.kind == "tool_result"] == [
+            block.text.strip() for block in session.blocks if block.kind == "tool_result"
+        ]
 
 
 def test_a_broken_line_of_an_export_is_said_and_no_exception(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ APIs hold what was said on one path, in the form in which a model is sent it; Ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -38,6 +40,7 @@ def forms() -> dict[str, Form]:
         Form("jsonl", "Turnscope JSON Lines", "jsonl", "application/x-ndjson", portable.dump_lines),
         Form("anthropic", "Anthropic messages", "anthropic.json", "application/json", lambda s: _text(anthropic(s))),
         Form("openai", "OpenAI messages", "openai.json", "application/json", lambda s: _text(openai(s))),
+        Form("chainreview", "ChainReview session", "chainreview.json", "application/json", lambda s: _text(chainreview(s))),
         Form("markdown", "Markdown", "md", "text/markdown", lambda s: markdown(s).encode("utf-8", "replace")),
     )
     return {form.name: form for form in listed}
@@ -136,6 +139,35 @@ def _part(block: Mapping[str, Any]) -> dict[str, JSON]:
 def _tool(tool: Mapping[str, Any]) -> JSON:
     function = {key: value for key, value in tool.items() if key in ("name", "description")}
     return {"type": "function", "function": function | {"parameters": tool.get("input_schema") or {}}}
+
+
+def chainreview(session: Session) -> dict[str, JSON]:
+    """A session file of ChainReview: the API history without thoughts, as that tool keeps it; nothing in it is condensed.
+
+    `tokenCount`: those of the newest request and its answer as recorded, 0 where nothing is.
+    """
+    history: list[JSON] = []
+    for message in anthropic(session)["messages"]:
+        held = message["content"]
+        kept = held if isinstance(held, str) else [b for b in held if b.get("type") not in ("thinking", "redacted_thinking")]
+        if kept:
+            history.append({"role": message["role"], "content": kept})
+    times = [message.sent_at for message in session.messages if message.sent_at is not None]
+    usage = next((request.usage for request in reversed(session.requests) if request.usage), None)
+    return {
+        "id": session.id,
+        "createdAt": _time(times[0] if times else None),
+        "updatedAt": _time(times[-1] if times else None),
+        "repoPath": str(session.about.get("cwd") or session.about.get("repoPath") or ""),
+        "apiHistory": history,
+        "tokenCount": usage.prompt_tokens + usage.output_tokens if usage else 0,
+    }
+
+
+def _time(at: float | None) -> str:
+    with suppress(OverflowError, ValueError, OSError):
+        return "" if at is None else datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
+    return ""
 
 
 def markdown(session: Session) -> str:
