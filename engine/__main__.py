@@ -1,4 +1,6 @@
-"""`turnscope [PATH]`: open the app on a session file or a folder of them; `--forget` deletes what was remembered.
+"""`turnscope [PATH]`: open the app on a session file or a folder; `--forget` deletes what was remembered.
+
+`turnscope export PATH --as FORM` writes a session in another form.
 
 Starts Streamlit as a child process; the engine itself imports none of it.
 """
@@ -14,9 +16,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from engine.errors import TurnscopeError
+from engine.errors import TurnscopeError, UnknownEntry
+from engine.library import opening
 from engine.library.store import Store
 from engine.settings import OPEN, data_file
+from engine.views import exporting
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 5.0  # seconds that the app has to end by itself
@@ -25,22 +29,25 @@ APP = HERE / "_app" if (HERE / "_app").is_dir() else HERE.parent  # in a wheel, 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Gives the exit code: 0 = well, 1 = nothing could be forgotten, 2 = the path does not exist."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["export"] and not (len(given) == 1 and Path("export").exists()):
+        return _export(given[1:])
     parser = argparse.ArgumentParser(prog="turnscope", description="A debugger for LLM context windows.")
     parser.add_argument("path", nargs="?", type=Path, help="a session file, or a folder with session files; default: a sample")
     parser.add_argument("--port", type=int, default=8501, help="port on 127.0.0.1 (default: %(default)s)")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser window")
     parser.add_argument("--forget", action="store_true", help="delete what Turnscope remembered of opened sessions, and exit")
-    given = parser.parse_args(argv)
-    if given.forget:
+    asked = parser.parse_args(given)
+    if asked.forget:
         return _forget(Store(data_file()))
     environment = dict(os.environ)
-    if given.path is not None:
-        if not given.path.exists():
-            print(f"turnscope: {given.path} does not exist", file=sys.stderr)
+    if asked.path is not None:
+        if not asked.path.exists():
+            print(f"turnscope: {asked.path} does not exist", file=sys.stderr)
             return 2
-        environment[OPEN] = str(given.path.resolve())
-    command = [sys.executable, "-m", "streamlit", "run", str(APP / "app.py"), "--server.port", str(given.port)]
-    command += ["--server.headless", "true"] if given.no_browser else []
+        environment[OPEN] = str(asked.path.resolve())
+    command = [sys.executable, "-m", "streamlit", "run", str(APP / "app.py"), "--server.port", str(asked.port)]
+    command += ["--server.headless", "true"] if asked.no_browser else []
     return _served(command, environment)
 
 
@@ -79,6 +86,28 @@ def _forget(store: Store) -> int:
         print(f"turnscope: {error.what}. {error.hint}", file=sys.stderr)
         return 1
     print(f"Forgot what was remembered in {store.path} ({size / 1e6:,.1f} MB). Chats and session files were not touched.")
+    return 0
+
+
+def _export(argv: Sequence[str]) -> int:
+    """Write a session, or one branch of it, in another form; to the standard output unless a file is named."""
+    forms = exporting.forms()
+    parser = argparse.ArgumentParser(prog="turnscope export", description="Write a session in another form.")
+    parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
+    parser.add_argument("--as", dest="form", choices=[*forms], default="json", help="default: %(default)s")
+    parser.add_argument("--conversation", default="", help="which one of several, by its id; default: the main one")
+    parser.add_argument("--branch", default="", help="which branch, by the id of its leaf; default: the main path")
+    parser.add_argument("--output", type=Path, help="where to write it; default: the standard output")
+    asked = parser.parse_args(argv)
+    try:
+        thread = opening.thread(asked.path, asked.conversation)
+        if asked.branch and asked.branch not in thread.leaves:
+            raise UnknownEntry(f"there is no branch {asked.branch!r}", hint=f"There are: {', '.join(thread.leaves)}")
+        data = forms[asked.form].make(thread.path(asked.branch))
+        asked.output.write_bytes(data) if asked.output else sys.stdout.buffer.write(data)
+    except (OSError, TurnscopeError) as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 1
     return 0
 
 

@@ -51,7 +51,11 @@ class ArchiveTooLarge(UnreadableFile):
 
 
 class UnknownFormat(TurnscopeError):
-    """No importer recognises the content, or more than one does."""
+    """No importer recognises the content, or more than one does. `tried`: formats that declined, each with why."""
+
+    def __init__(self, what: str, *, hint: str = "", tried: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(what, hint=hint)
+        self.tried = tried
 
 
 class UnknownEntry(TurnscopeError):

@@ -37,3 +37,4 @@ def one_request() -> None:
 
 one_request()
 exports.sawtooth(shown)
+exports.session(shown)

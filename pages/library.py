@@ -1,17 +1,19 @@
-"""The library: open a file, a sample, or a session that Claude Code keeps; what was opened before, in numbers."""
+"""The library: open a file, a sample, or any session that a tool keeps; search them all; what they cost and filled."""
 
 from pages.parts import shell
 
 shell.ensure()
 
-from pages.parts import controls, listing  # noqa: E402
+from pages.parts import controls, everything, indexing, listing, seeking, totals  # noqa: E402
 
 shown = controls.header_if_any()
 listing.upload()
 if shown:
     listing.conversations(shown)
-listing.opened_before()
-listing.found()
+seeking.draw()
+rows = everything.draw(listing.show)
+indexing.draw()
+totals.draw()
 if shown:
     listing.notes(shown)
-listing.forget()
+listing.forget(rows)

@@ -15,8 +15,7 @@ from matrix import Row, Watched, _compared, offered
 import engine
 from engine.counting.media import media_tokens
 from engine.errors import TurnscopeError
-from engine.live import attachments, branches
-from engine.live.attachments import ENCODED, IMAGE, MOST, SIDE, TEXT, attached, file, message, parted, picture, wrong
+from engine.live import branches
 from engine.live.chat import Settings
 from engine.live.events import Done, Refused
 from engine.live.offline.strict import rejected
@@ -24,6 +23,8 @@ from engine.live.provider import connected
 from engine.planning.policy import load
 from engine.storage.database import reading
 from engine.storage.threads import Threads
+from engine.views import attachments
+from engine.views.attachments import ENCODED, IMAGE, MOST, SIDE, TEXT, attached, file, message, parted, picture, wrong
 
 
 def png(width: int, height: int, pixel: bytes = b"\x40\x80\xc0") -> bytes:

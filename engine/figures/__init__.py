@@ -13,6 +13,7 @@ from engine.figures.charts import (
     shades,
 )
 from engine.figures.shades import STEPS, Scale, Shades
+from engine.figures.spending import spending, trend
 from engine.palette import PALETTES, ink
 from engine.views.columns import Measure, Unit
 
@@ -34,4 +35,6 @@ __all__ = [
     "legend",
     "sawtooth",
     "shades",
+    "spending",
+    "trend",
 ]

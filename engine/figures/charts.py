@@ -1,7 +1,7 @@
 """Plotly figures of an overview: the saw-tooth of the session and the heatmap over its five buckets.
 
 The same in pages, notebooks and reports; nothing here needs a network. Takes an `Overview` or a `Session`. Numbers come from
-`views`; this module only bins, colours and labels them. Session text becomes a label through `_label` alone, because Plotly
+`views`; this module only bins, colours and labels them. Session text becomes a label through `label_of` alone, because Plotly
 renders a little HTML.
 """
 
@@ -201,7 +201,7 @@ def _marks(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
                     "line": {"color": palette[colour], "width": 2 if "open" in symbol else 0},
                 },
                 customdata=[[m.request] for m in marks.values()],
-                text=[_label(m.what) for m in marks.values()],
+                text=[label_of(m.what) for m in marks.values()],
                 hovertemplate=f"<b>{word}</b> at request %{{customdata[0]}}<br>%{{text}}<extra></extra>",
                 name=word,
                 cliponaxis=False,
@@ -218,7 +218,7 @@ def _kinds(trace: Trace | None, grid: Grid) -> list[list[str]]:
     wanted = grid.facts[:, :5, 0].astype(np.int64)
     shown = np.unique(wanted).tolist()
     texts = dict(zip(shown, one_request.kinds(trace, shown), strict=True))
-    return [[_label(texts[int(n)][i]) + "<br>" if texts[int(n)][i] else "" for n in wanted[:, i]] for i in range(len(ROWS))]
+    return [[label_of(texts[int(n)][i]) + "<br>" if texts[int(n)][i] else "" for n in wanted[:, i]] for i in range(len(ROWS))]
 
 
 class _Row(NamedTuple):
@@ -340,7 +340,7 @@ def _dress(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
     figure.update_xaxes(title=title, row=row, col=1)
 
 
-def _label(text: str) -> str:
+def label_of(text: str) -> str:
     """Session text for Plotly, which would render tags and links."""
     return escape(" ".join(text.split())[:160], quote=False)
 

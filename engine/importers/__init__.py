@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +19,7 @@ from msgspec import structs
 
 from engine.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
 from engine.reading.holders import open_source
+from engine.reading.looks import looks
 from engine.reading.source import DEEP, Entry, Source
 from engine.session.model import Session
 from engine.session.thread import Thread
@@ -73,6 +74,9 @@ class Importer:
     `related` which other files belong to a source's sessions, `part_of` the path that opens in place of a file that is part
     of a session. `follow` goes on reading a file that grows. `version` is counted up by hand when `read` gives something else
     for the same file: what was read before is read again.
+
+    For people: `wants` says what its content holds, after "no"; `right` what is right about the reading. `sample`: it was
+    checked on real files, and not on the tool's own schema alone.
     """
 
     name: str
@@ -86,6 +90,9 @@ class Importer:
     suffixes: tuple[str, ...] = (".json", ".jsonl")
     follow: Callable[[Path], Follower] | None = None
     version: int = 1
+    wants: str = ""
+    right: str = ""
+    sample: bool = True
 
 
 @cache
@@ -104,8 +111,9 @@ def claim(source: Source) -> Importer:
     """The one importer that recognises the content best. UnknownFormat where none does, or where two do as well."""
     found = _best(source)
     if found is None:
-        known = ", ".join(importer.title for importer in importers())
-        raise UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=f"It reads: {known}.")
+        tried = declined(source, importers())
+        hint = f"It is {looks(source)}. These were tried:\n{told(tried)}"
+        raise UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=hint, tried=tried)
     return found
 
 
@@ -114,11 +122,29 @@ def _best(source: Source) -> Importer | None:
     best = max(scores.values())
     claims = [importer for importer, score in scores.items() if score == best > 0]
     if len(claims) > 1:
+        others = declined(source, [importer for importer in importers() if importer not in claims])
         raise UnknownFormat(
             f"{source.path.name} looks like {' and like '.join(c.title for c in claims)}",
-            hint="Please report this file's shape.",
+            hint=f"Please report this file's shape. The others fit less:\n{told(others)}",
+            tried=others,
         )
     return claims[0] if claims else None
+
+
+def declined(source: Source, tried: Sequence[Importer]) -> tuple[tuple[str, str], ...]:
+    """Formats that were tried on a source, each with why it is not that one."""
+    end = source.path.suffix
+    return tuple((importer.title, _why(importer, end if source.kind == "file" else "")) for importer in tried)
+
+
+def _why(importer: Importer, end: str) -> str:
+    usual = "" if not end or end in importer.suffixes else f"; its files end in {' or '.join(importer.suffixes)}"
+    return f"no {importer.wants}{usual}" if importer.wants else f"its content does not fit{usual}"
+
+
+def told(tried: Iterable[tuple[str, str]]) -> str:
+    """A line for each format that was tried."""
+    return "\n".join(f"{title}: {why}." for title, why in tried)
 
 
 def related(source: Source) -> list[Source]:

@@ -64,4 +64,6 @@ IMPORTER = Importer(
     entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
     version=2,
+    wants="body with `messages` for Anthropic's API, bare, beside its response, or in a cassette",
+    right="every recorded body renders again exactly",
 )

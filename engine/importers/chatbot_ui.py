@@ -99,4 +99,12 @@ def _nodes(stored: list[Value], model: str) -> Iterator[Node]:
         yield node
 
 
-IMPORTER = Importer(NAME, "Chatbot UI (export, or rows of its tables)", sniff, read, entries)
+IMPORTER = Importer(
+    NAME,
+    "Chatbot UI (export, or rows of its tables)",
+    sniff,
+    read,
+    entries,
+    wants="`history` with a `version`, nor rows with `chat_id` and `sequence_number`",
+    right="exports of version 1 and the rows of its tables",
+)

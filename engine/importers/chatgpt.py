@@ -170,4 +170,13 @@ def _part(part: Any, passed: Passed) -> list[JSON]:
     return []
 
 
-IMPORTER = Importer(NAME, "ChatGPT export (conversations.json or its zip)", sniff, read, entries, suffixes=(".json",))
+IMPORTER = Importer(
+    NAME,
+    "ChatGPT export (conversations.json or its zip)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json",),
+    wants="conversation with a `mapping` of messages",
+    right="the tree with its branches; thousands of conversations listed without being read",
+)

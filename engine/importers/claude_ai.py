@@ -103,4 +103,13 @@ def _blocks(message: Value, id: str, passed: Passed) -> list[JSON]:
     return blocks
 
 
-IMPORTER = Importer(NAME, "Claude.ai export (conversations.json or its zip)", sniff, read, entries, suffixes=(".json",))
+IMPORTER = Importer(
+    NAME,
+    "Claude.ai export (conversations.json or its zip)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json",),
+    wants="conversation with `chat_messages`",
+    right="every conversation of an export; branches where messages name their parent",
+)

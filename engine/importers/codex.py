@@ -201,4 +201,13 @@ def read(source: Source, _entry: Entry) -> Thread:
     return thread(rollout.builder, rollout.nodes, rollout.path[-1].id if rollout.path else "", rollout.lead)
 
 
-IMPORTER = Importer(NAME, "Codex CLI rollout (JSON lines)", sniff, read, finds=finds, suffixes=(".jsonl",))
+IMPORTER = Importer(
+    NAME,
+    "Codex CLI rollout (JSON lines)",
+    sniff,
+    read,
+    finds=finds,
+    suffixes=(".jsonl",),
+    wants="record of a rollout (`payload` and `timestamp`, or `record_type`)",
+    right="old flat rollouts and new envelopes; compactions; rollbacks as branches",
+)

@@ -141,4 +141,13 @@ def _output(state: Item) -> JSON:
     return result(as_text(state.get("toolCallId")), told or (dumps(state["status"]).strip('"') if failed else ""), failed)
 
 
-IMPORTER = Importer(NAME, "Continue session (JSON)", sniff, read, finds=finds, suffixes=(".json",))
+IMPORTER = Importer(
+    NAME,
+    "Continue session (JSON)",
+    sniff,
+    read,
+    finds=finds,
+    suffixes=(".json",),
+    wants="`sessionId` with a `history` of messages",
+    right="calls and outputs of a turn in order; the system prompt where a rendered prompt holds it",
+)

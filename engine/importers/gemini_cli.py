@@ -196,4 +196,12 @@ def read(source: Source, _entry: Entry) -> Thread:
     return thread(chat.builder, chat.laid(), chat.path[-1] if chat.path else "")
 
 
-IMPORTER = Importer(NAME, "Gemini CLI session (JSON or JSON lines)", sniff, read, finds=finds)
+IMPORTER = Importer(
+    NAME,
+    "Gemini CLI session (JSON or JSON lines)",
+    sniff,
+    read,
+    finds=finds,
+    wants="`sessionId` with a `projectHash`",
+    right="JSON, and JSON lines with their patches: masked outputs, compressions, rewinds as branches",
+)

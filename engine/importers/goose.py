@@ -150,5 +150,14 @@ def _block(part: Any, passed: Passed) -> list[JSON]:
 
 
 IMPORTER = Importer(
-    NAME, "goose sessions (database, JSON or JSON lines)", sniff, read, entries, finds, suffixes=(".db", ".json", ".jsonl")
+    NAME,
+    "goose sessions (database, JSON or JSON lines)",
+    sniff,
+    read,
+    entries,
+    finds,
+    suffixes=(".db", ".json", ".jsonl"),
+    wants="`working_dir`, nor tables `sessions` and `messages` with `content_json`",
+    right="database and exports; compactions",
+    sample=False,
 )

@@ -160,4 +160,15 @@ def _part(part: Value, passed: Passed) -> list[JSON]:
     return []
 
 
-IMPORTER = Importer(NAME, "Jan thread (folder or export)", sniff, read, finds=finds, related=related, part_of=part_of)
+IMPORTER = Importer(
+    NAME,
+    "Jan thread (folder or export)",
+    sniff,
+    read,
+    finds=finds,
+    related=related,
+    part_of=part_of,
+    wants="`object` thread or thread.message, nor an export with `exported_at`",
+    right="the tree with its branches; the speed that Jan measured",
+    sample=False,
+)

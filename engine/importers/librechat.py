@@ -150,4 +150,12 @@ def _summary(message: Value, stored: list[tuple[Value, str]]) -> Cut | None:
     return Cut("a summary in the system prompt replaced the history", [parts_of("system", summary), *keep], facts=counts)
 
 
-IMPORTER = Importer(NAME, "LibreChat export (JSON)", sniff, read, suffixes=(".json",))
+IMPORTER = Importer(
+    NAME,
+    "LibreChat export (JSON)",
+    sniff,
+    read,
+    suffixes=(".json",),
+    wants="`conversationId` with `messages` or `messagesTree`",
+    right="all four shapes of the export; the tree with its branches",
+)

@@ -180,4 +180,13 @@ def _active(nodes: list[Node], metadata: Mapping[str, Value]) -> str:
     return downwards(nodes, choose)
 
 
-IMPORTER = Importer(NAME, "LobeChat export (shared chat, database or backup)", sniff, read, entries, suffixes=(".json",))
+IMPORTER = Importer(
+    NAME,
+    "LobeChat export (shared chat, database or backup)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json",),
+    wants="shared chat (`version`, `exportedAt`), database export or backup (`exportType`)",
+    right="each topic a conversation; trees where prompts name parents; failed answers",
+)

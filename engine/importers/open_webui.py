@@ -181,5 +181,13 @@ def _old(told: str) -> list[JSON]:
 
 
 IMPORTER = Importer(
-    NAME, "Open WebUI chats (export or webui.db)", sniff, read, entries, finds, suffixes=(".json", ".jsonl", ".db")
+    NAME,
+    "Open WebUI chats (export or webui.db)",
+    sniff,
+    read,
+    entries,
+    finds,
+    suffixes=(".json", ".jsonl", ".db"),
+    wants="chat with `history.messages`, nor tables `chat` and `user`",
+    right="the tree with its branches; old and new forms of an answer; compactions",
 )

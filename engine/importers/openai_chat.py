@@ -79,5 +79,12 @@ def call_of(found: Exchange) -> Call:
 
 
 IMPORTER = Importer(
-    NAME, "OpenAI chat log (JSON or JSON lines)", sniff, read, entries, suffixes=(".json", ".jsonl", ".yaml", ".yml")
+    NAME,
+    "OpenAI chat log (JSON or JSON lines)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json", ".jsonl", ".yaml", ".yml"),
+    wants="body with `messages` for chat completions, bare or beside its response",
+    right="recorded bodies laid along each other; calls and results paired",
 )

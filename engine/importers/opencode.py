@@ -291,4 +291,6 @@ IMPORTER = Importer(
     finds,
     part_of=part_of,
     suffixes=(".json", ".db"),
+    wants="`info` of a session beside `messages`, nor its tables or folders",
+    right="compactions and cleared outputs apart from the timeline; three containers, one reading",
 )

@@ -159,4 +159,13 @@ def _block(part: Any) -> JSON:
     return part
 
 
-IMPORTER = Importer(NAME, "pi session (JSON lines)", sniff, read, finds=finds, suffixes=(".jsonl",))
+IMPORTER = Importer(
+    NAME,
+    "pi session (JSON lines)",
+    sniff,
+    read,
+    finds=finds,
+    suffixes=(".jsonl",),
+    wants="first line of type session with `id`, `cwd` and `timestamp`",
+    right="compactions and what they kept; the tree with its branches",
+)

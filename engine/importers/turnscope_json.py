@@ -9,11 +9,20 @@ from engine.session.thread import Thread
 
 
 def sniff(source: Source) -> int:
-    return 100 if portable.is_portable(source.document) else 0
+    return 100 if portable.is_portable(source.document) or portable.are_lines(next(iter(source.first), None)) else 0
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    return Thread(portable.loads(source.document, source.path.name))
+    lines = portable.are_lines(next(iter(source.first), None))
+    value = portable.of_lines(value for value, _ in source.records()) if lines else source.document
+    return Thread(portable.loads(value, source.path.name))
 
 
-IMPORTER = Importer("turnscope-json", "Turnscope session (JSON)", sniff, read)
+IMPORTER = Importer(
+    "turnscope-json",
+    "Turnscope session (JSON or JSON lines)",
+    sniff,
+    read,
+    wants="`format` that says turnscope-session",
+    right="an exact round trip",
+)

@@ -4,11 +4,15 @@ from engine.counting.exact import ExactCounts
 from engine.counting.exact import available as exact_available
 from engine.counting.ledger import Ledger
 from engine.importers import Place, part_of, suffixes
+from engine.library.discovery import sources_in
 from engine.library.following import Following
-from engine.library.opening import begun, ledger_of_branch, places
+from engine.library.indexing_job import IndexingJob, summary
+from engine.library.known import Line
+from engine.library.opening import begun, ledger_of_branch, places, tool_of
 from engine.library.replaying import Replaying, Replays, Stage
 from engine.library.store import Opened, Progress, Recent, Store
 from engine.reading.source import Entry
+from engine.session.thread import hanging
 from engine.storage.sessions import KEPT
 
 __all__ = [
@@ -16,7 +20,9 @@ __all__ = [
     "Entry",
     "ExactCounts",
     "Following",
+    "IndexingJob",
     "Ledger",
+    "Line",
     "Opened",
     "Place",
     "Progress",
@@ -27,8 +33,12 @@ __all__ = [
     "Store",
     "begun",
     "exact_available",
+    "hanging",
     "ledger_of_branch",
     "part_of",
     "places",
+    "sources_in",
     "suffixes",
+    "summary",
+    "tool_of",
 ]

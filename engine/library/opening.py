@@ -126,6 +126,12 @@ def places() -> tuple[tuple[str, importers.Place], ...]:
     return tuple((importer.title.partition(" (")[0], place) for importer, place in importers.places(machine()))
 
 
+def tool_of(source: str) -> str:
+    """What a person calls the format of a session, by the name of its importer (`Session.source`)."""
+    title = next((importer.title for importer in importers.importers() if importer.name == source), source)
+    return title.partition(" (")[0]
+
+
 def family_of(session: Session, prices: Prices | None = None) -> str:
     """Tokenizer family of the model that most of a session's requests used; "" where unknown."""
     prices = prices or own_prices()

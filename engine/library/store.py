@@ -30,7 +30,7 @@ from engine.planning.trace import Trace
 from engine.reading.holders import open_source
 from engine.reading.source import Source
 from engine.session.model import JSON, Session
-from engine.storage import catalogue, earlier, packing, sessions
+from engine.storage import catalogue, earlier, index, packing, sessions
 from engine.storage.catalogue import Recent, Stamp
 from engine.storage.database import StorageError
 from engine.storage.sessions import Row
@@ -57,7 +57,7 @@ class Store:
         tell("Reading the file", 0.05)
         own_prices()  # says here, and not in the middle of a page, that the user's file of them is wrong
         seen, source = time.time_ns(), open_source(file)
-        stamp, where = _stamp(source), os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
+        stamp, where = stamp_of(source), os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
         key, found = self._known(source, where, entry, stamp)
         found = found or self._read(source, entry, stamp, key, tell)
         with suppress(StorageError):
@@ -106,21 +106,31 @@ class Store:
         """Remember exact counts."""
         sessions.add_counts(self.path, family, counts)
 
+    @property
+    def index(self) -> Path:
+        """Where the index of the library lies."""
+        return self.path.with_name("library.db")
+
     def size(self) -> int:
-        """Bytes that are remembered of opened sessions: about what `delete` gives back. Chats do not count."""
-        held = sum(file.stat().st_size for file in earlier.files(self.path))
+        """Bytes that are remembered of opened and indexed sessions: about what `delete` gives back. Chats do not count."""
+        held = index.size(self.index) + sum(file.stat().st_size for file in earlier.files(self.path))
         with suppress(StorageError):
             held += sessions.size(self.path)
         return held
 
     def delete(self) -> int:
-        """Forget all opened sessions and exact counts; gives the bytes that the disk got back.
+        """Forget all opened and indexed sessions and exact counts; gives the bytes that the disk got back.
 
         Neither chats nor session files are touched. StorageError where the database cannot be written.
         """
-        held = sum(file.stat().st_size for file in earlier.files(self.path))
+        held = index.remove(self.index) + sum(file.stat().st_size for file in earlier.files(self.path))
         earlier.remove(self.path)
         return held + sessions.forget(self.path)
+
+    def forget(self, sources: Sequence[str]) -> None:
+        """Take some sources out of the library, by their paths; the files stay. StorageError where it cannot be written."""
+        index.drop(self.index, sources)
+        catalogue.drop(self.path, sources)
 
     def _known(self, source: Source, where: str, entry: str, stamp: Stamp) -> tuple[str, Opened | None]:
         """Key of a source's content, and the session where it is kept. What looks as it did is not read to find out."""
@@ -233,7 +243,7 @@ def _versions() -> dict[str, int]:
     return {importer.name: importer.version for importer in importers.importers()}
 
 
-def _stamp(source: Source) -> Stamp:
+def stamp_of(source: Source) -> Stamp:
     """What the source looks like without reading it."""
     digest = sha256()
     for file in importers.related(source):

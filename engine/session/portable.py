@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -27,7 +27,9 @@ from engine.session.model import JSON, Answer, Fork, Later, Recorded, Session
 from engine.session.thread import forks_of
 
 FORMAT = "turnscope-session"
+LINES = "turnscope-session-lines"
 VERSION = 3
+_LISTED = ("blocks", "messages", "requests")  # what has lines of its own
 
 
 class _Old(msgspec.Struct):
@@ -180,3 +182,44 @@ def _wrong_edit(session: Session, sent: int, size: int) -> tuple[str, str] | Non
             return f"observed[{number}]", f"request {seen.request} cannot change blocks {span[0]}:{span[1]}"
         last = seen.request
     return None
+
+
+def dump_lines(session: Session) -> bytes:
+    """The same as JSON Lines: one that says what it is, then one for each message with its blocks, and one for each request.
+
+    Branches and subagents are in the first. `of_lines` puts the value together that `loads` reads.
+    """
+    whole = msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)
+    blocks, messages, requests = whole["blocks"], whole["messages"], whole["requests"]
+    head = {key: value for key, value in whole.items() if key not in _LISTED}
+    lines: list[JSON] = [{"format": LINES, "version": VERSION, "session": head}]
+    lines += [{"message": each, "blocks": blocks[each["start"] : each["stop"]]} for each in messages]
+    lines += [{"request": each} for each in requests]
+    return b"".join(_line(line) for line in lines)
+
+
+def _line(value: JSON) -> bytes:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    except (TypeError, ValueError):  # lone surrogates
+        return json.dumps(value, ensure_ascii=True).encode() + b"\n"
+
+
+def are_lines(first: JSON) -> bool:
+    """Whether the first of some JSON Lines says that they are a session in this form."""
+    return isinstance(first, Mapping) and first.get("format") == LINES
+
+
+def of_lines(values: Iterable[JSON]) -> JSON:
+    """The lines of a session as one value, as `dumps` would have written it."""
+    lines = iter(values)
+    head = next(lines)
+    listed: dict[str, list[JSON]] = {key: [] for key in _LISTED}
+    for line in lines:
+        if isinstance(line, Mapping) and "message" in line:
+            listed["messages"].append(line["message"])
+            listed["blocks"] += line.get("blocks") or []
+        elif isinstance(line, Mapping) and "request" in line:
+            listed["requests"].append(line["request"])
+    held = head.get("session")
+    return {"format": FORMAT, "version": head.get("version"), "session": {**held, **listed} if isinstance(held, dict) else held}

@@ -6,8 +6,10 @@ in common exists once: in memory, in what is stored, and in counts. Knows no for
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -43,6 +45,28 @@ class Thread(Struct, frozen=True):
         for start, own in ((0, self.session), *((fork.start, fork.own) for fork in self.session.forks)):
             for message in own.messages:
                 yield message, own.blocks[message.start - start : message.stop - start]
+
+
+class Hanging(NamedTuple):
+    """A branch or a subagent of any depth: what it adds (`own`), and of which session it is branch `fork` (-1: subagent)."""
+
+    depth: int
+    of: Session
+    fork: int
+    own: Session
+
+
+def hanging(session: Session) -> Iterator[Hanging]:
+    """All that hangs from a session, nearest first. The place of each in this order is its number, from 1."""
+    pending = deque([(0, session)])
+    while pending:
+        depth, of = pending.popleft()
+        for at, fork in enumerate(of.forks):
+            yield Hanging(depth, of, at, fork.own)
+            pending.append((depth + 1, of.branches[at] if fork.own.forks else fork.own))
+        for agent in of.subagents:
+            yield Hanging(depth, of, -1, agent)
+            pending.append((depth + 1, agent))
 
 
 def forks_of(main: Session, branches: Sequence[Session]) -> tuple[Fork, ...]:

@@ -7,13 +7,14 @@ the content: the same content is recognised wherever it lies. Holds no session (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.session.model import Rated
 from engine.storage.database import reading, writing
-from engine.storage.values import storable
+from engine.storage.values import storable, unpacked
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -94,3 +95,21 @@ def recent(path: Path, limit: int) -> tuple[Recent, ...]:
     with reading(path) as db:
         sql = f"select {NAMES} from catalogue order by opened desc limit ?"  # noqa: S608 - names are ours
         return tuple(Recent(*row) for row in db.conn.execute(sql, [limit]))
+
+
+def drop(path: Path, sources: Sequence[str]) -> None:
+    """Take sources out of the catalogue. What was kept of their sessions goes when the next one is kept (`sessions`)."""
+    if path.exists():
+        with writing(path) as db:
+            db.conn.executemany("delete from catalogue where path = ?", ((storable(source),) for source in sources))
+
+
+def ratings(path: Path) -> tuple[int, int]:
+    """Of the summaries that were rated in chats: how many were found good, and how many in all. The newest rating counts."""
+    if not path.exists():
+        return 0, 0
+    sql = 'select thread, fact from facts where fact like \'{"type":"rated"%\' order by id'
+    with reading(path) as db:
+        rated = ((thread, unpacked(fact, Rated)) for thread, fact in db.conn.execute(sql))
+        newest = {(thread, fact.digest): fact.rating for thread, fact in rated}
+    return sum(rating == "up" for rating in newest.values()), sum(bool(rating) for rating in newest.values())

@@ -77,17 +77,25 @@ def whole_bill(trace: Trace, charges: Sequence[Charge]) -> WholeBill:
     A request that another part was billed for, by its id, is not counted again: resumed sessions and side questions repeat
     what was said elsewhere.
     """
+    left, below = beside_the_path(trace)
+    return WholeBill(
+        _share(1, zip(trace.session.requests, charges, strict=True)),
+        _share(len(trace.session.forks), left),
+        _share(sum(1 for _ in _agents(trace.session)), below),
+    )
+
+
+def beside_the_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tuple[Request, Charge]]]:
+    """The requests of branches that were left, and those of subagents, each with what it was charged for."""
     session, prices = trace.session, trace.prices
     seen = {request.id for request in session.requests if request.id}
-    left = [_own(fork.own, fork.start, trace.ledger.content, prices, seen) for fork in session.forks]
-    agents = [(agent, _counting(agent, trace)) for agent in _agents(session)]
-    parts = ((own, start, count) for agent, count in agents for own, start in _parts(agent))
-    below = [_own(own, start, count, prices, seen) for own, start, count in parts]
-    return WholeBill(
-        _share(1, zip(session.requests, charges, strict=True)),
-        _share(len(left), (pair for pairs in left for pair in pairs)),
-        _share(len(agents), (pair for pairs in below for pair in pairs)),
-    )
+    left = [pair for fork in session.forks for pair in _own(fork.own, fork.start, trace.ledger.content, prices, seen)]
+    below: list[tuple[Request, Charge]] = []
+    for agent in _agents(session):
+        count = _counting(agent, trace)
+        for own, start in _parts(agent):
+            below += _own(own, start, count, prices, seen)
+    return left, below
 
 
 def _own(

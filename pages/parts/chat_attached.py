@@ -8,8 +8,7 @@ from io import BytesIO
 import streamlit as st
 from PIL import Image, ImageOps
 
-from engine.live import attachments
-from engine.views import Block
+from engine.views import Block, attachments
 from pages.parts.formats import esc
 
 SMALL = (360, 240)  # px

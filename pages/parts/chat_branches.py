@@ -7,9 +7,8 @@ from typing import Any
 import streamlit as st
 
 from engine import Session
-from engine.live import attachments
 from engine.live.branches import continued, reworded, summary
-from engine.views import Message
+from engine.views import Message, attachments
 from pages.parts import chat_chosen, chatting, state
 from pages.parts.chat_notices import attempt
 from pages.parts.chat_values import about, value

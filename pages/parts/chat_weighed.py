@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine import Session, TurnscopeError
-from engine.live import attachments, branches, gateway, providers
+from engine.live import branches, gateway, providers
 from engine.live.chat import Chat
 from engine.live.sinks import Unkept
-from engine.views import Plan, next_request
+from engine.views import Plan, attachments, next_request
 from pages.parts import chat_chosen, chatting
 from pages.parts.chat_values import value
 from pages.parts.chatting import Room

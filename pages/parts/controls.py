@@ -9,10 +9,10 @@ import streamlit as st
 
 from engine import TurnscopeError, figures
 from engine.views.events import EVENTS
-from pages.parts import cards, components, registry, searching, shell, state, theme
+from pages.parts import branching, cards, components, registry, searching, shell, state, theme
 from pages.parts.formats import apart, esc, short
 
-ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Found", "chat": "Chat"}
+ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Found", "indexed": "Indexed", "chat": "Chat"}
 POLL_SECONDS = 2
 C = TypeVar("C", bound=str)
 GLOSSARY = {
@@ -44,6 +44,7 @@ def header() -> state.Shown:
     if not len(shown.view):
         notice("No model was called in this session.", "It holds messages, but no request and no answer of a model.")
         st.stop()
+    branching.draw(shown)
     return shown
 
 
@@ -100,7 +101,7 @@ def notice(what: str, hint: str = "") -> None:
 def _picker(shown: state.Shown | None) -> None:
     """Which file, which conversation of it, and which branch or subagent of that."""
     with st.popover("Session", icon=":material/swap_horiz:", key="header-session"):
-        known = state.entries()
+        known = state.near(shown)
         ids = list(known)
         file = shown.entry.file if shown else ""
         here = ids.index(file) if file in known else None

@@ -1,19 +1,36 @@
-"""A chart and its numbers to take away: HTML that needs no network, and CSV. Made when the button is pressed."""
+"""A chart, its numbers and the session itself to take away. Made when the button is pressed; none needs a network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
-from engine import figures
-from engine.views import tables
+from engine import Session, figures
+from engine.views import exporting, tables
 from pages.parts import scales, state, theme
 
 
 def sawtooth(shown: state.Shown) -> None:
     """The envelope page's chart."""
     _buttons("sawtooth", state.sawtooth(shown, shown.key, theme.name()), shown, "requests")
+
+
+def session(shown: state.Shown) -> None:
+    """The session, or the branch or subagent of it that is shown, in every form there is."""
+    st.html('<div class="ts-small ts-faint">This path as a file</div>')
+    forms(shown.opened.session, f"session-{shown.opened.session.id[:8]}", "export.session")
+
+
+def forms(session: Session, name: str, key: str) -> None:
+    """A button for each form, of the path that is shown; our own forms hold its branches and subagents too."""
+    with st.container(horizontal=True, gap="small", key=f"{key}.forms"):
+        for form in exporting.forms().values():
+            st.download_button(
+                form.title, partial(form.make, session), f"{name}.{form.ending}", form.mime, key=f"{key}.{form.name}",
+                icon=":material/download:", type="tertiary", on_click="ignore",
+            )  # fmt: skip
 
 
 def heatmap(shown: state.Shown, by: figures.Unit, measure: figures.Measure, scale: figures.Scale, each: bool) -> None:

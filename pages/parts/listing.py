@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import streamlit as st
 
 from engine import TurnscopeError, library
-from pages.parts import cards, controls, registry, shell, state
+from pages.parts import cards, controls, everything, indexing, registry, shell, state
 from pages.parts.formats import esc, short, when
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def upload() -> None:
                     label = STORIES.get(entry.id, entry.id.replace("-", " ").capitalize())
                     key = f"library.sample.{entry.id}"
                     if st.button(label, key=key, type="tertiary", icon=":material/play_circle:"):
-                        _show(entry.id)
+                        show(entry.id)
 
 
 def _by_path() -> None:
@@ -85,7 +85,7 @@ def _open_path(path: Path) -> None:
         return
     finally:
         bar.empty()
-    _show(next((id for id, entry in state.entries().items() if entry.path == path), found.key[:16]))
+    show(next((id for id, entry in state.entries().items() if entry.path == path), found.key[:16]))
 
 
 def _folder(path: Path) -> None:
@@ -106,13 +106,14 @@ def _folder(path: Path) -> None:
         table, key="library.inside-folder", column_config=FILE_COLUMNS, hide_index=True, on_select="rerun",
         selection_mode="single-row", height="auto",
     )["selection"]["rows"]  # fmt: skip
+    indexing.folder(path)
     told = f"{len(entries):,} to open" + ("" if whole else "; the folder is large, and not all of it was looked through")
     st.html(f'<div class="ts-empty">{told}.</div>')
     if picked and 0 <= picked[0] < len(entries):
         _open_path(entries[picked[0]].path)
 
 
-def _show(entry_id: str) -> NoReturn:
+def show(entry_id: str) -> NoReturn:
     """Go to the envelope of a session."""
     state.choose(entry_id)
     st.switch_page(shell.page("envelope"), query_params={"session": entry_id})
@@ -135,43 +136,7 @@ def _open_bytes(name: str, data: bytes) -> None:
         what = f"{name} holds {left:,} more conversations than are kept of a file that is dropped here."
         controls.notice(what, f"Those opened are listed below. For the others start `turnscope PATH-OF-{name}`.")
     else:
-        _show(opened)
-
-
-def opened_before() -> None:
-    """Sessions opened before, as a table to sort and filter; of a file that grew, the newest state."""
-    known = state.entries()
-    by_path = {str(entry.path): entry.id for entry in known.values() if entry.origin != "recent"}
-    try:
-        rows = [*state.store().recent()]
-    except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
-        return
-    if not rows:
-        return
-    rows = _filtered(
-        "Opened before", "library.filter", rows, lambda row: f"{row.title} {row.source} {row.models} {row.name} {row.path}"
-    )
-    table: dict[str, Sequence[object]] = {
-        "Title": [row.title or row.name for row in rows],
-        "Source": [row.source for row in rows],
-        "Model": [row.models for row in rows],
-        "Requests": [row.requests for row in rows],
-        "Peak fill": [100 * row.peak / row.window if row.window else None for row in rows],
-        "Cost": [float(row.usd) if row.usd is not None else None for row in rows],
-        "Compacted, cut": [row.cuts for row in rows],
-        "Started": [when(row.started) for row in rows],
-        "File": [row.name for row in rows],
-    }
-    columns = {
-        "Title": st.column_config.TextColumn(width="large"),
-        "Peak fill": st.column_config.ProgressColumn(format="%.0f%%", min_value=0, max_value=100),
-        "Cost": st.column_config.NumberColumn(format="$%.2f"),
-        "Started": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
-    }
-    files = [known.get(by_path.get(row.path, "")) for row in rows]
-    ids = [entry.of(row.entry).id if entry else row.key[:16] for entry, row in zip(files, rows, strict=True)]
-    _table("library.recent", table, columns, ids)
+        show(opened)
 
 
 def conversations(shown: state.Shown) -> None:
@@ -194,28 +159,6 @@ def conversations(shown: state.Shown) -> None:
         st.html(f'<div class="ts-empty">The first {len(held.listed):,} are listed, {held.rest}.</div>')
 
 
-def found() -> None:
-    """Sessions that tools keep on this machine, and files given on the command line: by metadata alone, read after a click."""
-    rows = [entry for entry in state.entries().values() if entry.origin in ("found", "given")]
-    if not rows:
-        st.html('<h2 class="ts-section">Found on this machine</h2>')
-        st.html(
-            '<div class="ts-empty">No sessions of Claude Code, Cline or Roo Code where those tools keep them. '
-            "Set CLAUDE_CONFIG_DIR if Claude Code's lie elsewhere.</div>"
-        )
-        return
-    rows.sort(key=lambda entry: -entry.modified)
-    rows = _filtered("Found on this machine", "library.find", rows, lambda entry: f"{entry.name} {entry.folder}")
-    table: dict[str, Sequence[object]] = {
-        "File": [entry.name for entry in rows],
-        "Folder": [entry.folder for entry in rows],
-        "Tool": [entry.tool for entry in rows],
-        "Size": [entry.size / 1e6 for entry in rows],
-        "Modified": [when(entry.modified) for entry in rows],
-    }
-    _table("library.found", table, FILE_COLUMNS, [entry.id for entry in rows])
-
-
 def _filtered(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> list[T]:
     """A heading with a filter beside it; the rows that hold every word of the filter."""
     with st.container(horizontal=True, vertical_alignment="bottom", key=f"{key}.head"):
@@ -233,7 +176,7 @@ def _table(key: str, table: Mapping[str, Sequence[object]], columns: Mapping[str
     )  # fmt: skip
     picked = chosen["selection"]["rows"]
     if picked and 0 <= picked[0] < len(ids):
-        _show(ids[picked[0]])
+        show(ids[picked[0]])
 
 
 def notes(shown: state.Shown) -> None:
@@ -253,20 +196,34 @@ def notes(shown: state.Shown) -> None:
     st.html(cards.panel(name[:120], body or '<div class="ts-empty">Everything in the file was understood.</div>', more))
 
 
-def forget() -> None:
-    """Delete what is remembered."""
+def forget(rows: Sequence[everything.Row]) -> None:
+    """Delete what is remembered: of all sessions, or of those that the filters leave."""
     store = state.store()
+    read = [row for row in rows if row.read]
     with st.container(horizontal=True, vertical_alignment="center"):
-        if st.button("Forget opened sessions", key="library.forget", type="tertiary", icon=":material/delete:"):
-            try:
-                store.delete()
-            except TurnscopeError as error:
-                controls.notice(error.what, error.hint)
-                return
-            st.cache_resource.clear()
-            state.forget()
-            st.rerun()
+        with st.popover("Forget sessions", icon=":material/delete:", key="library.forgetting"):
+            told = "What is remembered of them goes: counts, costs, and their words in the search."
+            st.html(f'<div class="ts-small">{told} Chats and session files are never touched.</div>')
+            some = st.button(f"Forget the {len(read):,} listed", key="library.forget-listed", disabled=not read)
+            every = st.button("Forget all of them", key="library.forget")
+        if some or every:
+            _forget(sorted({row.path for row in read}) if some else None)
         st.html(
-            f'<div class="ts-empty">{store.size() / 1e6:,.1f} MB remembered of them in {esc(store.path)}. '
+            f'<div class="ts-empty">{store.size() / 1e6:,.1f} MB remembered of them in {esc(store.path.parent)}. '
             "Chats and session files are never touched.</div>"
         )
+
+
+def _forget(sources: Sequence[str] | None) -> None:
+    """Of these sources, or of all (None)."""
+    indexing.stop()
+    store = state.store()
+    try:
+        store.delete() if sources is None else store.forget(sources)
+    except TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
+    st.cache_resource.clear()
+    if sources is None:
+        state.forget()
+    st.rerun()

@@ -22,13 +22,13 @@ from engine.live.threads import Threads
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "sample_sessions"
 FIRST = "tool-results-eat-the-window"  # the sample that a new visitor sees
-MOST_FOUND = 500  # files listed; the newest ones
+MOST_FOUND = 50_000  # files listed; the newest ones
 MOST_LISTED = 300  # conversations of one file that are listed
 SECONDS = 3.0  # for a look through a folder that somebody names; it may be the whole disk
 MOST_COUNTED = 20_000  # and those after them that are counted
 BETWEEN = ":"  # in an id, between that of the file and that of one conversation in it
 
-Origin = Literal["sample", "given", "recent", "found", "chat"]
+Origin = Literal["sample", "given", "recent", "found", "indexed", "chat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,21 @@ def find(known: Mapping[str, Entry], id: str) -> Entry | None:
     file, _, inside = id.partition(BETWEEN)
     found = known.get(file)
     return found.of(inside) if found and inside else found
+
+
+def id_of(path: Path) -> str:
+    """The id of a file or folder that is no sample."""
+    return hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def indexed(lines: Iterable[library.Line], known: Iterable[Entry]) -> Iterator[Entry]:
+    """Files that are indexed and not among the known ones: those of a folder that was imported."""
+    paths = {str(entry.path) for entry in known}
+    for line in lines:
+        if line.path not in paths:
+            paths.add(line.path)
+            path = Path(line.path)
+            yield Entry(id_of(path), line.name, path.parent.name, "indexed", path, line.size, line.ended or 0.0, tool=line.tool)
 
 
 def recents(rows: Iterable[Recent], known: Iterable[Entry]) -> Iterator[Entry]:
@@ -160,5 +175,5 @@ def _entries(origin: Origin, paths: Iterable[Path], tool: str = "") -> Iterator[
             modified, size = state_of(path)
         except OSError:  # gone since it was listed
             continue
-        name = path.stem if origin == "sample" else hashlib.sha256(str(path).encode()).hexdigest()[:12]
+        name = path.stem if origin == "sample" else id_of(path)
         yield Entry(name, path.name, path.parent.name, origin, path, size, modified / 1e9, tool=tool)

@@ -8,11 +8,11 @@ Opened sessions are shared between browser tabs and treated as values.
 from __future__ import annotations
 
 import gc
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 
@@ -20,7 +20,8 @@ import streamlit as st
 
 import engine
 from engine import Session, Trace, figures, library, settings
-from engine.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available
+from engine.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available, hanging
+from engine.library import known as known_lines
 from engine.live import threads
 from engine.views import find_text, one_request
 from engine.views import overview as views
@@ -29,16 +30,23 @@ from pages.parts import registry
 from pages.parts.registry import Entry
 
 FOLDERS_SECONDS = 4  # for how long a listing of folders is good enough
+LISTED = 300  # sessions in the list of the header
 NEWEST = 10**9  # a request beyond every session's end: the last one
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A session, or one that hangs from it (`number` > 0): a branch or a subagent of any depth, opened when it is looked at."""
+    """A session, or one that hangs from it (`number` > 0): a branch or a subagent of any depth, opened when it is looked at.
+
+    Of a branch: `parted` is the request before which it parts from the path that it left, -1 for all else, and `says` what is
+    said first on it.
+    """
 
     number: int
     label: str
     open: Callable[[], Opened]
+    parted: int = -1
+    says: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +86,20 @@ def entries() -> dict[str, Entry]:
     files = _files(settings.to_open(), library.places())
     known = {entry.id: entry for entry in files}
     with suppress(engine.TurnscopeError):  # the library says what is wrong with the database
+        more = _indexed(str(store().index), known_lines.version(store().index), files)
+        files += more
+        known |= {entry.id: entry for entry in more}
         for entry in registry.recents(store().recent(), files):
             known.setdefault(entry.id, entry)
         return known | {entry.id: entry for entry in registry.chats(chats_file())}
     return known
+
+
+def near(shown: Shown | None) -> dict[str, Entry]:
+    """Of these the first ones, and what is shown: as many as a list can hold. The library has them all."""
+    known = entries()
+    listed = dict(islice(known.items(), LISTED))
+    return listed if shown is None or shown.entry.file not in known else listed | {shown.entry.file: known[shown.entry.file]}
 
 
 def titles() -> dict[str, str]:
@@ -99,6 +117,24 @@ def chats_file() -> Path:
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
 def _files(given: Path | None, places: tuple[tuple[str, library.Place], ...]) -> tuple[Entry, ...]:
     return registry.files(given, places)
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def lines(path: str, version: tuple[int, ...]) -> tuple[library.Line, ...]:  # noqa: ARG001  what the cache goes by
+    """The index of the library."""
+    return known_lines.lines(store().index)
+
+
+@st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
+def _indexed(path: str, version: tuple[int, ...], _files: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    return tuple(registry.indexed(lines(path, version), _files))
+
+
+def at_path(path: str) -> Entry | None:
+    """The entry of a file; None where it is not known any more."""
+    return next(
+        (entry for entry in entries().values() if str(entry.path) == path and entry.origin not in ("recent", "chat")), None
+    )
 
 
 def entry() -> Entry | None:
@@ -152,11 +188,12 @@ def go(request: int) -> None:
     st.query_params["request"] = str(request)
 
 
-def choose(entry_id: str, part: int = 0) -> None:
-    """Show another session, or another part of it, at the request that it opens with."""
+def choose(entry_id: str, part: int = 0, request: int | None = None) -> None:
+    """Show another session, or another part of it, at the request that it opens with, or at that one."""
     st.session_state["state.session"] = entry_id
     st.session_state.pop("state.query", None)
-    st.query_params.from_dict({"session": entry_id} | ({"part": str(part)} if part else {}))
+    more = ({"part": str(part)} if part else {}) | ({} if request is None else {"request": str(request)})
+    st.query_params.from_dict({"session": entry_id} | more)
 
 
 def remember(shown: Shown, request: int) -> None:
@@ -300,18 +337,15 @@ def _shown(entry: Entry, main: Opened, number: int) -> Shown:
 def _parts(main: Opened) -> Iterator[Part]:
     """The main session and all that hang from it, nearest first."""
     yield Part(0, "Main session", lambda: main)
-    pending, number = deque([("", main.session, main)]), 0
-    while pending:
-        indent, session, whole = pending.popleft()
-        for at, fork in enumerate(session.forks):
-            number += 1
-            label = f"{indent}Branch: {_label(fork.own, session.requests_of(at))}"
-            yield Part(number, label, partial(_branch, whole, session, at))
-            pending.append((indent + "– ", session.branches[at] if fork.own.forks else fork.own, whole))
-        for agent in session.subagents:
-            number += 1
-            yield Part(number, f"{indent}Subagent: {_label(agent, len(agent.requests))}", partial(_alone, whole.key, agent))
-            pending.append((indent + "– ", agent, whole))
+    for number, (depth, of, fork, own) in enumerate(hanging(main.session), 1):
+        indent = "– " * depth
+        if fork < 0:
+            yield Part(number, f"{indent}Subagent: {_label(own, len(own.requests))}", partial(_alone, main.key, own))
+        else:
+            label = f"{indent}Branch: {_label(own, of.requests_of(fork))}"
+            parted = sum(request.stop <= of.forks[fork].start for request in of.requests)
+            says = next((block.text for block in own.blocks if block.text.strip()), own.title)
+            yield Part(number, label, partial(_branch, main, of, fork), parted, says[:200])
 
 
 def _label(session: Session, requests: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from engine import TurnscopeError
-from engine.live import attachments
+from engine.views import attachments
 
 SCRIPT = Path(__file__).parent / "browser" / "typing.js"
 _typing = st.components.v2.component("turnscope_typing", html="", js=SCRIPT.read_text(encoding="utf-8"))

@@ -14,7 +14,6 @@ from test_attachments import png
 import engine
 from engine.counting.media import image_size
 from engine.live import branches, providers, windows
-from engine.live.attachments import IMAGE
 from engine.live.chat import Chat, Settings
 from engine.live.events import Done, Held, Stopped
 from engine.live.offline import FAULTS
@@ -25,7 +24,9 @@ from engine.session import portable
 from engine.session.model import Block
 from engine.session.timeline import block_of
 from engine.storage.database import StorageError, reading
-from pages.parts import chat_attached, chat_cards, chat_chosen, chat_exports, chat_gauge, chat_weighed, chatting, typing_box
+from engine.views import exporting
+from engine.views.attachments import IMAGE
+from pages.parts import chat_attached, chat_cards, chat_chosen, chat_gauge, chat_weighed, chatting, typing_box
 from pages.parts.chat_values import TOOLS
 from pages.parts.formats import esc
 
@@ -512,7 +513,7 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
     session = store(data_folder).load(app.query_params["thread"])
     again = portable.loads(json.loads(engine.dumps(session)))
     assert again == session
-    text = chat_exports.markdown(session)
+    text = exporting.markdown(session)
     assert "## You\n\nWhat is ``` here?" in text
     assert "## Model\n\nI am the built-in offline model" in text
 
@@ -588,7 +589,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     session = store(data_folder).load(thread)
     assert [b.kind for b in session.blocks if b.role == "user"] == ["image", "text", "text"]
     assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
-    said = chat_exports.markdown(session)
+    said = exporting.markdown(session)
     assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
     assert f"n.txt\n\n```\n{notes.decode()}\n```" in said
     area = next(a for a in app.text_area if a.key.startswith("chat.instead"))

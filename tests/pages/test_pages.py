@@ -196,10 +196,9 @@ def test_found_sessions_are_listed_by_metadata_and_read_only_when_chosen(
     (folder / "broken.jsonl").write_bytes(b"\x00\x01 this is no session")
     shutil.copy(SAMPLES / "cache-goes-cold.jsonl", folder / "good.jsonl")
     opened(app, "library")
-    found = next(frame.value for frame in app.dataframe if "Folder" in frame.value)
-    assert sorted(found["File"]) == ["broken.jsonl", "good.jsonl"]
-    recent = next(frame.value for frame in app.dataframe if "Peak fill" in frame.value)
-    assert list(recent["File"]) == [f"{FIRST}.jsonl"]
+    found = next(frame.value for frame in app.dataframe if "Peak fill" in frame.value).set_index("File")
+    assert sorted(found.index) == ["broken.jsonl", "good.jsonl", f"{FIRST}.jsonl"]
+    assert [name for name, requests in found["Requests"].items() if requests > 0] == [f"{FIRST}.jsonl"], "opened just now"
     opened(app, session=entry_id(folder / "broken.jsonl"))
     assert not app.exception
     assert "no format that Turnscope knows" in bodies(app)

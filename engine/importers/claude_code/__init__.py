@@ -75,4 +75,7 @@ IMPORTER = Importer(
     suffixes=(".jsonl",),
     follow=Following,
     version=3,
+    wants="record with `parentUuid` and `sessionId`",
+    right="fragments of a message merged, usage counted once, compaction and microcompaction kept apart from the timeline, "
+    "retries, rewinds as branches, subagents",
 )

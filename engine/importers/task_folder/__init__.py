@@ -63,4 +63,6 @@ IMPORTER = Importer(
     related=related,
     part_of=part_of,
     version=2,
+    wants="history or messages of a task",
+    right="masks, edits, tags and markers become decisions; tools written as XML become calls and results",
 )

@@ -11,10 +11,10 @@ from typing import Any
 
 from engine.counting.media import media_tokens
 from engine.counting.tokens import Counter, count_texts
-from engine.live import attachments
 from engine.live.offline.strict import signature
 from engine.planning.extract import extract
 from engine.session.content import block_text, dumps, text_of
+from engine.views import attachments
 
 JSON = Any
 WINDOWS = {"offline-16k": 16_000, "offline-64k": 64_000, "offline-200k": 200_000}  # tokens

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from engine.live.attachments import wrong
 from engine.session.content import dumps
+from engine.views.attachments import wrong
 
 JSON = Any
 KEY = b"the built-in model"  # it signs so that an edit is noticed; there is nobody to keep a secret from

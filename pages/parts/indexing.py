@@ -1,0 +1,115 @@
+"""Indexing on the page: what to index, how far it is, a button to stop it, and what could not be read and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import streamlit as st
+
+from engine import library
+from engine.library import IndexingJob
+from pages.parts import cards, state
+from pages.parts.formats import esc
+
+POLL = 0.5  # seconds
+MOST = 100  # problems listed
+
+
+class _Room:
+    """The one job of this app; several tabs watch it."""
+
+    job: IndexingJob | None = None
+
+
+@st.cache_resource(show_spinner=False)
+def _room() -> _Room:
+    return _Room()
+
+
+def stop() -> None:
+    """Stop it, and forget what it came to."""
+    if job := _room().job:
+        job.cancel()
+        job.wait(10)
+    _room().job = None
+
+
+def start(sources: Iterable[Path]) -> None:
+    """Index these, unless that is under way."""
+    room = _room()
+    if room.job is None or room.job.state != "running":
+        room.job = IndexingJob(state.store().index, sources)
+
+
+def draw() -> None:
+    """The button, and what it came to."""
+    found = [entry.path for entry in state.entries().values() if entry.origin in ("found", "given")]
+    job = _room().job
+    running = job is not None and job.state == "running"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="library.indexing"):
+        st.button(
+            f"Index the {len(found):,} sessions found here", key="library.index", icon=":material/manage_search:",
+            disabled=running or not found, on_click=start, args=(found,),
+            help="Read them once, in the background, to search them, to see what they cost and to filter by model and cost",
+        )  # fmt: skip
+    if job is not None:
+        _progress(job)
+
+
+def folder(path: Path) -> None:
+    """The button that indexes a folder."""
+    st.button(
+        "Index this folder", key="library.index-folder", icon=":material/manage_search:", on_click=start,
+        args=(library.sources_in(path),), help="Read all of it once, in the background, to search it and to see what it cost",
+    )  # fmt: skip
+
+
+def _progress(job: IndexingJob) -> None:
+    """How far it is, drawn anew by itself; when it ends the whole page is."""
+    began = job.state == "running"
+
+    def progress() -> None:
+        if began and job.state != "running":
+            st.rerun()
+        with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
+            st.html(_line(job), width="stretch")
+            if job.state == "running":
+                st.button("Cancel", icon=":material/stop_circle:", key="library.index.cancel", on_click=job.cancel)
+        if job.problems:
+            st.html(_problems(job))
+
+    st.fragment(progress, run_every=POLL if began else None)()
+
+
+def _line(job: IndexingJob) -> str:
+    of = f"of {job.count:,} files" if job.listed else f"of {job.count:,} files found so far"
+    said = {
+        "running": f"Indexing {job.done:,} {of} …",
+        "done": f"Indexed {job.done:,} files",
+        "cancelled": f"Stopped after {job.done:,} {of}",
+        "failed": f"Stopped: {job.failed}",
+    }[job.state]
+    same = job.done - job.fresh
+    more = f"{job.sessions:,} sessions read, {same:,} files known already, {len(job.problems):,} not read"
+    share = job.done / job.count if job.listed and job.count else 0.0
+    return (
+        f'<div class="ts-progress" role="status"><b>{esc(said)}</b> <span>{esc(more)}.</span>'
+        f'<i><em style="width:{share:.1%}"></em></i></div>'
+    )
+
+
+def _problems(job: IndexingJob) -> str:
+    """What could not be read: how often for which reason, then file by file."""
+    problems = [*job.problems]
+    reasons = "".join(
+        f'<div class="ts-note"><span class="warning">{count:,}</span><span></span><span>{esc(reason)}</span></div>'
+        for reason, count in [*library.summary(problems).items()][:20]
+    )
+    files = "".join(
+        f'<div class="ts-note"><span></span><span></span><span>{esc(f"{each.path}: {each.what}. {each.hint}")}</span></div>'
+        for each in problems[:MOST]
+    )
+    rest = f", the first {MOST} listed" if len(problems) > MOST else ""
+    listed = f"<details><summary>File by file{rest}</summary>{files}</details>"
+    return cards.panel("Not read", reasons + listed, "1 file" if len(problems) == 1 else f"{len(problems):,} files")

@@ -1,0 +1,78 @@
+"""Search through all indexed sessions: what was found, its words marked; a click leads to the block in its request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from engine import TurnscopeError
+from engine.library import known
+from pages.parts import controls, pager, shell, state, transcript
+from pages.parts.formats import esc, short
+
+
+def draw() -> None:
+    """The box, and a page of hits."""
+    index = state.store().index
+    st.html('<h2 class="ts-section">Search all sessions</h2>')
+    text = st.text_input(
+        "Search all sessions", key="library.search", label_visibility="collapsed",
+        placeholder='Words, parts of identifiers, or "words together"',
+    ).strip()  # fmt: skip
+    if not text:
+        return
+    key = f"library.hits.{text}"
+    try:
+        count, hits = known.search(index, text, int(st.session_state.get(key, 0)))
+    except TurnscopeError as error:
+        controls.notice(error.what.capitalize() + ".", error.hint)
+        return
+    if not count:
+        many = len(known.lines(index))
+        hint = f"{many:,} sessions are indexed." if many else "Nothing is indexed yet: the button below does that."
+        st.html(f'<div class="ts-empty">Nothing was found. {hint}</div>')
+        return
+    with st.container(gap=None, key="library-hits"):
+        for n, hit in enumerate(hits):
+            _hit(n, hit)
+    what = "blocks" if count < known.MOST else "blocks at least"
+    pager.draw(key, count, known.PAGE, pager.start(key, count, known.PAGE), what)
+
+
+def _hit(n: int, hit: known.Hit) -> None:
+    part = "" if not hit.part else " · branch or subagent"
+    where = f"{short(hit.title or Path(hit.path).name, 60)} · request {hit.request:,} · block {hit.at:,}{part}"
+    with st.container(gap=None, key=f"library.hit.{n}.line"):
+        if st.button(where, key=f"library.hit.{n}", type="tertiary", icon=":material/arrow_forward:"):
+            _go(hit)
+        st.html(f'<div class="ts-hit">{marked(hit)}</div>')
+
+
+def marked(hit: known.Hit) -> str:
+    """The excerpt as HTML, what was found in it marked."""
+    parts, at = [], 0
+    for begin, stop in hit.marks:
+        parts += [esc(hit.excerpt[at:begin]), f"<mark>{esc(hit.excerpt[begin:stop])}</mark>"]
+        at = stop
+    return "".join((*parts, esc(hit.excerpt[at:])))
+
+
+def _go(hit: known.Hit) -> None:
+    """Open the session at the request, with the block chosen in its transcript."""
+    file = state.at_path(hit.path)
+    if file is None:
+        controls.notice("This file is not known here any more.", "Index its folder again.")
+        return
+    entry = file.of(hit.entry)
+    try:
+        with st.spinner("Opening"):
+            shown = state.opened(entry, hit.part)
+    except TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
+    st.session_state[transcript.CHOSEN] = (shown.key, hit.at)
+    st.session_state["detail.pane"] = "transcript"
+    state.choose(entry.id, hit.part)
+    where = {"session": entry.id, "request": str(hit.request)} | ({"part": str(hit.part)} if hit.part else {})
+    st.switch_page(shell.page("envelope"), query_params=where)

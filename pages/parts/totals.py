@@ -1,0 +1,85 @@
+"""What all indexed sessions cost, by day, model and project, and how full their windows were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from engine import TurnscopeError, figures
+from engine.library import known
+from pages.parts import cards, controls, state, theme
+from pages.parts.formats import esc, percent, usd
+
+MOST = 8  # models or projects listed; the others in one line
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _numbers(
+    path: str, version: tuple[int, ...]
+) -> tuple[known.Metrics, tuple[known.Spent, ...], list[tuple[str, int]]]:  # fmt: skip
+    store = state.store()
+    lines, ratings = state.lines(path, version), known.ratings(store.path)
+    return known.metrics(lines, ratings), known.spent(store.index), known.weeks(known.cuts(store.index))
+
+
+def draw() -> None:
+    """Cards, two charts, two lists; nothing where nothing is indexed."""
+    index = state.store().index
+    try:
+        told, rows, weeks = _numbers(str(index), known.version(index))
+    except TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
+    if not told.sessions:
+        return
+    st.html(f'<h2 class="ts-section">All {told.sessions:,} indexed sessions</h2>{_cards(told, known.total(rows))}')
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        st.html('<div class="ts-small ts-faint">Cost per day, by model</div>')
+        _chart("library.spending", figures.spending(rows, theme.name()), "Cost per day, stacked by model")
+    with right:
+        st.html('<div class="ts-small ts-faint">Truncation events per week</div>')
+        _chart("library.trend", figures.trend(weeks, theme.name()), "Truncation events per week")
+    models = _list("Cost by model", known.by(rows, lambda row: row.model))
+    projects = _list("Cost by project", known.by(rows, lambda row: row.project))
+    st.html(f'<div class="ts-panels even">{models}{projects}</div>')
+
+
+def _chart(key: str, figure: figures.Figure, alt: str) -> None:
+    st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False}, alt=alt)
+
+
+def _cards(told: known.Metrics, total: float | None) -> str:
+    """The metrics; a dash where no session says it."""
+    inside = f"{percent(told.band)} of requests lie in 40–70 %" if told.band is not None else "no window is known"
+    tone = "" if told.utilisation is None else " tone-good" if 0.4 <= told.utilisation <= 0.7 else " tone-warn"
+    shown = (
+        ("Window filled", "–" if told.utilisation is None else percent(told.utilisation), inside, tone),
+        ("Messages per request", "–" if told.messages is None else f"{told.messages:,.0f}", f"{told.requests:,} requests", ""),
+        ("Truncation events", f"{told.cuts:,}", "compacted, cut or cleared", ""),
+        (
+            "Condensed well", "–" if told.good is None else percent(told.good),
+            f"of {told.rated:,} rated summaries" if told.rated else "no summary is rated yet", "",
+        ),
+        ("Cost", usd(total), f"{usd(told.usd)} a session" if told.usd is not None else "no known price", ""),
+    )  # fmt: skip
+    return '<div class="ts-cards">' + "".join(
+        f'<div class="ts-card"><h3>{esc(name)}</h3><div class="value{mark}">{esc(value)}</div><p>{esc(note)}</p></div>'
+        for name, value, note, mark in shown
+    ) + "</div>"  # fmt: skip
+
+
+def _list(name: str, rows: Sequence[tuple[str, int, float | None]]) -> str:
+    body = "".join(_row(label or "not named", requests, cost) for label, requests, cost in rows[:MOST])
+    if rest := rows[MOST:]:
+        priced = [cost for _, _, cost in rest if cost is not None]
+        body += _row(f"{len(rest):,} more", sum(requests for _, requests, _ in rest), sum(priced) if priced else None)
+    return cards.panel(name, body, "branches and subagents in it, each request once")
+
+
+def _row(label: str, requests: int, cost: float | None) -> str:
+    return (
+        f'<div class="ts-note ts-cost"><span class="ts-num">{usd(cost)}</span>'
+        f'<span class="ts-num ts-faint">{requests:,} req.</span><span title="{esc(label)}">{esc(label)}</span></div>'
+    )

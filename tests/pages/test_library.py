@@ -1,0 +1,186 @@
+"""The library page: what is listed, indexed, searched, filtered, added up and forgotten."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from claude_log import Log
+from conftest import ROOT
+
+import engine
+from engine.library import indexing
+
+if TYPE_CHECKING:
+    from streamlit.testing.v1 import AppTest
+
+SAMPLES = ROOT / "sample_sessions"
+
+
+@pytest.fixture(autouse=True)
+def _cold() -> None:
+    """No session is open yet, and nothing is indexed."""
+    import streamlit as st
+
+    st.cache_resource.clear()
+
+
+def bodies(app: AppTest) -> str:
+    return "\n".join(element.proto.body for element in app.get("html"))
+
+
+def listed(app: AppTest) -> Any:
+    return next(frame.value for frame in app.dataframe if "Truncated" in frame.value)
+
+
+def library_page(app: AppTest) -> AppTest:
+    app.run()
+    app.switch_page("pages/library.py")
+    return app.run()
+
+
+@pytest.fixture
+def claude(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which the app looks for Claude Code's sessions; one is a sample, one no session."""
+    folder = data_folder.parent / "claude" / "projects" / "-home-mira-work"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder.parent.parent))
+    shutil.copy(SAMPLES / "cache-goes-cold.jsonl", folder / "cold.jsonl")
+    (folder / "broken.jsonl").write_bytes(b"\x00\x01 this is no session")
+    return folder
+
+
+def wait(app: AppTest) -> AppTest:
+    """Until the job has ended."""
+    from pages.parts import indexing as page
+
+    job = page._room().job
+    assert job
+    job.wait(120)
+    assert job.state == "done", job.failed
+    return app.run()
+
+
+def test_what_was_found_is_listed_unread_indexed_on_a_click_searched_and_leads_to_its_block(app: AppTest, claude: Path) -> None:
+    library_page(app)
+    assert not app.exception
+    assert {"cold.jsonl", "broken.jsonl"} <= set(listed(app)["File"])
+    assert "2 not read yet" in bodies(app)
+    assert "indexed sessions" not in bodies(app)
+    app.button(key="library.index").click().run()
+    wait(app)
+    shown = bodies(app)
+    assert "Indexed 2 files" in shown
+    assert "is in no format that Turnscope knows" in shown
+    assert "broken.jsonl" in shown
+    assert "All 1 indexed sessions" in shown
+    view = engine.overview(engine.load(claude / "cold.jsonl"))
+    assert f"${view.total:,.2f}" in shown
+    for word in ("Window filled", "40–70 %", "Messages per request", "Truncation events", "Condensed well", "Cost by project"):
+        assert word in shown
+    row = listed(app).set_index("File").loc["cold.jsonl"]
+    assert row["Requests"] == len(view)
+    assert row["Cost"] == pytest.approx(float(view.total or 0))
+
+    app.text_input(key="library.search").set_value("high water").run()
+    assert "<mark>" in bodies(app)
+    label = app.button(key="library.hit.0").label
+    request, block = (int(found.replace(",", "")) for found in re.findall(r"(?:request|block) ([\d,]+)", label))
+    app.button(key="library.hit.0").click().run()
+    assert not app.exception
+    key, at = app.session_state["transcript.block"]
+    assert at == block
+    assert key.endswith(":0")
+    session = engine.load(claude / "cold.jsonl")
+    assert "water" in session.blocks[block].text.casefold()
+    assert 0 <= request < len(session.requests)
+
+
+def test_filters_order_and_pages_over_many_sessions(app: AppTest, claude: Path) -> None:
+    for n in range(120):
+        (claude / f"more-{n:03}.jsonl").write_text("{}\n")
+    library_page(app)
+    assert len(listed(app)) == 50, "no widget lists them all"
+    assert "of 123 sessions" in bodies(app)
+    first = set(listed(app)["File"])
+    app.button(key="library.start.later").click().run()
+    assert not first & set(listed(app)["File"])
+    app.text_input(key="library.filter").set_value("cold claude").run()
+    assert list(listed(app)["File"]) == ["cold.jsonl"]
+    app.text_input(key="library.filter").set_value("").run()
+    app.toggle(key="library.cut").set_value(True).run()
+    assert list(listed(app)["File"]) == ["tool-results-eat-the-window.jsonl"], "opened before, and cut"
+    app.number_input(key="library.least").set_value(10_000.0).run()
+    assert "no sessions" in bodies(app)
+    app.number_input(key="library.least").set_value(None).run()
+    app.toggle(key="library.cut").set_value(False).run()
+    app.selectbox(key="library.order").set_value("Title").run()
+    titles = [title.casefold() for title in listed(app)["Title"] if not title.endswith(".jsonl")]
+    assert titles == sorted(titles)
+    app.selectbox(key="library.tool").set_value("Claude Code session").run()
+    assert not app.exception
+
+
+def test_sessions_are_forgotten_only_after_it_was_asked_for_twice_and_files_stay(app: AppTest, claude: Path) -> None:
+    library_page(app)
+    app.button(key="library.index").click().run()
+    wait(app)
+    app.text_input(key="library.filter").set_value("cold").run()
+    app.button(key="library.forget-listed").click().run()
+    assert not app.exception
+    assert (claude / "cold.jsonl").exists()
+    assert "indexed sessions" not in bodies(app)
+
+
+def test_a_folder_is_imported_and_its_sessions_open_afterwards(app: AppTest, data_folder: Path) -> None:
+    folder = data_folder.parent / "logs"
+    folder.mkdir()
+    log = Log()
+    log.user("count the herons")
+    log.answer("m1", "there are nine herons", usage=(20, 0, 0, 9))
+    (folder / "herons.jsonl").write_text(log.text())
+    library_page(app)
+    app.text_input(key="library.path").set_value(str(folder)).run()
+    app.button(key="library.index-folder").click().run()
+    wait(app)
+    assert "herons.jsonl" in set(listed(app)["File"])
+    from pages.parts.registry import id_of
+
+    app.switch_page("pages/envelope.py")
+    app.query_params["session"] = id_of(folder / "herons.jsonl")
+    app.run()
+    assert not app.exception
+    assert "herons" in bodies(app)
+
+
+def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
+    app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.storage import index
+
+    path = data_folder / "library.db"
+    log = Log()
+    log.user("a question")
+    log.answer("m1", "an answer", usage=(20, 0, 0, 9))
+    file = data_folder / "one.jsonl"
+    file.write_text(log.text())
+    from engine.reading.holders import open_source
+
+    one = next(indexing.read_all(open_source(file), str(file)))
+    import msgspec
+
+    with index._writing(path) as db:
+        for n in range(5_000):
+            line = type(one.line)(**{**msgspec.to_builtins(one.line), "path": f"/gone/{n}.jsonl", "name": f"{n}.jsonl"})
+            index._insert(db, index.Indexed(line, one.spent, one.cuts, ()))
+    library_page(app)
+    assert "of 5,001 sessions" in bodies(app)
+    began = time.process_time()
+    app.run()
+    took = time.process_time() - began
+    assert not app.exception
+    assert took < 1.5, f"{took:.2f} s of CPU, the test runner's own work included"

@@ -1,0 +1,127 @@
+"""Sessions taken away in other forms: what opens again is the same conversation."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, SHARED
+
+import engine
+from engine import Session
+from engine.__main__ import main
+from engine.importers import importers
+from engine.views import exporting
+
+SAMPLES = ROOT / "sample_sessions"
+OPEN = [
+    ("librechat", "librechat-tree.json"),
+    ("claude-code", "entire-d599-microcompact.jsonl"),
+    ("chatgpt", ""),
+    ("codex", ""),
+    ("pi", ""),
+    ("opencode", ""),
+]
+
+
+def sessions() -> list[Any]:
+    found = [pytest.param(path, id=path.stem) for path in sorted(SAMPLES.glob("*.jsonl"))]
+    for folder, name in OPEN:
+        files = sorted(path for path in (SHARED / "data" / "open" / folder).glob(name or "*") if path.is_file())
+        found += [pytest.param(path, id=path.name) for path in files[:2]]
+    return found
+
+
+def said(session: Session) -> list[tuple[str, str]]:
+    """What was said: the texts, calls and results in order. Neighbours of one role are one message on the wire."""
+    told = []
+    for block in session.blocks:
+        if block.role in ("user", "assistant") and block.text.strip():
+            told.append((block.role, block.text.strip()))
+    return told
+
+
+def opened_again(session: Session, form: str, folder: Path) -> Session:
+    made = exporting.forms()[form]
+    path = folder / f"again.{made.ending}"
+    path.write_bytes(made.make(session))
+    return engine.load(path)
+
+
+@pytest.mark.parametrize("path", sessions())
+def test_our_own_forms_are_exact_and_those_of_apis_open_as_the_same_conversation(path: Path, tmp_path: Path) -> None:
+    session = engine.load(path)
+    for form in ("json", "jsonl"):
+        assert opened_again(session, form, tmp_path) == session
+    body = exporting.anthropic(session)
+    assert said(session) == [pair for pair in _of_body(body) if pair[1].strip()]
+    again = opened_again(session, "anthropic", tmp_path)
+    assert said(again) == said(session)
+    assert opened_again(session, "openai", tmp_path).source == "openai-chat"
+
+
+def _of_body(body: dict[str, Any]) -> list[tuple[str, str]]:
+    from engine.session.content import block_text
+
+    told = []
+    for message in body["messages"]:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        told += [(message["role"], block_text(block.get("type", "text"), block).strip()) for block in blocks]
+    return told
+
+
+def test_openai_messages_keep_texts_calls_and_results(tmp_path: Path) -> None:
+    session = engine.load(SAMPLES / "tool-results-eat-the-window.jsonl")
+    again = opened_again(session, "openai", tmp_path)
+    for kind in ("text", "tool_result"):
+        texts = {b.text.strip() for b in again.blocks if b.kind in ("text", "tool_result", "summary")}
+        wanted = [b.text.strip() for b in session.blocks if b.kind == kind and b.text.strip()]
+        assert sum(text in texts or any(text in other for other in texts) for text in wanted) == len(wanted)
+    uses = [(b.raw["id"], b.raw["name"], b.raw["input"]) for b in session.blocks if b.kind == "tool_use"]
+    assert [(b.raw["id"], b.raw["name"], b.raw["input"]) for b in again.blocks if b.kind == "tool_use"] == uses
+
+
+def test_a_branch_is_exported_as_its_own_path(tmp_path: Path, shared: Any, capsysbinary: Any) -> None:
+    path = shared("data", "open", "librechat", "librechat-tree.json")
+    thread = engine.thread(path)
+    assert len(thread.leaves) > 1
+    texts = []
+    for leaf in thread.leaves:
+        assert main(["export", str(path), "--as", "markdown", "--branch", leaf]) == 0
+        texts.append(capsysbinary.readouterr().out)
+    assert len(set(texts)) == len(texts)
+    assert main(["export", str(path), "--branch", "nowhere"]) == 1
+    assert b"there is no branch 'nowhere'" in capsysbinary.readouterr().err
+    made = tmp_path / "made.jsonl"
+    assert main(["export", str(path), "--as", "jsonl", "--output", str(made)]) == 0
+    assert engine.load(made) == thread.session
+    assert json.loads(made.read_text().splitlines()[0])["format"] == "turnscope-session-lines"
+
+
+def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(tmp_path: Path) -> None:
+    session = engine.load(SAMPLES / "tool-results-eat-the-window.jsonl")
+    made = exporting.chainreview(session)
+    last = session.requests[-1].usage
+    assert last
+    assert made["tokenCount"] == last.prompt_tokens + last.output_tokens
+    assert made["repoPath"] == session.about["cwd"]
+    assert "thinking" not in {b["type"] for m in made["apiHistory"] if isinstance(m["content"], list) for b in m["content"]}
+    if "chainreview" in {importer.name for importer in importers()}:
+        again = opened_again(session, "chainreview", tmp_path)
+        assert again.source == "chainreview"
+        assert [block.text.strip() for block in again.blocks if block.kind == "tool_result"] == [
+            block.text.strip() for block in session.blocks if block.kind == "tool_result"
+        ]
+
+
+def test_a_broken_line_of_an_export_is_said_and_no_exception(tmp_path: Path) -> None:
+    made = exporting.forms()["jsonl"].make(engine.load(SAMPLES / "cache-goes-cold.jsonl"))
+    for n, cut in enumerate((made[: len(made) // 2], made.replace(b'"message"', b'"massage"', 3), made.splitlines()[0])):
+        path = tmp_path / f"{n}.jsonl"
+        path.write_bytes(cut)
+        with suppress(engine.TurnscopeError):
+            assert engine.load(path).blocks

@@ -1,0 +1,60 @@
+"""What is said of the formats: README's table, and what a file hears that is in none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from formats_table import README, written
+
+import engine
+from engine import importers
+from engine.errors import UnknownFormat
+
+
+def test_the_table_in_the_readme_is_what_the_importers_say_of_themselves() -> None:
+    readme = README.read_text(encoding="utf-8")
+    assert written(readme) == readme, "run `python -m tests.formats_table`"
+    for importer in importers.importers():
+        assert importer.title in readme
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "looks"),
+    [
+        ("a.json", '{"recipe": 1, "steps": []}', "JSON with the keys recipe, steps"),
+        ("a.jsonl", '{"x": 1}\n{"x": 2}\n', "JSON lines, the first with the keys x"),
+        ("a.json", "[1, 2, 3]", "a JSON list of 3 values"),
+        ("a.txt", "once upon a time", "neither JSON nor JSON lines"),
+    ],
+)
+def test_an_unknown_file_hears_which_formats_were_tried_and_why_each_declined(
+    tmp_path: Path, name: str, content: str, looks: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(UnknownFormat) as caught:
+        engine.load(path)
+    assert f"It is {looks}. " in caught.value.hint
+    assert [title for title, _ in caught.value.tried] == [importer.title for importer in importers.importers()]
+    assert all(f"{title}: {why}." in caught.value.hint for title, why in caught.value.tried)
+    assert any("; its files end in" in why for _, why in caught.value.tried)
+
+
+def test_an_ambiguous_file_hears_who_claims_it_and_why_the_others_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def always(_source: object) -> int:
+        return 100
+
+    known = importers.importers()
+    twins = tuple(
+        importers.Importer(name, name.title(), always, known[0].read, wants="thing of its own") for name in ("castor", "pollux")
+    )
+    monkeypatch.setattr(importers, "importers", lambda: (*known, *twins))
+    path = tmp_path / "a.json"
+    path.write_text('{"recipe": 1}')
+    with pytest.raises(UnknownFormat) as caught:
+        engine.load(path)
+    assert "looks like Castor and like Pollux" in caught.value.what
+    assert [title for title, _ in caught.value.tried] == [importer.title for importer in known]
