@@ -5,7 +5,7 @@ Knows calls in Anthropic's shape (`Call`); `align` lays the bodies of one conver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,8 +51,8 @@ class Conversation:
     title: str
     sent: list[Sent] = field(default_factory=list)
 
-    def session(self, stem: str, source: str) -> Session:
-        """The session that the calls add up to."""
+    def session(self, stem: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
+        """The session that the calls add up to. `after`: messages that were said behind the last call, which no call saw."""
         name = stem if self.number == 1 else f"{stem}~{self.number - 1}"
         line = Alignment(Builder(name, source, self.title))
         for sent in self.sent:
@@ -61,6 +61,8 @@ class Conversation:
                 line.builder.note("warning", call.line, f"the request was not answered: {call.error}")
                 about.setdefault("stop_reason", "error")
             line.request(sent.body, sent.answer, **about)
+        for message in after:
+            line.builder.message(message["role"], message["content"])
         return line.build()
 
 
@@ -79,11 +81,11 @@ class Conversations:
         for one in self._ordered():
             yield Entry(str(one.number), one.title, one.sent[0].call.about.get("sent_at"), requests=len(one.sent))
 
-    def session(self, id: str, source: str) -> Session:
+    def session(self, id: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
         """One conversation as a session of the importer `source`; "" = the first, which gets the log's notes."""
         ordered = self._ordered()
         one = next(one for one in ordered if id in ("", str(one.number)))
-        session = one.session(self.stem, source)
+        session = one.session(self.stem, source, after)
         return structs.replace(session, notes=(*session.notes, *self.notes)) if one is ordered[0] else session
 
     def take(self, call: Call) -> None:

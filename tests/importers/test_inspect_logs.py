@@ -1,0 +1,193 @@
+"""Logs of Inspect: one JSON document, an archive of samples, inputs among attachments and in pools."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from formats import broken, claimed, opened, output_tokens, pairs, prompt_tokens, sound, survives, texts, told
+
+import engine
+from engine import importers
+from engine.errors import TurnscopeError
+from engine.importers.inspect_logs import IMPORTER
+
+SYSTEM: dict[str, Any] = {"role": "system", "content": "Be brief."}
+USER: dict[str, Any] = {"role": "user", "content": "go", "source": "input"}
+CALLED: dict[str, Any] = {
+    "role": "assistant",
+    "content": [{"type": "reasoning", "reasoning": "hm", "signature": "s"}],
+    "tool_calls": [{"id": "c", "function": "look", "arguments": {"at": "a"}}],
+}
+BACK: dict[str, Any] = {
+    "role": "tool",
+    "tool_call_id": "c",
+    "function": "look",
+    "content": "",
+    "error": {"type": "x", "message": "no"},
+}
+DONE: dict[str, Any] = {
+    "role": "assistant",
+    "content": "done",
+    "tool_calls": [{"id": "d", "function": "submit", "arguments": {"answer": "1"}}],
+}
+LAST: dict[str, Any] = {"role": "tool", "tool_call_id": "d", "function": "submit", "content": "ok"}
+
+
+def model(asked: list[Any], said: Any, second: int = 1, **more: Any) -> dict[str, Any]:
+    usage = {"input_tokens": 10, "output_tokens": 7, "total_tokens": 37, "input_tokens_cache_read": 20, "total_cost": 0.5}
+    choices = [{"message": said, "stop_reason": "tool_calls"}] if said else []
+    return {
+        "event": "model",
+        "timestamp": f"2026-01-01T00:00:0{second}+00:00",
+        "model": "openai/m",
+        "input": asked,
+        "tools": [{"name": "look", "description": "Looks.", "parameters": {"type": "object"}}],
+        "output": {"model": "m-1", "choices": choices, "usage": usage, "time": 0.5},
+        **more,
+    }
+
+
+def sample(*events: Any, **more: Any) -> dict[str, Any]:
+    held = events or (
+        model([{**SYSTEM, "content": "attachment://k"}, USER], CALLED),
+        model([SYSTEM, USER, CALLED, BACK], DONE, 3, completed="2026-01-01T00:00:09+00:00", retries=2),
+    )
+    base = {"id": "one", "epoch": 1, "input": "go", "messages": [SYSTEM, USER, CALLED, BACK, DONE, LAST]}
+    return {**base, "attachments": {"k": "Be brief."}, "events": list(held), "scores": {"x": {"value": "C"}}, **more}
+
+
+def log(*samples: Any) -> dict[str, Any]:
+    return {"version": 2, "status": "success", "eval": {"task": "t", "model": "openai/m"}, "plan": {}, "samples": list(samples)}
+
+
+SEEN = [
+    ("tools", "tool", '{"name":"look","description":"Looks.","input_schema":{"type":"object"}}'),
+    ("system", "system", "Be brief."),
+    ("user", "text", "go"),
+    ("assistant", "thinking", "hm"),
+    ("assistant", "tool_use", 'look {"at":"a"}'),
+    ("user", "tool_result", "no"),
+    ("assistant", "text", "done"),
+    ("assistant", "tool_use", 'submit {"answer":"1"}'),
+    ("user", "tool_result", "ok"),
+]
+
+
+def test_a_sample_is_its_calls_and_what_came_after() -> None:
+    session = opened(log(sample()))
+    assert told(session) == SEEN
+    assert (pairs(session), session.about["task"], session.title) == (2, "t", "one (epoch 1): go")
+    first, second = session.requests
+    assert first.usage
+    assert (first.usage.input_tokens, first.usage.prompt_tokens, first.logged_usd) == (10, 30, 0.5)
+    assert (first.model, first.stop_reason, first.answered_at, second.attempts) == (
+        "m-1",
+        "tool_calls",
+        (first.sent_at or 0) + 0.5,
+        3,
+    )
+    assert second.answered_at == (second.sent_at or 0) + 6
+
+
+def test_inputs_may_stand_in_a_pool() -> None:
+    pool = {"messages": [SYSTEM, USER, CALLED, BACK], "calls": []}
+    first, second = model([], CALLED, input_refs=[[0, 2]]), model([], DONE, 3, input_refs=[[0, 1], [1, 4]])
+    assert told(opened(log(sample(first, second, events_data=pool)))) == SEEN
+
+
+def test_older_usage_holds_the_cache() -> None:
+    old = model([USER], DONE)
+    old["output"]["usage"] = {"input_tokens": 30, "output_tokens": 7, "total_tokens": 37, "input_tokens_cache_read": 20}
+    (request,) = opened(log(sample(old))).requests
+    assert request.usage
+    assert (request.usage.input_tokens, request.usage.prompt_tokens) == (10, 30)
+
+
+def test_graders_hang_from_the_sample_and_limits_are_told() -> None:
+    grader = model([{"role": "user", "content": "Is it right?"}], {"role": "assistant", "content": "C"}, 5)
+    more = [
+        {"event": "compaction", "type": "trim", "tokens_before": 90, "tokens_after": 40},
+        {"event": "sample_limit", "message": "50"},
+    ]
+    session = opened(log(sample(*sample()["events"], grader, *more)))
+    (agent,) = session.subagents
+    assert (texts(agent)[1:], agent.parent, agent.at) == (["Is it right?", "C"], session.id, session.requests[-1].stop - 1)
+    assert [note.what for note in session.notes] == [
+        "a compaction (trim): 90 tokens before, 40 after",
+        "a limit ended the sample: 50",
+    ]
+
+
+def test_answers_that_failed_or_came_from_a_cache_were_not_billed() -> None:
+    failed = model([USER], None, error="overloaded")
+    again = model([USER, {"role": "assistant", "content": "so"}, USER], DONE, 3, cache="read")
+    session = opened(log(sample(failed, again)))
+    assert [request.usage is None for request in session.requests][-1]
+    assert any("overloaded" in note.what for note in session.notes)
+
+
+def test_a_sample_without_events_is_its_messages() -> None:
+    session = opened(log(sample(events=[])))
+    assert told(session) == SEEN[1:]
+    assert [request.model for request in session.requests] == ["openai/m", "openai/m"]
+    assert session.notes[0].what.startswith("the log holds no event")
+
+
+def archive(path: Path, *samples: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("_journal/start.json", json.dumps({"version": 2, "eval": log()["eval"]}))
+        file.writestr(
+            "summaries.json", json.dumps([{"id": "0", "epoch": 1, "input": "go", "started_at": "2026-01-01T00:00:00Z"}])
+        )
+        for number, data in enumerate(samples):
+            file.writestr(f"samples/{number}_epoch_1.json", data)
+    return path
+
+
+def test_an_archive_lists_its_samples(tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.eval", json.dumps(sample()).encode(), json.dumps(sample(id="two")).encode())
+    assert claimed(path) == [IMPORTER.name]
+    one, two = engine.load_all(path)
+    assert told(one) == told(two) == SEEN
+    assert (one.id, two.id, one.about["task"]) == ("x/one.1", "x/two.1", "t")
+    source = importers.open_source(path)
+    assert [(entry.title, entry.at is None) for entry in importers.entries(source)] == [
+        ("0 (epoch 1): go", False),
+        ("1 (epoch 1)", True),
+    ]
+    assert [session.id for session in engine.load_all(tmp_path)] == ["x/one.1", "x/two.1"], "in a folder as well"
+
+
+def test_nothing_breaks(tmp_path: Path) -> None:
+    assert survives(log(sample(), sample()))
+    for data in broken(sample(), 30):
+        with suppress(TurnscopeError):
+            sound(engine.load(archive(tmp_path / "y.eval", data)))
+
+
+def test_the_real_archive_is_what_it_says(shared: Callable[..., Path]) -> None:
+    path = shared("data", "open", "inspect", "docent-log.eval")
+    assert claimed(path) == [IMPORTER.name]
+    sessions = engine.load_all(path)
+    assert len(sessions) == 15
+    assert sum(len(session.requests) for session in sessions) == 147
+    assert sum(block.kind == "tool_use" for session in sessions for block in session.blocks) == 121
+    assert sum(map(pairs, sessions)) == 120, "the one message of a tool that is missing in the log"
+    assert sum(map(prompt_tokens, sessions)) == 395_844
+    assert sum(map(output_tokens, sessions)) == 30_038
+    limits = [note.what for session in sessions for note in session.notes]
+    assert limits == ["a limit ended the sample: Sample completed: Exceeded message limit: 50"] * 3
+
+
+def test_the_real_document_is_what_it_says(shared: Callable[..., Path]) -> None:
+    path = shared("data", "open", "inspect", "inspect-browser.json")
+    assert claimed(path) == [IMPORTER.name]
+    (session,) = engine.load_all(path)
+    assert (len(session.requests), pairs(session)) == (5, 4)
+    assert (prompt_tokens(session), output_tokens(session)) == (15_235, 281)
+    assert [message.role for message in session.messages] == ["tools", *["user", "assistant"] * 5]

@@ -1,0 +1,95 @@
+"""SWE-agent trajectories: calls with ids, commands in texts, steps alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from formats import claimed, opened, pairs, survives, texts, told
+
+import engine
+from engine.importers.swe_agent import IMPORTER
+
+STEP = {"action": "ls", "observation": "a", "response": "look\n```\nls\n```", "thought": "look", "state": {}}
+INFO = {"exit_status": "submitted (exit_cost)", "model_stats": {"instance_cost": 0.5, "tokens_sent": 9, "api_calls": 2}}
+CONFIG = json.dumps({"agent": {"name": "x", "model": {"name": "m"}}})
+SYSTEM = {"role": "system", "content": "Be brief.", "agent": "main", "message_type": "system_prompt"}
+TASK = {"role": "user", "content": [{"type": "text", "text": "go"}], "message_type": "observation"}
+USE = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+NEW = [
+    SYSTEM,
+    TASK,
+    {
+        "role": "assistant",
+        "content": "look",
+        "thought": "look",
+        "action": "ls",
+        "tool_calls": [USE],
+        "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "s"}],
+    },
+    {"role": "tool", "content": [{"type": "text", "text": "a"}], "tool_call_ids": ["c"]},
+    {"role": "assistant", "content": "done", "thought": "done", "action": ""},
+]
+OLD = [
+    SYSTEM,
+    {"role": "user", "content": "an example", "is_demo": True},
+    {"role": "assistant", "content": "like this", "is_demo": True},
+    {**TASK, "content": "go"},
+    {"role": "assistant", "content": "look\n```\nls\n```", "thought": "look\n", "action": "ls\n"},
+    {"role": "user", "content": "a"},
+    {"role": "assistant", "content": "no command", "action": ""},
+    {"role": "user", "content": "Your output was not formatted correctly"},
+    {"role": "assistant", "content": "so\n<command>\nsubmit\n</command>", "action": "submit"},
+]
+
+
+def run(history: Any, **more: Any) -> dict[str, Any]:
+    return {"trajectory": [STEP], "history": history, "info": INFO, "replay_config": CONFIG, "environment": "e", **more}
+
+
+def test_calls_with_ids() -> None:
+    session = opened(run(NEW), name="made.traj")
+    assert told(session) == [
+        ("system", "system", "Be brief."),
+        ("user", "text", "go"),
+        ("assistant", "thinking", "hm"),
+        ("assistant", "text", "look"),
+        ("assistant", "tool_use", 'bash {"command":"ls"}'),
+        ("user", "tool_result", "a"),
+        ("assistant", "text", "done"),
+    ]
+    assert (pairs(session), [request.model for request in session.requests]) == (1, ["m", "m"])
+    assert (session.id, session.about["exit_status"]) == ("made", "submitted (exit_cost)")
+    assert session.notes[0].what == "the log tells the run's totals alone: 2 calls, 9 tokens sent, 0 received, 0.5 USD"
+
+
+def test_commands_in_texts_become_calls_and_examples_are_no_requests() -> None:
+    session = opened(run(OLD))
+    assert [kind for _, kind, _ in told(session)][4:] == ["text", "tool_use", "tool_result", "text", "text", "text", "tool_use"]
+    assert texts(session)[4:7] == ["look", 'command {"command":"ls"}', "a"]
+    assert (len(session.requests), pairs(session)) == (3, 1)
+    origins = ["system", "meta", "answer", "prompt", "answer", "tool", "answer", "meta", "answer"]
+    assert [message.origin for message in session.messages] == origins, "what the tool says of a wrong answer is no prompt"
+
+
+def test_steps_stand_in_for_a_history() -> None:
+    steps = [{**STEP, "query": [SYSTEM, TASK]}, {**STEP, "response": "done", "observation": ""}]
+    session = opened({"trajectory": steps, "info": {}, "environment": "main"})
+    assert texts(session) == ["Be brief.", "go", "look", 'command {"command":"ls"}', "a", "done"]
+
+
+@pytest.mark.parametrize("history", [NEW, OLD], ids=["new", "old"])
+def test_nothing_breaks(history: Any) -> None:
+    assert survives(run(history), count=40)
+
+
+def test_the_real_trajectory_is_what_it_says(shared: Callable[..., Path]) -> None:
+    path = shared("data", "open", "swe-agent", "pydantic-8316.traj")
+    assert claimed(path) == [IMPORTER.name]
+    (session,) = engine.load_all(path)
+    assert (len(session.requests), len(session.messages), pairs(session)) == (22, 46, 22)
+    assert "161683 tokens sent, 968 received, 0.3017616 USD" in session.notes[0].what
+    assert {request.model for request in session.requests} == {"claude-3-7-sonnet-20250219"}
