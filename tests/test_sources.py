@@ -358,3 +358,21 @@ def test_related_files_of_a_file_that_is_part_of_nothing_are_none(tmp_path: Path
     path = claude("s1", "hello").save(tmp_path / "s1.jsonl")
     assert importers.related(Source(path)) == []
     assert importers.part_of(path) == path
+
+
+def test_a_member_whose_name_leads_elsewhere_is_left_out(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in ("/one.json", "two.json"):
+            archive.writestr(name, json.dumps({"messages": [{"role": "user", "content": "hi"}]}))
+    assert [entry.id for entry in engine.entries(tmp_path / "x.zip")] == ["two.json#1"]
+
+
+def test_a_column_whose_name_is_no_text_is_a_typed_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as db:
+        db.execute("create table sessions (aaaa, bbbb)")
+        db.execute("insert into sessions values (1, 2)")
+    db.close()
+    path.write_bytes(path.read_bytes().replace(b"aaaa", b"\xf7\xf7aa"))
+    with pytest.raises(UnreadableFile):
+        list(holders.Database(path).rows("select * from sessions"))
