@@ -169,7 +169,7 @@ def half(path: Path, whole: Held) -> list[str]:
 
 
 def index_round(folder: Path, path: Path, whole: Held, wait: float) -> tuple[list[str], int]:
-    """Kill an indexing process `wait` seconds after it began; what is wrong then or after the next run, and the sources kept."""
+    """Kill an indexing process after `wait` seconds; what is wrong then or after the next run, and how many sources it kept."""
     began = path.with_suffix(".began")
     id = forked(index_all, path, folder, began)
     while not began.exists():
