@@ -154,8 +154,6 @@ def held(path: Path) -> Held:
 
 def half(path: Path, whole: Held) -> list[str]:
     """What is wrong with an index whose writer was killed: it is not sound, or lists what is not whole."""
-    if not path.exists():
-        return []
     known.lines(path)  # opens, and makes the tables where the kill came before them
     with closing(sqlite3.connect(path)) as db:
         check = db.execute("pragma integrity_check").fetchone()[0]
