@@ -191,3 +191,10 @@ def test_an_index_of_another_format_is_made_anew(tmp_path: Path, folder: Path) -
 def test_weeks_have_no_gap() -> None:
     assert known.weeks([("2026-01-07", 2), ("2026-01-21", 1)]) == [("2026-01-05", 2), ("2026-01-12", 0), ("2026-01-19", 1)]
     assert known.weeks([]) == []
+
+
+def test_a_kill_at_any_moment_leaves_whole_sessions_and_the_next_run_completes_them(tmp_path: Path) -> None:
+    """A few rounds in processes of their own; 200 run in the bench durability.py."""
+    run = [sys.executable, str(ROOT / "tests" / "bench" / "durability.py"), "--index", "--rounds", "4", "--files", "8"]
+    told = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (told.returncode, told.stdout.splitlines()[-1]) == (0, "0 rounds with a fault"), told.stdout + told.stderr

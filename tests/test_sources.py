@@ -369,3 +369,21 @@ def test_a_file_of_an_archive_is_read_once_for_all_its_conversations(tmp_path: P
     monkeypatch.setattr(holders.Archive, "unpacked", lambda self, name: (opened.append(name), unpacked(self, name))[1])
     assert len(engine.load_all(tmp_path / "x.zip")) == 9
     assert len(opened) < 9
+
+
+def test_a_member_whose_name_leads_elsewhere_is_left_out(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in ("/one.json", "two.json"):
+            archive.writestr(name, json.dumps({"messages": [{"role": "user", "content": "hi"}]}))
+    assert [entry.id for entry in engine.entries(tmp_path / "x.zip")] == ["two.json#1"]
+
+
+def test_a_column_whose_name_is_no_text_is_a_typed_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as db:
+        db.execute("create table sessions (aaaa, bbbb)")
+        db.execute("insert into sessions values (1, 2)")
+    db.close()
+    path.write_bytes(path.read_bytes().replace(b"aaaa", b"\xf7\xf7aa"))
+    with pytest.raises(UnreadableFile):
+        list(holders.Database(path).rows("select * from sessions"))

@@ -95,7 +95,7 @@ def _nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]:
             thoughts = []
         elif role == "system":
             node.said = [Said("system", joined(content), "system", fence=True)]
-        elif role == "tool" and message.get("toolCallId") not in answered:
+        elif role == "tool" and as_text(message.get("toolCallId")) not in answered:
             node.said = [Said("user", [result(as_text(message.get("toolCallId")), message.get("content"))], "tool")]
         elif role != "tool":
             passed.add(role, item)

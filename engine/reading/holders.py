@@ -112,8 +112,9 @@ class Archive(Source):
 
     @cached_property
     def members(self) -> Mapping[str, zipfile.ZipInfo]:
-        """Its files by their names."""
-        return {info.filename: info for info in self._zip.infolist() if not info.is_dir()}
+        """Its files by their names; one whose name leads to another place is left out."""
+        inside = (info for info in self._zip.infolist() if not info.is_dir() and not info.filename.startswith("/"))
+        return {info.filename: info for info in inside}
 
     @contextmanager
     def unpacked(self, name: str) -> Iterator[IO[bytes]]:
@@ -222,7 +223,7 @@ class Database(Source):
         try:
             for row in self._db.execute(sql, values):
                 yield dict(row)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:  # the second: of a column's name
             raise unreadable(self.path, error) from error
 
 

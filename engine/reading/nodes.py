@@ -153,13 +153,14 @@ class _Tree:
         self.above: dict[str, str] = {}
         twice = 0
         before = ""
-        for node in nodes:
-            if node.id in self.nodes:
+        for number, node in enumerate(nodes):
+            id = node.id or f"without id {number}"  # "" is what roots hang from
+            if id in self.nodes:
                 twice += 1
                 continue
-            self.nodes[node.id] = node
-            self.above[node.id] = before if node.parent is None else node.parent
-            before = node.id
+            self.nodes[id] = node
+            self.above[id] = before if node.parent is None else node.parent
+            before = id
         lost = [id for id, up in self.above.items() if up and up not in self.nodes]
         self.above |= dict.fromkeys(lost, "")
         cycles = self._cut_cycles()

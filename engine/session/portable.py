@@ -69,7 +69,7 @@ def loads(value: JSON, name: str = "the file") -> Session:
     try:
         held = value.get("session")
         session = _of_version(version, held, "$") if version < VERSION else msgspec.convert(held, Session, str_keys=True)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:  # the last: half a character where a name stands
         raise BrokenFile(f"{name} does not hold a session: {_placed(str(error))}", hint=hint) from error
     return _checked(session, name)
 
@@ -167,6 +167,8 @@ def _wrong(session: Session, start: int = 0, spoken: int = 0, sent: int = 0) -> 
                 f"requests[{number}]",
                 f"this request says it is number {request.n}, over blocks {request.cut}:{request.stop}",
             )
+        if abs(request.turn) >= 2**63:
+            return f"requests[{number}]", f"this request says it is of turn {request.turn}"
         cut = request.cut
     return _wrong_edit(session, sent, size)
 

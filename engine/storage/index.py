@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, fields
@@ -306,7 +307,7 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _make(db: sqlite3.Connection) -> None:
     """Empty tables in place of what another version left. Several at once: the first makes them."""
-    db.execute("pragma journal_mode = wal")
+    _wal(db)
     db.execute("begin immediate")
     if _format(db) != FORMAT:
         old = db.execute("select name from sqlite_master where type = 'table' and sql is not null").fetchall()
@@ -317,6 +318,20 @@ def _make(db: sqlite3.Connection) -> None:
             db.execute(statement)
         db.execute(f"pragma user_version = {FORMAT}")
     db.execute("commit")
+
+
+def _wal(db: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log. While another connection does the same SQLite fails at once, whatever its timeout."""
+    end = time.monotonic() + WAIT
+    while True:
+        try:
+            db.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _format(db: sqlite3.Connection) -> int:

@@ -1,29 +1,39 @@
-"""Kills a writer at random moments: `python tests/bench/durability.py [--rounds 200] [--seed 7]`; exit 1 if anything is lost.
+"""Kills a writer at random moments: `python tests/bench/durability.py [--rounds 200] [--seed 7] [--index]`; exit 1 on a loss.
 
 A process appends prompts and requests with their answers to a stored chat and says each write that has returned. It is ended
 by SIGKILL after a random time, by which it may be anywhere in a write. Then: the database opens and is sound, every write
 that was acknowledged is there, as it was, once, and no message lacks its status or its request.
+
+`--index`: a process reads session files into the library's index, and is killed. Then: the index is sound, each session in it
+is whole, and the next run makes it what an undisturbed one makes. Every tenth round two processes index at once instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
 from msgspec import structs
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from claude_log import Log  # noqa: E402
 
 from engine.counting.tokens import CHARS  # noqa: E402
 from engine.envelope.ended import RequestEnded  # noqa: E402
+from engine.library import indexing, known, sources_in  # noqa: E402
 from engine.live.growing import Growing  # noqa: E402
 from engine.planning.assemble import step  # noqa: E402
 from engine.planning.policy import load  # noqa: E402
@@ -31,6 +41,7 @@ from engine.session.model import Usage  # noqa: E402
 from engine.storage.threads import Threads  # noqa: E402
 
 CHATS = 10  # a new chat after so many rounds, so that reading it back does not take longer and longer
+Held = dict[str, list[tuple[object, ...]]]  # the rows of an index, by table
 LONGEST = 0.12  # seconds from the first acknowledged write to the kill
 
 
@@ -89,12 +100,131 @@ def faults(path: Path, thread: str, acknowledged: int) -> list[str]:
     return found
 
 
+def many(folder: Path, files: int) -> Path:
+    """Session files of a few sizes: some texts, calls and their results, and usage."""
+    folder.mkdir()
+    for n in range(files):
+        log = Log(f"s{n}")
+        for turn in range(5 + n * 7 % 40):
+            log.user(f"question number{n} {turn}" + " filler" * (n * 97 % 500))
+            log.answer(f"m{n}-{turn}", f"answer number{n} {turn}", usage=(10 + turn, 20, 30, 4))
+        file = folder / f"{n}.jsonl"
+        file.write_bytes("".join(json.dumps(line) + "\n" for line in log.lines).encode())
+        os.utime(file, (1_767_225_600, 1_767_225_600))
+    return folder
+
+
+def index_all(path: Path, folder: Path, began: Path | None = None) -> None:
+    """Bring the index up to date with a folder; `began` is made just before."""
+    if began:
+        began.touch()
+    for each in indexing.index(path, sources_in(folder)):
+        if each.problem:
+            raise SystemExit(each.problem.what)
+
+
+def forked(work: Callable[..., None], *arguments: object) -> int:
+    """Start `work` in a process that has everything loaded; gives its id."""
+    id = os.fork()
+    if not id:
+        end = 1
+        try:
+            work(*arguments)
+            end = 0
+        finally:
+            os._exit(end)
+    return id
+
+
+def held(path: Path) -> Held:
+    """All that an index holds, told without the numbers of its rows."""
+    of = "select s.path, s.entry, {} from {} join sessions s on s.id = x.session order by 1, 2, 3, 4"
+    sql = {
+        "sources": "select path, stamp, problem, hint from sources order by 1",
+        "requests": of.format("x.uid, x.day, x.model, x.pico", "requests x"),
+        "cuts": of.format("x.day, x.number", "cuts x"),
+        "texts": of.format("x.part, x.at, x.request, w.text, w.split", "blocks x join words w on w.rowid = x.id"),
+        "strays": "select rowid from words where rowid not in (select id from blocks)",
+    }
+    with closing(sqlite3.connect(path)) as db:
+        columns = [f'"{row[1]}"' for row in db.execute("pragma table_info(sessions)") if row[1] != "id"]
+        sql["sessions"] = f"select {', '.join(columns)} from sessions order by path, entry"
+        return {name: db.execute(text).fetchall() for name, text in sql.items()}
+
+
+def half(path: Path, whole: Held) -> list[str]:
+    """What is wrong with an index whose writer was killed: it is not sound, or lists what is not whole."""
+    known.lines(path)  # opens, and makes the tables where the kill came before them
+    with closing(sqlite3.connect(path)) as db:
+        check = db.execute("pragma integrity_check").fetchone()[0]
+        db.execute("insert into words (words) values ('integrity-check')")
+    found, there = [f"integrity: {check}"] * (check != "ok"), held(path)
+    listed = {row[0] for row in there["sources"]}
+    for name, rows in whole.items():
+        if there[name] != [row for row in rows if row[0] in listed]:
+            found.append(f"{name} are not whole with {len(listed)} sources listed")
+    return found
+
+
+def index_round(folder: Path, path: Path, whole: Held, wait: float) -> tuple[list[str], int]:
+    """Kill an indexing process after `wait` seconds; what is wrong then or after the next run, and how many sources it kept."""
+    began = path.with_suffix(".began")
+    id = forked(index_all, path, folder, began)
+    while not began.exists():
+        time.sleep(0.0005)
+    time.sleep(wait)
+    os.kill(id, signal.SIGKILL)
+    os.waitpid(id, 0)
+    found, kept = half(path, whole), len(held(path)["sources"])
+    index_all(path, folder)
+    if held(path) != whole:
+        found.append("the next run does not make what an undisturbed one makes")
+    return found, kept
+
+
+def at_once(folder: Path, path: Path, whole: Held) -> list[str]:
+    """Two processes that index the same folder: what is wrong afterwards."""
+    ends = [os.waitpid(id, 0)[1] for id in [forked(index_all, path, folder) for _ in range(2)]]
+    found = [f"processes ended with {ends}"] * any(ends)
+    return found + ["two at once lost or doubled something"] * (held(path) != whole)
+
+
+def index_rounds(place: Path, rounds: int, random: Random, files: int) -> tuple[int, int, int]:
+    """Kill and repair so often, each time on an index that is empty; rounds with a fault, kills that came half-way, races."""
+    folder = many(place / "logs", files)
+    start = time.monotonic()
+    index_all(place / "whole.db", folder)
+    longest, whole = time.monotonic() - start, held(place / "whole.db")
+    wrong = midway = races = 0
+    for n in range(rounds):
+        path = place / f"{n}.db"
+        found, kept = index_round(folder, path, whole, random.uniform(0, 1.1 * longest))
+        midway += 0 < kept < files
+        if n % 10 == 0:
+            races += 1
+            found += at_once(folder, place / f"{n}-two.db", whole)
+        wrong += bool(found)
+        for fault in found:
+            print(f"round {n}: {fault}")
+        for file in place.glob(f"{n}*.db*"):
+            file.unlink()
+    return wrong, midway, races
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--index", action="store_true", help="kill what reads sessions into the library's index instead")
+    parser.add_argument("--files", type=int, default=24, help="session files to index")
     parser.add_argument("--write", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.index:
+        with tempfile.TemporaryDirectory() as folder:
+            wrong, midway, races = index_rounds(Path(folder), given.rounds, Random(given.seed), given.files)
+        print(f"{given.rounds} kills of an indexing process, {midway} of them half-way; {races} times two at once")
+        print(f"{wrong} rounds with a fault")
+        return int(bool(wrong))
     if given.write:
         write(Path(given.write[0]), given.write[1])
     random, wrong, writes, ahead = Random(given.seed), 0, 0, 0

@@ -150,6 +150,11 @@ def test_the_database_holds_the_same_also_in_its_newer_table(tmp_path: Path) -> 
     ]
 
 
+def test_a_message_whose_id_is_empty_is_a_branch() -> None:
+    session = opened([row(*CHAT, {**CHAT[0], "id": "", "content": "nameless"}, current="a3")])
+    assert [branch.blocks[-1].text for branch in session.branches if "nameless" in texts(branch)]
+
+
 def test_nothing_breaks_and_the_database_is_found(tmp_path: Path) -> None:
     assert survives([row(*CHAT), row(*CHAT, id="c2")], count=90)
     path = tmp_path / ".open-webui" / "webui.db"

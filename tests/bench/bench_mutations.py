@@ -1,0 +1,485 @@
+"""Damages files of every format and opens them: `python tests/bench/bench_mutations.py [--cases 10000] [--seed 7]`.
+
+Exit 1 on a fault. The real files at hand, the samples, and what tests write by hand of formats. A case is one file with one to
+three damages: to bytes, lines, values, keys, times, ids and parents of JSON, pages and cells of databases, members of archives.
+Each is listed, read (up to `FEW` conversations) and drawn up. A fault is any error but a `TurnscopeError` that has a hint, and
+more than `SLOWER` times what the whole file takes. The same seed makes the same cases, on any number of processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import re
+import shutil
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "importers")]
+
+from claude_log import Log  # noqa: E402
+from formats import ODD, data_of  # noqa: E402
+
+import engine  # noqa: E402
+from engine import importers  # noqa: E402
+from engine.errors import TurnscopeError  # noqa: E402
+from engine.reading.holders import open_source  # noqa: E402
+
+OPEN = ROOT.parent / "shared" / "data" / "open"
+SAMPLES = ROOT / "sample_sessions"
+FEW = 3  # conversations of a file that are read
+BEGINNING = 2_000_000  # bytes of a larger file that are damaged and read
+SLOWER, AT_LEAST = 10, 0.5  # times the whole file's seconds of CPU; seconds that are never too many
+HANG = 120  # seconds after which a case counts as one that does not end
+DEEP = "@deep@"
+ODD_TIMES: list[Any] = [
+    -1,
+    0,
+    1e18,
+    10**30,
+    "",
+    "yesterday",
+    "0000-00-00T00:00:00Z",
+    "9999-12-31T23:59:60Z",
+    "1-1-1",
+    [1],
+    "NaN",
+]
+TIME, ID, PARENT = (
+    re.compile("time|created|updated|date|_at$|^ts$|At$", re.IGNORECASE),
+    re.compile("id$", re.IGNORECASE),
+    re.compile("parent", re.IGNORECASE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A file or folder as it was before any damage, and what listing, reading and drawing it up takes of the CPU."""
+
+    format: str
+    path: Path
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What became of a case: "" where it opened, the name of a typed error, or "fault" and `fault` says which."""
+
+    format: str
+    name: str
+    end: str
+    fault: str = ""
+
+
+def written(folder: Path) -> Iterator[Path]:
+    """Small files of every format, as the importers' tests write them by hand."""
+    made = {name: import_module(f"test_{name}") for name in MADE_BY}
+    for name, of in MADE_BY.items():
+        for number, value in enumerate(of(made[name])):
+            for lines in (False, True) if isinstance(value, list) else (False,):
+                path = folder / f"{name}-{number}.json{'l' * lines}"
+                path.write_bytes(data_of(value, lines))
+                yield path
+    yield made["goose"].stored(folder / "goose.db", made["goose"].MADE)
+    yield made["opencode"].base(folder / "opencode.db", *made["opencode"].MADE, child=True)
+    yield made["opencode"].tree(folder / "opencode-tree", *made["opencode"].MADE)
+    history, screen = import_module("test_task_folder").task(3)
+    (folder / "task").mkdir()
+    (folder / "task" / "api_conversation_history.json").write_bytes(data_of(history))
+    (folder / "task" / "ui_messages.json").write_bytes(data_of(screen))
+    yield folder / "task"
+    yield made["jan"].saved(folder / "jan-thread", made["jan"].LINEAR)
+    inspect = made["inspect_logs"]
+    yield inspect.archive(folder / "inspect.eval", json.dumps(inspect.sample()).encode(), json.dumps(inspect.sample()).encode())
+    log = Log()
+    log.user("go")
+    log.answer("m1", "Looking.", {"type": "tool_use", "id": "t", "name": "Read", "input": {"a": 1}}, usage=(10, 20, 30, 4))
+    log.user([{"type": "tool_result", "tool_use_id": "t", "content": "seen"}])
+    log.answer("m2", "Done.", usage=(10, 20, 60, 4))
+    (folder / "claude.jsonl").write_bytes(data_of(log.lines, lines=True))
+    yield folder / "claude.jsonl"
+    (folder / "turnscope.json").write_bytes(engine.dumps(engine.load(folder / "claude.jsonl")))
+    yield folder / "turnscope.json"
+    ask = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
+    said = {"id": "r", "choices": [{"message": {"role": "assistant", "content": "ok"}}], "usage": {"prompt_tokens": 3}}
+    (folder / "openai.jsonl").write_bytes(data_of([{"request": ask, "response": said}] * 2, lines=True))
+    yield folder / "openai.jsonl"
+    with zipfile.ZipFile(folder / "many.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("chatgpt-0.json", "claude_ai-0.json", "claude.jsonl", "goose.db"):
+            archive.write(folder / name, name)
+    yield folder / "many.zip"
+
+
+MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
+    "anthropic_api": lambda t: [[t.answered(t.body(t.user("go")), t.text("ok"), t.call("c"))] * 2],
+    "atif": lambda t: [t.RUN],
+    "chatbot_ui": lambda t: [t.CHATS, t.ROWS],
+    "chatgpt": lambda t: [[t.made(*t.CHAT, *t.EDIT, current="a"), t.made(*t.CHAT[:4], current="u", id="c2")]],
+    "claude_ai": lambda t: [[t.chat(*t.OLD), {**t.chat(*t.TREE), "uuid": "c1"}]],
+    "codex": lambda t: [[*t.OPENING, *t.BEHIND]],
+    "continue_dev": lambda t: [t.MADE],
+    "gemini_cli": lambda t: [t.LINES],
+    "goose": lambda t: [{**t.HEAD, "conversation": t.COMPACTED}],
+    "inspect_logs": lambda t: [t.log(t.sample(), t.sample())],
+    "jan": lambda t: [{**t.THREAD, "messages": t.LINEAR}],
+    "librechat": lambda t: [
+        t.export(t.FLAT, branches=True, recursive=False),
+        t.export(t.nested(t.FLAT), branches=True, recursive=True),
+    ],
+    "lobechat": lambda t: [t.export(*t.ROWS)],
+    "mini_swe_agent": lambda t: [t.run(t.V1), t.run(t.V2)],
+    "open_webui": lambda t: [[t.row(*t.CHAT), t.row(*t.CHAT, id="c2")]],
+    "opencode": lambda t: [t.export(*t.MADE)],
+    "openhands": lambda t: [t.SDK, [{"instance_id": "a", "history": t.OLD}]],
+    "otel": lambda t: [[t.export(*(t.span(n, held) for n, held in enumerate(t.genai(), 1)))]],
+    "pi": lambda t: [t.V1, [t.HEAD, *t.linked(t.V1[1:])]],
+    "swe_agent": lambda t: [t.run(t.NEW), t.run(t.OLD)],
+}
+"""What each importer's tests call the conversations that they write."""
+
+
+def wholes(folder: Path, large: bool = True) -> list[Whole]:
+    """Everything that is damaged, each with the format that claims it. Not `large`: what tests write, and nothing else."""
+    found = [*written(folder)]
+    if large:
+        found += [_beginning(file, folder) for file in sorted(SAMPLES.glob("*.jsonl"))]
+    if large and OPEN.is_dir():
+        tasks = OPEN / "roo-cline"
+        files = (
+            file for file in sorted(OPEN.glob("*/*")) + sorted(OPEN.glob("claude-code/worktrees/*.jsonl")) if file.is_file()
+        )
+        found += [*(_beginning(file, folder) for file in files), *(each for each in tasks.iterdir() if each.is_dir())]
+    return [Whole(_format(path), path, _seconds(path)) for path in found if _opens(path)]
+
+
+def _beginning(file: Path, folder: Path) -> Path:
+    if file.stat().st_size <= BEGINNING:
+        return file
+    path = folder / f"beginning-of-{file.name}"
+    data = file.read_bytes()[:BEGINNING]
+    path.write_bytes(data[: data.rfind(b"\n") + 1])
+    return path
+
+
+def _opens(path: Path) -> bool:
+    """Whether it is read at all: some real files are of formats to come, and not every list is kept a line for each item."""
+    with suppress(TurnscopeError):
+        drawn(path)
+        return True
+    return False
+
+
+def _format(path: Path) -> str:
+    try:
+        return importers.claim(open_source(path)).name
+    except TurnscopeError:
+        return f"({path.suffix.strip('.') or 'folder'} of several)"
+
+
+def _seconds(path: Path) -> float:
+    spent = []
+    for _ in range(2):  # the first time pays for what is loaded once
+        start = time.process_time()
+        drawn(path)
+        spent.append(time.process_time() - start)
+    return min(spent)
+
+
+def drawn(path: Path) -> None:
+    """List a path, read a few of its conversations, and draw each up."""
+    for entry in list(islice(engine.entries(path), FEW)):
+        engine.overview(engine.load(path, entry))
+
+
+def damaged(whole: Whole, folder: Path, random: Random) -> Path:
+    """A copy of a file or folder in `folder`, with damage."""
+    if whole.path.is_dir():
+        path = Path(shutil.copytree(whole.path, folder / whole.path.name))
+        file = random.choice(sorted(each for each in path.rglob("*") if each.is_file()))
+    else:
+        path = file = Path(shutil.copyfile(whole.path, folder / whole.path.name))
+    for _ in range(random.choice((1, 1, 2, 3))):
+        _damage(file, random)
+    return path
+
+
+def _damage(file: Path, random: Random) -> None:
+    data = file.read_bytes()
+    if data.startswith(b"SQLite") and random.random() < 0.5:
+        try:
+            _cell(file, random)
+        except (sqlite3.Error, UnicodeError):  # a damage before this one hit its schema
+            file.write_bytes(_pages(data, random))
+    elif data.startswith(b"SQLite"):
+        file.write_bytes(_pages(data, random))
+    elif data.startswith(b"PK") and random.random() < 0.7:
+        try:
+            _member(file, random)
+        except (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError):  # a damage before this one
+            file.write_bytes(_bytes(data, random))
+    elif random.random() < 0.7:
+        file.write_bytes(_json(data, random))
+    else:
+        file.write_bytes(random.choice((_bytes, _lines))(data, random))
+
+
+def _bytes(data: bytes, random: Random) -> bytes:
+    """Bytes flipped, a piece cut out or doubled, or the end cut off."""
+    if not data:
+        return data
+    at = random.randrange(len(data))
+    stop = min(len(data), at + random.randrange(1, 5_000))
+    kind = random.randrange(4)
+    if kind == 0:
+        flipped = bytearray(data)
+        for _ in range(random.choice((1, 5, 50))):
+            flipped[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        return bytes(flipped)
+    return (data[:at], data[:at] + data[stop:], data[:stop] + data[at:])[kind - 1]
+
+
+def _lines(data: bytes, random: Random) -> bytes:
+    """A line dropped, doubled, or swapped with another; an empty one, or one glued to the next."""
+    lines = data.splitlines(keepends=True) or [b""]
+    one, other = random.randrange(len(lines)), random.randrange(len(lines))
+    kind = random.randrange(5)
+    if kind == 0:
+        del lines[one]
+    elif kind == 1:
+        lines.insert(other, lines[one])
+    elif kind == 2:
+        lines[one], lines[other] = lines[other], lines[one]
+    elif kind == 3:
+        lines.insert(one, random.choice((b"\n", b"null\n", b"[]\n", b"\x00\n", b"7\n", b"{}\n")))
+    else:
+        lines[one] = lines[one].rstrip(b"\r\n")
+    return b"".join(lines)
+
+
+def _pages(data: bytes, random: Random) -> bytes:
+    """A page of a database flipped, emptied or put in place of another; or bytes as in any file."""
+    pages = [data[at : at + 4096] for at in range(0, len(data), 4096)]
+    one, other, kind = random.randrange(len(pages)), random.randrange(len(pages)), random.randrange(4)
+    if kind == 0:
+        return _bytes(data, random)
+    pages[one] = (bytes(len(pages[one])), pages[other], bytes(byte ^ 0xFF for byte in pages[one]))[kind - 1]
+    return b"".join(pages)
+
+
+def _cell(file: Path, random: Random) -> None:
+    """A value of a database is another, or JSON with a damage; a row is doubled or gone; a table is gone."""
+    with sqlite3.connect(file) as db:
+        db.text_factory = bytes
+        tables = [name.decode() for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
+        table = random.choice(tables or ["none"])
+        column = random.choice([row[1].decode() for row in db.execute(f'pragma table_info("{table}")')] or ["none"])
+        rows = db.execute(f'select rowid, "{column}" from "{table}"').fetchall()
+        row, held = random.choice(rows or [(0, None)])
+        kind = random.randrange(10)
+        if kind == 0:
+            db.execute(f'drop table "{table}"')
+        elif kind == 1:
+            db.execute(f'delete from "{table}" where rowid = ?', [row])
+        elif kind == 2:
+            db.execute(f'insert into "{table}" select * from "{table}" where rowid = ?', [row])
+        else:
+            value = random.choice([None, "", -1, 2**62, 1e308, b"\xff\x00", "null", "[]", "{", "[" * 20_000])
+            if isinstance(held, bytes) and held[:1] in (b"{", b"["):
+                value = _json(held, random).decode(errors="replace")
+            db.execute(f'update "{table}" set "{column}" = ? where rowid = ?', [value, row])
+    db.close()
+
+
+def _member(file: Path, random: Random) -> None:
+    """A member of an archive damaged, gone, doubled, or called otherwise."""
+    with zipfile.ZipFile(file) as archive:
+        members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    at = random.randrange(len(members))
+    name, data = members[at]
+    kind = random.randrange(7)
+    if kind == 0:
+        del members[at]
+    elif kind == 1:
+        members.insert(at, (f"copy of {name}", data))
+    elif kind == 2:
+        members[at] = random.choice((f"../{name}", f"/{name}", name[:-1], name.upper(), f"{name}/", "a\n#b.json")), data
+    else:
+        members[at] = name, (_json if kind < 6 else _bytes)(data, random)
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members:  # two of one name are a damage as well
+            archive.writestr(name, data)
+
+
+def _json(data: bytes, random: Random) -> bytes:
+    """A value, a key, a time, an id or a parent of a document, or of one of its lines, is another."""
+    try:
+        return _encoded(_changed(json.loads(data), random))
+    except (ValueError, RecursionError):
+        lines = data.splitlines(keepends=True)
+    if not lines:
+        return data
+    at = random.randrange(len(lines))
+    try:
+        other = json.loads(random.choice(lines))
+        lines[at] = _encoded(_changed(json.loads(lines[at]), random, other)) + b"\n"
+    except (ValueError, RecursionError):
+        return _bytes(data, random)
+    return b"".join(lines)
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value).encode().replace(json.dumps(DEEP).encode(), b"[" * 5_000 + b"]" * 5_000)
+
+
+def _changed(value: Any, random: Random, other: Any = None) -> Any:
+    found = [*_held(value)]
+    if not found:
+        return random.choice(ODD)
+    wanted = {2: TIME, 3: ID, 4: PARENT}.get(kind := random.randrange(8))
+    if wanted:
+        found = [(holder, key) for holder, key in found if isinstance(key, str) and wanted.search(key)] or found
+    holder, key = random.choice(found)
+    if kind == 0 and isinstance(holder, dict):
+        holder[random.choice((key.upper(), f"{key}_", "type", "id", ""))] = holder.pop(key)
+    elif kind == 1:
+        _list(holder, key, random)
+    elif kind == 2:
+        holder[key] = random.choice(ODD_TIMES)
+    elif kind in (3, 4):
+        ids = [inner[name] for inner, name in [*_held(value), *_held(other)] if isinstance(name, str) and ID.search(name)]
+        holder[key] = random.choice(ids or [None])
+    elif kind == 5:
+        holder[key] = random.choice(random.choice(found))
+    else:
+        holder[key] = random.choice([*ODD, DEEP, 2**63, -(2**70), 0.1, False, [[]], {"type": "text"}, "\x00", {"": None}])
+    return value
+
+
+def _list(holder: Any, key: Any, random: Random) -> None:
+    """An item dropped, doubled, or swapped with its neighbour; a key dropped."""
+    kind = random.randrange(3)
+    if kind == 0 or isinstance(holder, dict):
+        del holder[key]
+    elif kind == 1:
+        holder.insert(key, holder[key])
+    else:
+        holder[key - 1], holder[key] = holder[key], holder[key - 1]
+
+
+def _held(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place of a value: what holds it, and under which key."""
+    waiting = [value]
+    while waiting:
+        holder = waiting.pop()
+        for key, inner in holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ():
+            yield holder, key
+            if isinstance(inner, (dict, list)):
+                waiting.append(inner)
+
+
+def _too_long(_number: int, _frame: object) -> None:
+    raise TimeoutError(f"it does not end within {HANG} seconds")
+
+
+def tried(turn: tuple[Whole, int], seed: int, keep: Path | None = None) -> Case:
+    """A case: a file damaged as `seed` and its number say, and opened. `keep`: where faulty files stay."""
+    whole, number = turn
+    name = f"{number}: {whole.path.name}"
+    with tempfile.TemporaryDirectory(prefix="turnscope-case-") as held:
+        path = damaged(whole, Path(held), Random(f"{seed} {whole.path.name} {number}"))
+        end, fault = opened(path, whole)
+        if fault and keep:
+            shutil.copytree(held, keep / str(number), dirs_exist_ok=True)
+    return Case(whole.format, name, end, fault)
+
+
+def opened(path: Path, whole: Whole) -> tuple[str, str]:
+    """How listing, reading and drawing up a damaged file ends, and what is wrong with that."""
+    signal.signal(signal.SIGALRM, _too_long)
+    end = ""
+    start = time.process_time()
+    signal.alarm(HANG)
+    try:
+        drawn(path)
+    except TurnscopeError as error:
+        end = type(error).__name__
+        if not error.what or not error.hint:
+            return "fault", f"{end} without {'a hint' if error.what else 'words'}"
+    except BaseException as error:  # noqa: BLE001 - that is what is looked for
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        inner = next((f for f in reversed(traceback.extract_tb(error.__traceback__)) if "/engine/" in f.filename), last)
+        return (
+            "fault",
+            f"{type(error).__name__} at {inner.filename.rpartition('/engine/')[2]}:{inner.lineno}: {str(error)[:150]}",
+        )
+    finally:
+        signal.alarm(0)
+    spent = time.process_time() - start
+    if spent > max(AT_LEAST, SLOWER * whole.seconds):
+        return "fault", f"slow: {spent:.2f} s, the whole file takes {whole.seconds:.2f} s"
+    return end, ""
+
+
+def turns(found: list[Whole], cases: int, random: Random) -> list[tuple[Whole, int]]:
+    """Which file each case damages: formats by turns, and of a format's files the small ones more often."""
+    formats = {whole.format: [each for each in found if each.format == whole.format] for whole in found}
+    names = sorted(formats)
+    drawn_of = [formats[names[n % len(names)]] for n in range(cases)]
+    return [(random.choices(of, [1 / (50_000 + _size(each.path)) for each in of])[0], n) for n, of in enumerate(drawn_of)]
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else path.stat().st_size
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--keep", type=Path, help="a folder for files that made a fault")
+    given = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        found = wholes(Path(folder))
+        missing = {importer.name for importer in importers.importers()} - {whole.format for whole in found}
+        print(f"formats without a file: {', '.join(sorted(missing)) or 'none'}")
+        of = turns(found, given.cases, Random(given.seed))
+        cases = []
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            run = partial(tried, seed=given.seed, keep=given.keep)
+            for case in pool.imap_unordered(run, of, chunksize=4):
+                cases.append(case)
+                if case.fault:
+                    print(f"{case.format} {case.name}: {case.fault}", flush=True)
+    faults = sum(bool(case.fault) for case in cases)
+    ends = sorted({case.end for case in cases})
+    print("".join(f"{head:>18}" for head in ("format", "cases", *(end or "opened" for end in ends))))
+    for name in sorted({case.format for case in cases}):
+        tally = Counter(case.end for case in cases if case.format == name)
+        print("".join(f"{cell!s:>18}" for cell in (name, tally.total(), *(tally[end] for end in ends))))
+    minutes = (time.monotonic() - began) / 60
+    print(f"{len(cases)} cases over {len(found)} files: {faults} faults, {minutes:.1f} minutes, seed {given.seed}")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
