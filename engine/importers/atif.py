@@ -106,4 +106,12 @@ def _observed(step: Mapping[str, Any], ids: list[Any]) -> list[Said]:
     return [*([Said("user", results, "tool")] if results else []), *([Said("user", joined(others), "meta")] if others else [])]
 
 
-IMPORTER = Importer(NAME, "ATIF trajectory (JSON)", sniff, read)
+IMPORTER = Importer(
+    NAME,
+    "ATIF trajectory (JSON)",
+    sniff,
+    read,
+    wants="`schema_version` ATIF-v1",
+    right="each step's calls and results; usage as logged",
+    sample=False,
+)

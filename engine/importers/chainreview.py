@@ -39,4 +39,12 @@ def read(source: Source, _entry: Entry) -> Thread:
     return thread(builder, nodes, lead=lead)
 
 
-IMPORTER = Importer(NAME, "ChainReview session (JSON)", sniff, read)
+IMPORTER = Importer(
+    NAME,
+    "ChainReview session (JSON)",
+    sniff,
+    read,
+    wants="`api_history` of a review session",
+    right="the condensed summary before the history; the recorded token count",
+    sample=False,
+)

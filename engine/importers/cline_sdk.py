@@ -108,5 +108,15 @@ def _request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 
 IMPORTER = Importer(
-    NAME, "Cline session (ID.messages.json)", sniff, read, finds=finds, related=related, part_of=part_of, suffixes=(".json",)
+    NAME,
+    "Cline session (ID.messages.json)",
+    sniff,
+    read,
+    finds=finds,
+    related=related,
+    part_of=part_of,
+    suffixes=(".json",),
+    wants="`messages` of a Cline SDK session",
+    right="the compaction sidecar: what stands for the first messages",
+    sample=False,
 )

@@ -186,4 +186,13 @@ def _resolved(value: Any, kept: Value) -> Any:
     return {key: _resolved(one, kept) for key, one in value.items()} if isinstance(value, dict) else value
 
 
-IMPORTER = Importer(NAME, "Inspect log (.eval or .json)", sniff, read, entries, suffixes=(".json", ".eval"))
+IMPORTER = Importer(
+    NAME,
+    "Inspect log (.eval or .json)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json", ".eval"),
+    wants="Inspect log with `eval` and `samples`",
+    right="a session for each sample, graders as its subagents; attachments and pools",
+)

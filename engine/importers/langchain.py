@@ -78,4 +78,12 @@ def read(source: Source, _entry: Entry) -> Thread:
     return thread(builder, nodes)
 
 
-IMPORTER = Importer(NAME, "LangChain messages (JSON)", sniff, read)
+IMPORTER = Importer(
+    NAME,
+    "LangChain messages (JSON)",
+    sniff,
+    read,
+    wants="messages with a LangChain `type` and `data`, `kwargs` or `content`",
+    right="calls, results and usage of the dumps",
+    sample=False,
+)

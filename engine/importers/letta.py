@@ -91,4 +91,14 @@ def _cut(nodes: list[Node], ids: Any) -> None:
         nodes[last].cut = Cut("not in the agent's context any more", keep)
 
 
-IMPORTER = Importer(NAME, "Letta agent file (.af)", sniff, read, entries, suffixes=(".af", ".json"))
+IMPORTER = Importer(
+    NAME,
+    "Letta agent file (.af)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".af", ".json"),
+    wants="agent file with `agents` and `messages`",
+    right="what is in the context, and what has left it",
+    sample=False,
+)

@@ -98,4 +98,11 @@ def _request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
     }
 
 
-IMPORTER = Importer(NAME, "mini-swe-agent trajectory (JSON)", sniff, read)
+IMPORTER = Importer(
+    NAME,
+    "mini-swe-agent trajectory (JSON)",
+    sniff,
+    read,
+    wants="`trajectory_format` of mini-swe-agent",
+    right="commands in texts as calls, each with the API's own usage",
+)

@@ -130,4 +130,13 @@ def read(source: Source, entry: Entry) -> Thread:
     return Thread(_found(source).session(entry.id, NAME))
 
 
-IMPORTER = Importer(NAME, "OpenAI Responses log (JSON or JSON lines)", sniff, read, entries)
+IMPORTER = Importer(
+    NAME,
+    "OpenAI Responses log (JSON or JSON lines)",
+    sniff,
+    read,
+    entries,
+    wants="body with `input`, nor a response with `output`",
+    right="chains by `previous_response_id`; streams",
+    sample=False,
+)

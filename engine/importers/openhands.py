@@ -279,4 +279,12 @@ class _Events:
         self.nodes.append(Node(f"{id}.{len(self.nodes)}", None, [], at, Cut(because, keep, facts={"forgotten": len(gone)})))
 
 
-IMPORTER = Importer(NAME, "OpenHands events (trajectory, output.jsonl)", sniff, read, entries)
+IMPORTER = Importer(
+    NAME,
+    "OpenHands events (trajectory, output.jsonl)",
+    sniff,
+    read,
+    entries,
+    wants="list of actions and observations",
+    right="what a condensation forgot; usage as logged",
+)

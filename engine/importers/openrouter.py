@@ -76,4 +76,13 @@ def read(source: Source, entry: Entry) -> Thread:
     return thread(builder, nodes)
 
 
-IMPORTER = Importer(NAME, "OpenRouter chat store (JSON)", sniff, read, entries)
+IMPORTER = Importer(
+    NAME,
+    "OpenRouter chat store (JSON)",
+    sniff,
+    read,
+    entries,
+    wants="conversations whose messages have `total_tokens`",
+    right="recorded sizes, models and their windows",
+    sample=False,
+)

@@ -290,4 +290,12 @@ def _answer(span: Span) -> list[Any]:
     return told or answers_in(_parsed(span, "langfuse.output", "output.value", "response_data", "gen_ai.response.body"))
 
 
-IMPORTER = Importer(NAME, "Trace of model calls (OpenTelemetry, OpenInference, Langfuse)", sniff, read, entries)
+IMPORTER = Importer(
+    NAME,
+    "Trace of model calls (OpenTelemetry, OpenInference, Langfuse)",
+    sniff,
+    read,
+    entries,
+    wants="span of a model call",
+    right="spans of every convention's age; a call that two spans tell of is one",
+)

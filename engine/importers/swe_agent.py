@@ -90,4 +90,12 @@ def _steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [message for message in said if message.get("content")]
 
 
-IMPORTER = Importer(NAME, "SWE-agent trajectory (.traj)", sniff, read, suffixes=(".traj", ".json"))
+IMPORTER = Importer(
+    NAME,
+    "SWE-agent trajectory (.traj)",
+    sniff,
+    read,
+    suffixes=(".traj", ".json"),
+    wants="`history` and `trajectory` of SWE-agent",
+    right="commands in texts as calls, what came back as results",
+)

@@ -67,4 +67,13 @@ def read(source: Source, entry: Entry) -> Thread:
     return thread(builder, nodes)
 
 
-IMPORTER = Importer(NAME, "tau-bench runs (JSON)", sniff, read, entries)
+IMPORTER = Importer(
+    NAME,
+    "tau-bench runs (JSON)",
+    sniff,
+    read,
+    entries,
+    wants="list of runs with `traj`, nor `simulations`",
+    right="a session for each run",
+    sample=False,
+)

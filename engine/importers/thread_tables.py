@@ -140,4 +140,7 @@ IMPORTER = Importer(
     read,
     entries,
     suffixes=(".json", ".jsonl", ".csv", ".db", ".sqlite", ".sqlite3"),
+    wants="tables `conversation_threads` and `conversation_messages`",
+    right="interrupted answers; usage and model of the metadata",
+    sample=False,
 )

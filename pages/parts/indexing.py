@@ -49,7 +49,7 @@ def draw() -> None:
     running = job is not None and job.state == "running"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="library.indexing"):
         st.button(
-            f"Index the {len(found):,} sessions found here", key="library.index", icon=":material/manage_search:",
+            f"Index the {len(found):,} sessions found here" if len(found) > 1 else "Index the session found here", key="library.index", icon=":material/manage_search:",
             disabled=running or not found, on_click=start, args=(found,),
             help="Read them once, in the background, to search them, to see what they cost and to filter by model and cost",
         )  # fmt: skip

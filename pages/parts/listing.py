@@ -35,7 +35,9 @@ def upload() -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.html('<h2 class="ts-section">Open a session</h2>')
-        dropped = st.file_uploader("Drop a session file: Claude Code, API logs, chat messages", key="library.file")
+        dropped = st.file_uploader(
+            "Drop a session file of any tool: a log, an export, a trace, a zip, a database", key="library.file"
+        )
         if dropped is not None and st.session_state.get("library.last") != dropped.file_id:
             st.session_state["library.last"] = dropped.file_id
             _open_bytes(dropped.name, dropped.getvalue())
