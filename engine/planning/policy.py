@@ -28,7 +28,7 @@ from engine.errors import PolicyError
 HERE = Path(__file__).parent / "policies"
 GUARANTEES = {"fits", "paired", "prefix"}
 WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
-MENDING = ("repair", "drop_blank_texts", "strip_stale_thinking")  # the last sees what all others changed
+MENDING = ("repair", "drop_blank_texts", "end_with_question", "strip_stale_thinking")  # the last sees what all others changed
 PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
 LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
 T = TypeVar("T")
