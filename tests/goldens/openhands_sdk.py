@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.ports.openhands.sdk import Condensation, Event, NoCondensation, Settings, View, condense, requirement, safe_indices, view_of
+from engine.ports.openhands.sdk import (
+    Condensation,
+    Event,
+    NoCondensation,
+    Settings,
+    View,
+    condense,
+    requirement,
+    safe_indices,
+    view_of,
+)
 
 SYSTEM = "openhands-sdk"
 

@@ -62,7 +62,13 @@ def strategy_of(options: Mapping[str, Any], summarise: port.Summarise) -> Strate
 
 
 def prepare(
-    state: State, history: Sequence[Message], prefix: Sequence[Message], strategy: Strategy, most: int, count: Count, tools: int = 0
+    state: State,
+    history: Sequence[Message],
+    prefix: Sequence[Message],
+    strategy: Strategy,
+    most: int,
+    count: Count,
+    tools: int = 0,
 ) -> Message | None:
     """Take in what is new of the history and compact where it is too much; `state.sent` is what is sent then.
 

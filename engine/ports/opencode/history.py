@@ -13,13 +13,20 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 from engine.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, estimate, fitting, old
+from engine.session.model import Block
 
 Message = Mapping[str, Any]
-QUESTION = "What was done until now?"
-CONTINUE = "Go on where you stopped. If nothing is left to be done, or you need to know more, say so and wait."
-CONTINUE_AFTER_MEDIA = "The question before was too long to be sent, most likely for what was attached to it. Say so, and go on without it."
+# Ours, at the lengths of the original (22, 100, 429 and 32 characters): what stays beside a summary depends on them.
+QUESTION = "What did we do before?"
+CONTINUE = "Go on where you stopped, and if nothing is left to be done or you have to know more then say so now."
+CONTINUE_AFTER_MEDIA = (
+    "The question before was too long to be sent to the model, which most likely comes from what was attached to it: "
+    "images, documents or large files. What was said until then has been summed up above, and the attached files "
+    "themselves were left out. Tell the user that the files were too large for this conversation, and that smaller "
+    "ones, or fewer at one time, may be sent again. Then go on with the task as far as that is possible."
+)
 INTERRUPTED = "[Tool execution was interrupted]"
-MEDIA = "What the tool gave is attached:"
+MEDIA = "Attached is what the tool gives:"
 READ_MOST = 2_000  # characters of an output that the summariser reads
 
 
@@ -89,7 +96,12 @@ def _answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
             if part["type"] in ("text", "reasoning"):
                 content.append({"type": part["type"], "text": part["text"]})
             elif part["type"] == "tool":
-                call = {"type": "tool-call", "toolCallId": part["call"], "toolName": part["tool"], "input": part.get("input") or {}}
+                call = {
+                    "type": "tool-call",
+                    "toolCallId": part["call"],
+                    "toolName": part["tool"],
+                    "input": part.get("input") or {},
+                }
                 content.append(call)
                 output = {"type": "text", "value": output_of(part)}
                 results.append({"type": "tool-result", "toolCallId": part["call"], "toolName": part["tool"], "output": output})
@@ -195,3 +207,31 @@ def _json(value: Any) -> str:
 def units(text: str) -> int:
     """Length in UTF-16 code units, as JavaScript counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def size_of(characters: int, messages: int) -> int:
+    """Estimated tokens of so many messages whose JSON has so many characters: brackets and commas stand around them."""
+    return estimate(characters + max(1, messages + 1))
+
+
+def units_of(role: str, blocks: Sequence[Block]) -> int:
+    """Characters of the JSON of a message of a session, as it would be sent; files count by a text that names them."""
+    content: list[dict[str, Any]] = []
+    for block in blocks:
+        if block.kind == "tool_use":
+            given = block.raw.get("input") if isinstance(block.raw, Mapping) else {}
+            content.append({"type": "tool-call", "toolCallId": _id(block, "id"), "toolName": block.name, "input": given or {}})
+        elif block.kind == "tool_result":
+            output = {"type": "text", "value": block.text}
+            held = {"toolCallId": _id(block, "tool_use_id"), "toolName": block.name, "output": output}
+            content.append({"type": "tool-result", **held})
+            role = "tool"
+        else:
+            content.append(
+                {"type": "reasoning" if block.kind == "thinking" else "text", "text": block.text or f"[{block.kind}]"}
+            )
+    return units(_json({"role": role, "content": content}))
+
+
+def _id(block: Block, name: str) -> str:
+    return str(block.raw.get(name) or "") if isinstance(block.raw, Mapping) else ""

@@ -118,9 +118,7 @@ def _summary(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condens
     previous = (before["text"] or "") if before["type"] == "inserted" else NOTHING
     gone = tuple(event for event in events[first:-tail] if event["type"] != "inserted")
     ids = [event["id"] for event in gone]
-    return Condensation(
-        span=(min(ids), max(ids)), summary=ask(previous, gone), offset=first, saw=(previous, gone)
-    )
+    return Condensation(span=(min(ids), max(ids)), summary=ask(previous, gone), offset=first, saw=(previous, gone))
 
 
 def _attention(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
