@@ -44,7 +44,7 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compared(told: Any, expect: Any) -> Any:
-    """What is told, without digests of texts that hold words of the program's own: the cases have its words there, we have ours."""
+    """What is told, without digests of texts that hold the program's own words, where ours stand here."""
     if isinstance(told, dict) and isinstance(expect, dict):
         if told.get("sha256_16") == OURS and "sha256_16" in expect:
             return {**told, "sha256_16": expect["sha256_16"]}

@@ -1,4 +1,4 @@
-"""SWE-agent's history processors. `growing` is replayed through the rule; other kinds run the list form of the same functions."""
+"""SWE-agent's history processors. `growing` is replayed through the rule, other kinds run the same functions over lists."""
 
 from __future__ import annotations
 

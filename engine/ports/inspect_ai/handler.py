@@ -68,7 +68,6 @@ def prepare(
     strategy: Strategy,
     most: int,
     count: Count,
-    tools: int = 0,
 ) -> Message | None:
     """Take in what is new of the history and compact where it is too much; `state.sent` is what is sent then.
 
@@ -77,17 +76,17 @@ def prepare(
     new = [m for m in history if m["id"] not in state.seen]
     whole = [*state.sent, *new]
     state.seen |= {m["id"] for m in new}
-    if _total(state, whole, count, tools) <= most:
+    if _total(state, whole, count) <= most:
         state.sent = whole
         return None
     sent, appended = strategy(whole)
-    total = tools + count(sent)
+    total = count(sent)
     for _ in range(MORE_PASSES):
         before = total
         if total <= most:
             break
         sent, appended = strategy(sent)
-        total = tools + count(sent)
+        total = count(sent)
         if total >= before:
             break
     if total > most:
@@ -115,11 +114,11 @@ def counted(state: State, tokens: int) -> None:
     state.baseline = tokens, frozenset(m["id"] for m in state.sent)
 
 
-def _total(state: State, messages: Sequence[Message], count: Count, tools: int) -> int:
+def _total(state: State, messages: Sequence[Message], count: Count) -> int:
     if state.baseline and state.baseline[1] <= {m["id"] for m in messages}:
         new = [m for m in messages if m["id"] not in state.baseline[1]]
         return state.baseline[0] + (count(new) if new else 0)
-    return tools + count(messages)
+    return count(messages)
 
 
 def _named(state: State, message: Message) -> Message:

@@ -23,8 +23,8 @@ SAVING = ("file_text", "insert_text", "new_str")
 # Ours, at the lengths of the original (212 and 63 characters): counts of tokens depend on them.
 BEFORE = (
     "[SUMMARY OF WHAT WENT BEFORE]\n\n"
-    "What follows sums up the work that was done here on this task until now. It was written when the conversation was compacted, "
-    "takes the place of what was said, and nobody typed it:\n\n"
+    "What follows sums up the work that was done here on this task until now. It was written when the conversation was "
+    "compacted, takes the place of what was said, and nobody typed it:\n\n"
 )
 AFTER = "\n\nGo on with this task from the point where that summary ended."
 _BOUNDARY = re.compile(r"</analysis>\s*(?=<summary>)")

@@ -1,7 +1,7 @@
 """opencode's limits: how many tokens a prompt may have, how much stays beside a summary, which outputs are old.
 
-Pure arithmetic; the rules call it, and so do `history` and `session`. From the released program (npm opencode-ai 1.18.33), sources
-`packages/opencode/src/session/{overflow,compaction}.ts`.
+Pure arithmetic; the rules call it, and so do `history` and `session`. From the released program (npm opencode-ai 1.18.33),
+sources `packages/opencode/src/session/{overflow,compaction}.ts`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def output_most(limit: int | None) -> int:
 
 
 def usable(context: int, output: int | None, given: int | None, reserved: int | None) -> int:
-    """Tokens at which is compacted. `given`: the model's limit of input, where it has one; `reserved` is taken off that alone."""
+    """Tokens at which is compacted. `given`: the model's limit of input, if it has one; `reserved` is taken off that alone."""
     if given:
         return max(0, given - (min(RESERVED_MOST, output_most(output)) if reserved is None else reserved))
     return max(0, context - output_most(output))

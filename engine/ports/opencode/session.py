@@ -1,4 +1,4 @@
-"""One prompt in an opencode session: what is asked of the model, and what is stored, until an answer stands or an error ends it.
+"""One prompt in an opencode session: what a model is asked, and what is stored, until an answer stands or an error ends it.
 
 Pure but for the model, which is a function. From the released program (npm opencode-ai 1.18.33), sources
 `packages/opencode/src/session/{prompt,compaction,overflow}.ts`.

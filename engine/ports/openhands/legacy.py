@@ -1,8 +1,8 @@
 """OpenHands 0.62: what its view shows of a history of events, and what each condenser forgets of it.
 
-Pure functions, ported from `openhands/memory/view.py` and `openhands/memory/condenser/impl` (PyPI openhands-ai 0.62.0). An event
-is a mapping with `id` (a rising number), `type`, and at will `cause`, `url`, `text`; a condensation has `forgotten` ids or
-`forgotten_range`, `summary`, `summary_offset`. What a condenser puts in has the id -1, as in the original.
+Pure functions, ported from `openhands/memory/view.py` and `openhands/memory/condenser/impl` (PyPI openhands-ai 0.62.0). An
+event is a mapping with `id` (a rising number), `type`, and at will `cause`, `url`, `text`; a condensation has `forgotten` ids
+or `forgotten_range`, `summary`, `summary_offset`. What a condenser puts in has the id -1, as in the original.
 """
 
 from __future__ import annotations

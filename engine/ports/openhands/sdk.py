@@ -1,9 +1,9 @@
 """OpenHands' agent SDK: what its view shows of a history of events, where a view may be cut, and what its condenser forgets.
 
-Pure functions, ported from `openhands/sdk/context/{view,condenser}` (PyPI openhands-sdk 1.58.0). An event is a mapping with `id`,
-`type` (system, user, agent, action, observation, error, condensation, request; others are not for the model), and for actions
-and results `call`, for actions `batch` (the answer that they came in) and `thinking`; a condensation has `forgotten`, `summary`,
-`summary_offset`.
+Pure functions, ported from `openhands/sdk/context/{view,condenser}` (PyPI openhands-sdk 1.58.0). An event is a mapping with
+`id`, `type` (system, user, agent, action, observation, error, condensation, request; others are not for the model), and for
+actions and results `call`, for actions `batch` (the answer that they came in) and `thinking`; a condensation has `forgotten`,
+`summary`, `summary_offset`.
 """
 
 from __future__ import annotations
@@ -182,11 +182,13 @@ def condense(view: View, settings: Settings, limit: int | None, count: Count, as
     need = requirement(view, settings, limit, total)
     if need is None:
         return None
+    start = stop = 0
     try:
         start, stop = span_to_forget(view, settings, limit, count, total)
-        if (summary := ask(view.events[start:stop])) is None:
-            raise NoCondensation
+        summary = ask(view.events[start:stop])
     except NoCondensation:
+        summary = None
+    if summary is None:
         return None if need == "soft" else _reset(view, settings, ask)
     return Condensation(tuple(event["id"] for event in view.events[start:stop]), summary, start)
 

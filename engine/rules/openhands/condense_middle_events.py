@@ -99,6 +99,6 @@ RULE = Rule(
     "Once there are too many events, a summary (or nothing) stands for those between the first few and the newest.",
     edits,
     Params,
-    source="OpenHands: PyPI openhands-sdk 1.58.0, llm_summarizing_condenser.py; openhands-ai 0.62.0, openhands/memory/condenser",
+    source="OpenHands: PyPI openhands-sdk 1.58.0, llm_summarizing_condenser.py; openhands-ai 0.62.0, memory/condenser",
     state=int,
 )
