@@ -67,6 +67,8 @@ def _span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, gone: i
     answered = {p.call for n in shown if n >= 0 and (p := pieces[n]).type == "observation"}
     shown = [n for n in shown if n < 0 or pieces[n].type not in ("action", "observation") or pieces[n].call in calls & answered]
     events = [_event(pieces[n]) if n >= 0 else {"id": "summary", "type": "summary"} for n in shown]
+    if not over and len(shown) <= params.max_size:  # what nobody answered is no event
+        return 0, 0
     settings = sdk.Settings(params.max_size, None, params.keep_first, params.minimum_progress)
     sums = [0]
     for n in shown:
