@@ -50,7 +50,8 @@ def compared(told: Any, expect: Any) -> Any:
     """What is told, without digests of texts that hold the program's own words, where ours stand here."""
     if isinstance(told, dict) and isinstance(expect, dict):
         if told.get("sha256_16") == OURS and "sha256_16" in expect:
-            return {**told, "sha256_16": expect["sha256_16"]}
+            ends = {name: expect[name] for name in ("start", "end") if name in expect}
+            return {**told, "sha256_16": expect["sha256_16"], **ends}
         return {name: compared(value, expect.get(name)) for name, value in told.items()}
     if isinstance(told, list) and isinstance(expect, list):
         return [compared(value, expect[i] if i < len(expect) else None) for i, value in enumerate(told)]
@@ -204,7 +205,11 @@ def _sidecar(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build(given: dict[str, Any]) -> dict[str, Any]:
-    names = {"maxToolResultChars": "result_most", "maxFileContentChars": "file_most", "minOutdatedRewriteBytes": "outdated_least"}
+    names = {
+        "maxToolResultChars": "result_most",
+        "maxFileContentChars": "file_most",
+        "minOutdatedRewriteBytes": "outdated_least",
+    }
     builder = building.Builder(**{names[name]: value for name, value in given["options"].items()})
     return {"requests": [told(builder.build(messages), messages) for messages in given["requests"]]}
 

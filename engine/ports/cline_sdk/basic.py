@@ -6,6 +6,7 @@ Pure. Ported from `sdk/packages/core/src/extensions/context/basic-compaction.ts`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from engine.ports.cline_sdk.files import Work, work
@@ -44,14 +45,12 @@ def compacted(
         start += 1
     recent = range(start, len(messages))
     used += sum(tokens(messages[i]) for i in recent)
-    for begin, stop in reversed(list(zip(prompts, prompts[1:], strict=False))):
+    for begin, stop in reversed(list(pairwise(prompts))):
         answer = _last_answer(messages, begin, stop, frozen)
         if answer and used + tokens(answer[1]) <= room:
             kept[answer[0]] = answer[1]
             used += tokens(answer[1])
-    chosen = [
-        kept[i] if i in kept else messages[i] for i in range(len(messages)) if i in kept or i in frozen or i in recent
-    ]
+    chosen = [kept[i] if i in kept else messages[i] for i in range(len(messages)) if i in kept or i in frozen or i in recent]
     done = project(chosen, min(max(room, used), max(1, trigger)), "basic_compaction_projection")
     told = _merged(done.messages, messages)
     if written(told) == written(list(messages)):

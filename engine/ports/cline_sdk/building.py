@@ -161,13 +161,12 @@ def answered(messages: Sequence[Message]) -> list[Message]:
             add(message if alone else {**message, "role": "user", "content": [*results, *missing()]})
             if not rest:
                 continue
-            message = {**message, "content": rest}
         elif open_calls:
             add({"role": "user", "content": missing()})
-        add(message)
+        add({**message, "content": rest} if results else message)
         if message["role"] == "assistant":
             open_calls.update({b["id"]: b["name"] for b in rest if b["type"] == "tool_use" and b["id"] not in there})
-    if open_calls and len(done) < 0:
+    if open_calls:
         add({"role": "user", "content": missing()})
     return done
 
@@ -188,12 +187,13 @@ def cut(text: str, most: int, what: str = "") -> str:
     size = units(text)
     if size <= most:
         return text
-    mark = f"\n\n...[{what}truncated{': omitted' if what else ''} {size - most} chars]...\n\n"
-    room = most - len(mark)
-    if room <= 0:
-        return text[:most]
-    head = -(-room // 2)
-    return f"{text[:head]}{mark}{text[size - (room - head) :]}"
+    half, shown = 0, ""
+    left = size - most
+    for _ in range(2):  # the mark names how much is left out, and takes room itself
+        mark = f"\n\n...[{what}truncated{': omitted' if what else ''} {left} chars]...\n\n"
+        half = max(0, (most - len(mark)) // 2)
+        left, shown = max(0, size - 2 * half), mark
+    return f"{text[:half]}{shown}{text[size - half :] if half else ''}"
 
 
 def _with(message: Message, content: Any) -> Message:
@@ -202,7 +202,9 @@ def _with(message: Message, content: Any) -> Message:
 
 def _results(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
     for message in messages:
-        yield from (b for b in (() if isinstance(message["content"], str) else message["content"]) if b["type"] == "tool_result")
+        yield from (
+            b for b in (() if isinstance(message["content"], str) else message["content"]) if b["type"] == "tool_result"
+        )
 
 
 def _asked(given: Any) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """When Cline's SDK compacts, to what size, and how: with a summary of a model, or without one.
 
-Pure but for the model, which is a function. Ported from `sdk/packages/core/src/extensions/context/{compaction,agentic-compaction}.ts`
-and `sdk/packages/core/src/session/models/session-compaction.ts` (cline/cline 21cb8d2525).
+Pure but for the model, which is a function. Ported from `extensions/context/{compaction,agentic-compaction}.ts` and
+`session/models/session-compaction.ts` in `sdk/packages/core/src` (cline/cline 21cb8d2525).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def request_text(previous: str, conversation: str, files: Mapping[str, Sequence[
     return "\n\n".join([*parts, f"Conversation:\n{conversation or '(empty)'}"])
 
 
-def prepared(
+def prepared(  # noqa: PLR0913, PLR0917 - what a pass of the original is given
     messages: Sequence[Message],
     budget: Budget,
     strategy: str,

@@ -61,7 +61,10 @@ def touched(messages: Iterable[Message]) -> dict[str, list[str]]:
             elif block["type"] == "tool_use":
                 into = {"read_files": read, "editor": modified, "apply_patch": modified}.get(block["name"], set())
                 into |= {path.strip() for path in paths(block.get("input"))}
-    return {name: sorted(found - {""}, key=lambda p: (p.lower(), p)) for name, found in (("readFiles", read), ("modifiedFiles", modified))}
+    return {
+        name: sorted(found - {""}, key=lambda p: (p.lower(), p))
+        for name, found in (("readFiles", read), ("modifiedFiles", modified))
+    }
 
 
 def work(messages: Iterable[Message]) -> Work:

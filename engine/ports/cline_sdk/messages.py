@@ -99,7 +99,9 @@ def span_of(message: Message) -> int:
     if known is not None:
         return known
     held = blocks(message)
-    text = message["content"] if isinstance(message["content"], str) else "\n".join(b["text"] for b in held if b["type"] == "text")
+    text = (
+        message["content"] if isinstance(message["content"], str) else "\n".join(b["text"] for b in held if b["type"] == "text")
+    )
     attached = any(b["type"] in ("file", "image") for b in held) and not any(b["type"] == "tool_result" for b in held)
     return 1 if attached or text.strip() else 0
 

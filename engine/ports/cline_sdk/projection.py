@@ -78,9 +78,7 @@ def _newest(messages: Sequence[Message]) -> int:
     return (_prompts(messages) or [-1])[-1]
 
 
-def _filter(
-    done: Projection, touched: Callable[[int], bool], types: tuple[str, ...], reason: str, inside: bool
-) -> None:
+def _filter(done: Projection, touched: Callable[[int], bool], types: tuple[str, ...], reason: str, inside: bool) -> None:
     """Take blocks of `types` out of the messages that may be touched, images out of results as well; empty messages go."""
     for i, message in enumerate(done.messages):
         if not touched(i) or isinstance(message["content"], str):
@@ -148,7 +146,9 @@ def _shared(held: Sequence[Mapping[str, Any]], room: int) -> tuple[list[Any], in
             else:
                 before = room
                 content, _ = _shared(content, room)
-                used = sum(units(p["text"] if p["type"] == "text" else p["content"]) for p in content if p["type"] in ("text", "file"))
+                used = sum(
+                    units(p["text"] if p["type"] == "text" else p["content"]) for p in content if p["type"] in ("text", "file")
+                )
                 room -= used if before > 0 else 0
             done.append({**block, "content": content})
         elif name:
@@ -196,7 +196,11 @@ def _drop(done: Projection, target: float) -> None:
 
 
 def _calls(message: Message) -> list[str]:
-    found = [b["id"] if b["type"] == "tool_use" else b["tool_use_id"] for b in _blocks(message) if b["type"] in ("tool_use", "tool_result")]
+    found = [
+        b["id"] if b["type"] == "tool_use" else b["tool_use_id"]
+        for b in _blocks(message)
+        if b["type"] in ("tool_use", "tool_result")
+    ]
     return list(dict.fromkeys(found))
 
 
