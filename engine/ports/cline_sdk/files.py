@@ -1,4 +1,4 @@
-"""Which files and commands a stretch of conversation touched, as Cline's SDK tells it, and the stretch as a summariser reads it.
+"""Which files and commands some messages touched, as Cline's SDK tells it, and the messages as a summariser reads them.
 
 Pure. Ported from `sdk/packages/core/src/extensions/context/compaction-shared.ts` (cline/cline 21cb8d2525).
 """

@@ -1,6 +1,6 @@
 """What the other modules of this port share: how Cline's SDK counts messages and tells a typed prompt from anything else.
 
-Pure. Ported from `sdk/packages/core/src/extensions/context/compaction-shared.ts` (cline/cline 21cb8d2525, npm @cline/core 0.0.78).
+Pure. Ported from `sdk/packages/core/src/extensions/context/compaction-shared.ts` (cline/cline 21cb8d2525).
 Messages are the SDK's: `role`, `content` (text or blocks), and at will `id`, `metadata`, `metrics`.
 """
 

@@ -94,7 +94,8 @@ def _filter(done: Projection, touched: Callable[[int], bool], types: tuple[str, 
                 left = {**block, "content": [part for part in held if part["type"] != "image"]}
                 if len(left["content"]) != len(held):
                     done.actions.append(("dropped_block", "unsafe_to_truncate", *place, size(block), size(left)))
-                    block = left
+                    kept.append(left)
+                    continue
             kept.append(block)
         if kept != list(message["content"]):
             done.messages[i] = {**message, "content": kept}
