@@ -43,10 +43,13 @@ def reached() -> set[str]:
     """Names that rules refer to, and those that functions of the ports that they reach refer to in turn."""
     found = {name for path in (ENGINE / "rules").rglob("*.py") for name in names(ast.parse(path.read_text(encoding="utf-8")))}
     held = [node for path in (ENGINE / "ports").rglob("*.py") for node in ast.parse(path.read_text(encoding="utf-8")).body]
-    defined = {node.name: node for node in held if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    defined: dict[str, list[ast.AST]] = {}
+    for node in held:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):  # two tools may have functions of one name
+            defined.setdefault(node.name, []).append(node)
     todo = [name for name in found if name in defined]
     while todo:
-        new = names(defined.pop(todo.pop())) - found
+        new = set().union(*map(names, defined.pop(todo.pop()))) - found
         found |= new
         todo += [name for name in new if name in defined]
     return found
