@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+
+from msgspec import Struct
 
 from engine.envelope.condensing import How, condense
 from engine.envelope.conversation import alone, droppable, result
@@ -15,7 +16,7 @@ from engine.ports.inspect_ai.handler import MORE_PASSES, PRESERVED
 from engine.ports.inspect_ai.strategies import REMOVED, SEARCH, first_kept
 from engine.ports.rows import rows
 from engine.session.index import upto
-from engine.session.model import Edit, Span
+from engine.session.model import Action, Body, Edit, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +31,31 @@ class Params:
     cap: Annotated[int, "summary: tokens that it may have"] = 2_000
 
 
+class Done(Struct, frozen=True):
+    """How far it came: the first row of what was said that stands, and how many thoughts and results were looked at."""
+
+    first: int = 0
+    thoughts: int = 0
+    results: int = 0
+
+
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Refuses where it stays too much. State: the number of the first row of what was said that stands."""
-    total, passes, first = ctx.size(envelope), 0, ctx.state or 0
+    """Refuses where it stays too much."""
+    total, passes, done = ctx.size(envelope), 0, ctx.state or Done()
     facts: dict[str, Any] = {"tokens": total, "threshold": ctx.limit, "strategy": params.strategy}
     because = f"{total:,} tokens are above the threshold of {ctx.limit:,}"
     size = total
     while size > ctx.limit and passes <= MORE_PASSES:
         before, passes = size, passes + 1
         if params.strategy == "edit":
-            for edit in _edited(envelope, ctx, params, because, facts):
-                envelope = yield edit
+            found, done = _edited(envelope, ctx, params, done)
+            for action, span, body in found:
+                envelope = yield Edit(action, because, span, body, facts=facts)
         elif params.strategy == "trim":
-            begin, stop = _trimmed(ctx, params, first)
+            begin, stop = _trimmed(ctx, params, done.first)
             for span in droppable(ctx, envelope, *begin):
                 envelope = yield Edit("drop", because, span, facts=facts)
-            first = stop
+            done = Done(stop)
         else:
             begin = _said(ctx)
             if ctx.tokens(*begin) > params.cap:
@@ -55,7 +65,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             break
     if size > ctx.limit and passes:
         yield Edit("refuse", f"{because}; after {passes} passes {size:,} are left", facts={**facts, "left": size})
-    return first
+    return done
 
 
 def _said(ctx: Ctx) -> Span:
@@ -76,18 +86,33 @@ def _trimmed(ctx: Ctx, params: Params, first: int) -> tuple[Span, int]:
     return Span(begin, found.starts[stop] if stop < there else ctx.request.cut), stop
 
 
-def _edited(envelope: Envelope, ctx: Ctx, params: Params, because: str, facts: dict[str, Any]) -> Iterator[Edit]:
-    """Older thinking goes, and a fixed text stands for older results."""
-    thinking, answers = ctx.index.thinking, [m for m in rows(ctx).rows if m.role == "assistant" and m.start < ctx.request.cut]
-    newest = answers[-params.keep_thinking].start if 0 < params.keep_thinking <= len(answers) else ctx.request.cut
-    for at in thinking[: upto(thinking, newest if len(answers) >= params.keep_thinking else 0)]:
+def _edited(envelope: Envelope, ctx: Ctx, params: Params, done: Done) -> tuple[list[tuple[Action, Span, Body]], Done]:
+    """Older thinking goes, and a fixed text stands for older results. What was looked at before is not looked at again."""
+    found: list[tuple[Action, Span, Body]] = []
+    thinking, results, blocks = ctx.index.thinking, ctx.index.results, ctx.session.blocks
+    thoughts = max(done.thoughts, upto(thinking, _newest(ctx, params.keep_thinking)))
+    for at in thinking[done.thoughts : thoughts]:
         if envelope.at(at).body is None:
-            yield Edit("strip", because, Span(at, at + 1), (), facts=facts)
-    blocks, results = ctx.session.blocks, ctx.index.results
-    named = [at for at in results[: upto(results, ctx.request.cut)] if blocks[at].name not in (SEARCH, *params.exclude_tools)]
-    for at in named[: max(0, len(named) - params.keep_uses)]:
+            found.append(("strip", Span(at, at + 1), ()))
+    left = range(done.results, upto(results, ctx.request.cut))
+    named = [n for n in left if blocks[results[n]].name not in (SEARCH, *params.exclude_tools)]
+    older = named[: max(0, len(named) - params.keep_uses)]
+    for at in (results[n] for n in older):
         if envelope.at(at).body is None and alone(envelope, at):
-            yield Edit("clear", because, Span(at, at + 1), (result(blocks[at], REMOVED),), facts=facts)
+            found.append(("clear", Span(at, at + 1), (result(blocks[at], REMOVED),)))
+    return found, Done(done.first, thoughts, older[-1] + 1 if older else done.results)
+
+
+def _newest(ctx: Ctx, keep: int) -> int:
+    """Where the newest `keep` answers begin; 0 where there are fewer."""
+    said = rows(ctx)
+    at = upto(said.starts, ctx.request.cut)
+    begin = ctx.request.cut
+    while keep and at:
+        at -= 1
+        if said.rows[at].role == "assistant":
+            keep, begin = keep - 1, said.starts[at]
+    return 0 if keep else begin
 
 
 RULE = Rule(
@@ -96,5 +121,5 @@ RULE = Rule(
     edits,
     Params,
     source="PyPI inspect-ai 0.3.285, inspect_ai/model/_compaction, inspect_ai/model/_trim.py",
-    state=int,
+    state=Done,
 )
