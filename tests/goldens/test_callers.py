@@ -11,6 +11,15 @@ import pytest
 
 from tests.goldens import ROOT
 
+# What whole preparations of an original need and no rule does: the rules stand on the helpers below them.
+ALONE = {
+    "cline_sdk": {"Builder", "budget_of"},  # builds a body, which rendering does here
+    "inspect_ai": {"strategy_of"},  # strategies over lists of messages; the rule edits an envelope
+    "opencode": {"Reply"},  # a turn of its loop
+    "openhands_legacy": {"view_of"},  # a view of events, which an envelope is here
+    "openhands_sdk": {"view_of"},
+    "swe_agent": {"process"},  # several processors one after another, which a policy's rules are
+}
 ENGINE = ROOT / "engine"
 PORTS = "engine.ports"
 ADAPTERS = sorted(path for path in Path(__file__).parent.glob("*.py") if not path.name.startswith("test_"))
@@ -43,10 +52,13 @@ def reached() -> set[str]:
     """Names that rules refer to, and those that functions of the ports that they reach refer to in turn."""
     found = {name for path in (ENGINE / "rules").rglob("*.py") for name in names(ast.parse(path.read_text(encoding="utf-8")))}
     held = [node for path in (ENGINE / "ports").rglob("*.py") for node in ast.parse(path.read_text(encoding="utf-8")).body]
-    defined = {node.name: node for node in held if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    defined: dict[str, list[ast.AST]] = {}
+    for node in held:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):  # two tools may have functions of one name
+            defined.setdefault(node.name, []).append(node)
     todo = [name for name in found if name in defined]
     while todo:
-        new = names(defined.pop(todo.pop())) - found
+        new = set().union(*map(names, defined.pop(todo.pop()))) - found
         found |= new
         todo += [name for name in new if name in defined]
     return found
@@ -54,9 +66,9 @@ def reached() -> set[str]:
 
 @pytest.mark.parametrize("path", ADAPTERS, ids=lambda path: path.stem)
 def test_what_an_adapter_calls_is_reached_from_a_rule(path: Path) -> None:
-    assert sorted(set(used(path)) - reached()) == []
+    assert set(used(path)) - reached() == ALONE.get(path.stem, set())
 
 
 def test_the_scan_finds_what_adapters_use() -> None:
     everything = {name for path in ADAPTERS for name in used(path)}
-    assert {"truncate", "effective"} <= everything <= reached()
+    assert {"truncate", "effective"} <= everything <= reached().union(*ALONE.values())

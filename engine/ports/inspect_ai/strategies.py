@@ -1,0 +1,196 @@
+"""Inspect's compaction strategies: what each makes of a list of messages.
+
+Pure functions, ported from `inspect_ai/model/_trim.py` and `inspect_ai/model/_compaction/{edit,trim,summary,memory}.py` (PyPI
+inspect-ai 0.3.285). Messages are Inspect's: `role`, `content` (text or a list of blocks), and at will `source`, `metadata`,
+`tool_calls` (`id`, `function`, `arguments`), `tool_call_id`. Given ones are never changed; a changed copy has no `id`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Message = Mapping[str, Any]
+Summarise = Callable[[list[Message]], str]
+
+REMOVED = "(Tool result removed)"
+SAVED = "(content saved to memory)"
+CALL_REMOVED = "[Tool call: {} (parameters and results removed from history)]"
+SEARCH, MEMORY = "tool_search", "memory"  # discovery of tools is never cleared; of memory calls what was saved is
+SAVING = ("file_text", "insert_text", "new_str")
+# Ours, at the lengths of the original (212 and 63 characters): counts of tokens depend on them.
+BEFORE = (
+    "[SUMMARY OF WHAT WENT BEFORE]\n\n"
+    "What follows sums up the work that was done here on this task until now. It was written when the conversation was "
+    "compacted, takes the place of what was said, and nobody typed it:\n\n"
+)
+AFTER = "\n\nGo on with this task from the point where that summary ended."
+_BOUNDARY = re.compile(r"</analysis>\s*(?=<summary>)")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A conversation as Inspect sees it: system messages, what was given, and what was said since."""
+
+    system: tuple[Message, ...]
+    given: tuple[Message, ...]
+    said: tuple[Message, ...]
+
+    def __iter__(self) -> Any:
+        return iter((*self.system, *self.given, *self.said))
+
+
+def is_summary(message: Message) -> bool:
+    """Whether a compaction put this message here."""
+    return "summary" in (message.get("metadata") or {})
+
+
+def parts_of(messages: Sequence[Message]) -> Parts:
+    """The three parts; without messages marked as input, all up to the first user's message was given."""
+    system = tuple(m for m in messages if m["role"] == "system")
+    rest = [m for m in messages if m["role"] != "system"]
+    given = [m for m in rest if m.get("source") == "input" and not is_summary(m)]
+    if given:
+        return Parts(system, tuple(given), tuple(m for m in rest if is_summary(m) or m.get("source") != "input"))
+    stop = 0
+    while stop < len(rest) and not is_summary(rest[stop]):
+        stop += 1
+        if rest[stop - 1]["role"] == "user":
+            break
+    return Parts(system, tuple(rest[:stop]), tuple(rest[stop:]))
+
+
+def first_kept(count: int, preserve: float) -> int:
+    """How many of so many messages go. ValueError: `preserve` is no share."""
+    if not 0 <= preserve <= 1:
+        raise ValueError("preserve must be between 0 and 1")
+    return int(count * (1 - preserve))
+
+
+def trimmed(messages: Sequence[Message], preserve: float = 0.7) -> list[Message]:
+    """The newest share of what was said, with what was given; no result without its call and the reverse."""
+    parts = parts_of(messages)
+    kept: list[Message] = []
+    called: set[str] = set()
+    for message in parts.said[first_kept(len(parts.said), preserve) :]:
+        if message["role"] == "assistant":
+            called = {call["id"] for call in message.get("tool_calls") or ()}
+        elif message["role"] == "user":
+            called = set()
+        elif message.get("tool_call_id") not in called:
+            continue
+        kept.append(message)
+    answered = {m["tool_call_id"] for m in kept if m["role"] == "tool"}
+    kept = [_with_calls(m, [c for c in m.get("tool_calls") or () if c["id"] in answered]) for m in kept]
+    if kept and kept[-1]["role"] == "assistant":
+        kept.pop()
+    return [_uncited(m) for m in (*parts.system, *parts.given, *kept)]
+
+
+def edited(
+    messages: Sequence[Message],
+    thinking: int | None = 1,
+    uses: int = 3,
+    inputs: bool = True,
+    exclude: Sequence[str] = (),
+    memory: bool = True,
+) -> list[Message]:
+    """The messages without older thinking (`thinking` newest answers keep it; None = all) and older results."""
+    done = list(messages)
+    answers = [i for i, m in enumerate(done) if m["role"] == "assistant"]
+    for i in answers[: max(0, len(answers) - thinking)] if thinking is not None else ():
+        done[i] = without_thinking(done[i])
+    results: dict[str, list[int]] = {}
+    for i, m in enumerate(done):
+        if m["role"] == "tool":
+            results.setdefault(m["tool_call_id"], []).append(i)
+    found: list[tuple[int, Mapping[str, Any], int]] = []
+    for i in answers:
+        for call in done[i].get("tool_calls") or ():
+            at = next((at for at in results.get(call["id"], ()) if at > i), None)
+            if call["function"] != SEARCH and call["function"] not in exclude and at is not None:
+                found.append((i, call, at))
+    for i, call, at in reversed(found[: len(found) - uses] if len(found) > uses else []):
+        if inputs:
+            done[at] = _copy(done[at], content=REMOVED)
+        else:
+            del done[at]
+            done[i] = _without_call(done[i], call)
+    if memory:
+        done = [without_saved(m) for m in done]
+    while done and done[-1]["role"] == "assistant":
+        done.pop()
+    return [_uncited(m) for m in done]
+
+
+def without_thinking(message: Message) -> Message:
+    """An answer without its reasoning, but for what its provider needs to find a call again."""
+    content = message["content"]
+    if isinstance(content, str):
+        return message
+    kept = [c for c in content if c.get("type") != "reasoning" or "gemini_function_call_id" in (c.get("internal") or {})]
+    return message if kept == list(content) else _copy(message, content=kept or "")
+
+
+def without_saved(message: Message) -> Message:
+    """An answer whose memory calls tell no more what they saved."""
+    calls = message.get("tool_calls") or ()
+    if not any(call["function"] == MEMORY and not call["arguments"].keys().isdisjoint(SAVING) for call in calls):
+        return message
+    kept = [
+        {**call, "arguments": {name: SAVED if name in SAVING else value for name, value in call["arguments"].items()}}
+        if call["function"] == MEMORY
+        else call
+        for call in calls
+    ]
+    return _copy(message, tool_calls=kept)
+
+
+def summary_message(text: str) -> Message:
+    """A summary as the user's message that stands for what was said."""
+    return {"role": "user", "content": f"{BEFORE}{summary_in(text)}{AFTER}", "metadata": {"summary": True}}
+
+
+def summary_in(reply: str) -> str:
+    """A summariser's reply without the analysis in front of the summary, where it is plain where that ends."""
+    start, summary = reply.find("<analysis>"), reply.find("<summary>")
+    if start < 0 or 0 <= summary < start:
+        return reply
+    end = _BOUNDARY.search(reply, start)
+    if end is None or "<summary>" in reply[start : end.start()]:
+        return reply
+    return (reply[:start] + reply[end.end() :]).strip() or reply
+
+
+def summed_up(messages: Sequence[Message], summarise: Summarise) -> tuple[list[Message], Message]:
+    """What was given and the summary that stands for the rest, and that summary: it joins the stored history as well."""
+    parts = parts_of(messages)
+    newest = max((i for i, m in enumerate(parts.said) if is_summary(m)), default=0)
+    summary = summary_message(summarise([*parts.system, *parts.given, *parts.said[newest:]]))
+    return [*parts.system, *parts.given, summary], summary
+
+
+def _copy(message: Message, **changed: Any) -> Message:
+    kept = {name: value for name, value in {**message, **changed}.items() if name != "id"}
+    return {name: value for name, value in kept.items() if name != "tool_calls" or value}
+
+
+def _with_calls(message: Message, calls: list[Any]) -> Message:
+    return message if len(calls) == len(message.get("tool_calls") or ()) else _copy(message, tool_calls=calls)
+
+
+def _without_call(message: Message, call: Mapping[str, Any]) -> Message:
+    content = message["content"]
+    said = ([{"type": "text", "text": content}] if content else []) if isinstance(content, str) else list(content)
+    calls = [c for c in message.get("tool_calls") or () if c["id"] != call["id"]]
+    return _copy(message, content=[*said, {"type": "text", "text": CALL_REMOVED.format(call["function"])}], tool_calls=calls)
+
+
+def _uncited(message: Message) -> Message:
+    """A message without citations: they point into results that may be gone."""
+    content = message["content"]
+    if isinstance(content, str) or not any(c.get("citations") for c in content):
+        return message
+    return _copy(message, content=[{k: v for k, v in c.items() if k != "citations"} for c in content])

@@ -1,0 +1,196 @@
+"""OpenHands 0.62: what its view shows of a history of events, and what each condenser forgets of it.
+
+Pure functions, ported from `openhands/memory/view.py` and `openhands/memory/condenser/impl` (PyPI openhands-ai 0.62.0). An
+event is a mapping with `id` (a rising number), `type`, and at will `cause`, `url`, `text`; a condensation has `forgotten` ids
+or `forgotten_range`, `summary`, `summary_offset`. What a condenser puts in has the id -1, as in the original.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Event = Mapping[str, Any]
+Ask = Callable[[str, tuple[Event, ...]], str]
+"""What a model answers to the previous summary and the events that are to be forgotten."""
+
+INSERTED = -1
+MASK = "<MASKED>"
+NOTHING = "No events summarized"
+OBSERVED = ("observation", "browser", "recall_result", "inserted")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The events that are sent, in order; `pending`: a condensation was asked for since the newest one."""
+
+    events: tuple[Event, ...]
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Condensation:
+    """What is forgotten: `ids`, or all of the `span` from its first to its last id."""
+
+    ids: tuple[int, ...] | None = None
+    span: tuple[int, int] | None = None
+    summary: str | None = None
+    offset: int | None = None
+    saw: tuple[str, tuple[Event, ...]] | None = None  # what the summariser was given
+
+    def event(self, id: int) -> Event:
+        """The condensation as an event of the history."""
+        held: dict[str, Any] = {"id": id, "type": "condensation", "summary": self.summary, "summary_offset": self.offset}
+        return held | ({"forgotten_range": self.span} if self.span else {"forgotten": self.ids or ()})
+
+
+def view_of(events: Sequence[Event]) -> View:
+    """What a history shows: without what was forgotten, with the newest summary that has a place."""
+    gone: set[int] = set()
+    spans: list[tuple[int, int]] = []
+    placed: tuple[str, int] | None = None
+    pending = False
+    for event in events:
+        if event["type"] == "condensation":
+            pending = False
+            gone.update(event.get("forgotten") or ())
+            if event.get("forgotten_range"):
+                spans.append(tuple(event["forgotten_range"]))
+            if event.get("summary") is not None and event.get("summary_offset") is not None:
+                placed = event["summary"], event["summary_offset"]
+        pending = pending or event["type"] == "request"
+    kept = [
+        event
+        for event in events
+        if event["type"] not in ("condensation", "request")
+        and event["id"] not in gone
+        and not any(first <= event["id"] <= last for first, last in spans)
+    ]
+    if placed:
+        kept.insert(placed[1], inserted(placed[0]))
+    return View(tuple(kept), pending)
+
+
+def inserted(text: str) -> Event:
+    """A text that a condenser puts in the place of events."""
+    return {"id": INSERTED, "type": "inserted", "text": text}
+
+
+def condense(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
+    """What a condenser of `type` with its options makes of a view. ValueError, IndexError: as the original refuses it."""
+    run, known = CONDENSERS[options["type"]]
+    given = {**known, **{name: value for name, value in options.items() if name != "type"}}
+    return run(view, given, ask)
+
+
+def _recent(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
+    head = view.events[: options["keep_first"]]
+    tail = max(0, options["max_events"] - len(head))
+    return View((*head, *view.events[-tail:]))  # no tail takes the whole list: the original's defect
+
+
+def _sized(view: View, options: Mapping[str, Any]) -> bool:
+    """Whether a condenser that waits for a size has to act. ValueError: its options leave no room."""
+    first, most = options["keep_first"], options["max_size"]
+    if first >= most // 2 or first < 0 or most < 1:
+        raise ValueError("keep_first must be less than half of max_size")
+    return len(view.events) > most or view.pending
+
+
+def _amortized(view: View, options: Mapping[str, Any], _ask: Ask) -> View | Condensation:
+    if not _sized(view, options):
+        return view
+    head = view.events[: options["keep_first"]]
+    tail = view.events[-(options["max_size"] // 2 - len(head)) :]
+    kept = {event["id"] for event in (*head, *tail)}
+    ids = [event["id"] for event in view.events if event["id"] not in kept]
+    return Condensation(span=(min(ids), max(ids)))
+
+
+def _summary(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
+    if not _sized(view, options):
+        return view
+    first, events = options["keep_first"], view.events
+    tail = options["max_size"] // 2 - len(events[:first]) - 1
+    before = events[first]
+    previous = (before["text"] or "") if before["type"] == "inserted" else NOTHING
+    gone = tuple(event for event in events[first:-tail] if event["type"] != "inserted")
+    ids = [event["id"] for event in gone]
+    return Condensation(span=(min(ids), max(ids)), summary=ask(previous, gone), offset=first, saw=(previous, gone))
+
+
+def _attention(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
+    if not _sized(view, options):
+        return view
+    head = [event["id"] for event in view.events[: options["keep_first"]]]
+    room = options["max_size"] // 2 - len(head)
+    chosen = [id for id in json.loads(ask("", view.events))["ids"] if id not in head][:room]
+    for event in reversed(view.events):
+        if len(chosen) >= room:
+            break
+        if event["id"] not in chosen:
+            chosen.append(event["id"])
+    return Condensation(ids=tuple(e["id"] for e in view.events if e["id"] not in chosen and e["id"] not in head))
+
+
+def _mask(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
+    stop = len(view.events) - options["attention_window"]
+    return View(tuple(inserted(MASK) if i < stop and e["type"] in OBSERVED else e for i, e in enumerate(view.events)))
+
+
+def _browser(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
+    found, seen = [], 0
+    for event in reversed(view.events):
+        shown = event["type"] == "browser"
+        old = shown and seen >= options["attention_window"]
+        found.append(inserted(f"Visited URL {event['url']}\nContent omitted") if old else event)
+        seen += shown and not old
+    return View(tuple(found[::-1]))
+
+
+def _window(view: View, _options: Mapping[str, Any], _ask: Ask) -> View | Condensation:
+    if not view.pending:
+        return view
+    events = view.events
+    task = next((i for i, event in enumerate(events) if event["type"] == "user"), None)
+    if task is None:
+        return Condensation(ids=())
+    kept = {*[event["id"] for event in events if event["type"] == "system"][:1], events[task]["id"]}
+    for event in events[task + 1 :]:
+        if event["type"] == "recall" and event.get("text") == events[task].get("text"):
+            kept.add(event["id"])
+            answers = (e["id"] for e in events if e["type"] in OBSERVED and e.get("cause") == event["id"])
+            kept |= {*list(answers)[:1]}
+            break
+    recent = [*events[max(0, len(events) - max(1, (len(events) - len(kept)) // 2)) :]]
+    while recent and recent[0]["type"] in OBSERVED:
+        recent.pop(0)
+    kept |= {event["id"] for event in recent}
+    ids = tuple(sorted({event["id"] for event in events} - kept))
+    if ids and ids[-1] - ids[0] + 1 == len(ids):
+        return Condensation(span=(ids[0], ids[-1]))
+    return Condensation(ids=ids)
+
+
+def _pipeline(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
+    for given in options["condensers"]:
+        found = condense(view, given, ask)
+        if isinstance(found, Condensation):
+            return found
+        view = found
+    return view
+
+
+Condenser = Callable[[View, Mapping[str, Any], Ask], "View | Condensation"]
+CONDENSERS: Mapping[str, tuple[Condenser, Mapping[str, Any]]] = {
+    "recent": (_recent, {"keep_first": 1, "max_events": 10}),
+    "amortized": (_amortized, {"keep_first": 0, "max_size": 100}),
+    "mask": (_mask, {"attention_window": 5}),
+    "browser": (_browser, {"attention_window": 1}),
+    "window": (_window, {}),
+    "summary": (_summary, {"keep_first": 1, "max_size": 100, "max_event_length": 10_000}),
+    "attention": (_attention, {"keep_first": 1, "max_size": 100}),
+    "pipeline": (_pipeline, {"condensers": ()}),
+}

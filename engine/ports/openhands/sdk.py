@@ -1,0 +1,203 @@
+"""OpenHands' agent SDK: what its view shows of a history of events, where a view may be cut, and what its condenser forgets.
+
+Pure functions, ported from `openhands/sdk/context/{view,condenser}` (PyPI openhands-sdk 1.58.0). An event is a mapping with
+`id`, `type` (system, user, agent, action, observation, error, condensation, request; others are not for the model), and for
+actions and results `call`, for actions `batch` (the answer that they came in) and `thinking`; a condensation has `forgotten`,
+`summary`, `summary_offset`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Event = Mapping[str, Any]
+Count = Callable[[Sequence[Event]], int]
+Ask = Callable[[Sequence[Event]], str | None]
+"""The summary of some events; None where it could not be made."""
+
+SHOWN = ("system", "user", "agent", "action", "observation", "error", "summary")
+RESULTS = ("observation", "error")
+
+
+class NoCondensation(Exception):
+    """Something has to be forgotten, and nothing can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The events that are sent, in order; `pending`: a condensation was asked for since the newest one."""
+
+    events: tuple[Event, ...]
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The condenser's options, as it has them by default."""
+
+    max_size: int = 240
+    max_tokens: int | None = None
+    keep_first: int = 2
+    minimum_progress: float = 0.1
+    hard_context_reset_max_retries: int = 5
+
+    def __post_init__(self) -> None:
+        if self.max_size // 2 - self.keep_first - 1 <= 0:
+            raise ValueError("max_size leaves no room beside keep_first")
+
+
+@dataclass(frozen=True, slots=True)
+class Condensation:
+    """What is forgotten, what stands for it, and the place of that in what is left."""
+
+    forgotten: tuple[str, ...]
+    summary: str
+    offset: int
+
+
+def view_of(events: Sequence[Event]) -> View:
+    """What a history shows. KeyError: a result stands before its call."""
+    shown: list[Event] = []
+    pending = False
+    for event in events:
+        if event["type"] == "condensation":
+            gone = {*(event.get("forgotten") or ())}
+            shown = [e for e in shown if e["id"] not in gone]
+            if event.get("summary") is not None and event.get("summary_offset") is not None:
+                summary = {"id": f"{event['id']}-summary", "type": "summary", "text": event["summary"]}
+                shown.insert(event["summary_offset"], summary)
+            pending = False
+        elif event["type"] == "request":
+            pending = True
+        elif event["type"] in SHOWN:
+            shown.append(event)
+    while gone := _torn(shown, events):
+        shown = [event for event in shown if event["id"] not in gone]
+    return View(tuple(shown), pending)
+
+
+def _torn(shown: Sequence[Event], events: Sequence[Event]) -> set[str]:
+    """Ids of what may not stay, by the first of the view's properties that does not hold."""
+    there = {event["id"] for event in shown}
+    batches: dict[str, set[str]] = {}
+    for event in events:
+        if event["type"] == "action":
+            batches.setdefault(event["batch"], set()).add(event["id"])
+    if gone := {id for batch in batches.values() if not batch <= there for id in batch & there}:
+        return gone
+    answered: set[str] = set()
+    for event in shown:
+        if event["type"] in RESULTS:
+            if event["call"] in answered:
+                gone.add(event["id"])
+            answered.add(event["call"])
+    if gone:
+        return gone
+    calls = {event["call"] for event in shown if event["type"] == "action"}
+    pairs = {"action": answered, "observation": calls, "error": calls}
+    if gone := {e["id"] for e in shown if e["type"] in pairs and e["call"] not in pairs[e["type"]]}:
+        return gone
+    return {id for loop in _loops(events) if not loop <= there for id in loop & there}
+
+
+def _loops(events: Sequence[Event]) -> list[set[str]]:
+    """Tool loops: from a call with thinking on all calls and results, up to the next such call or anything else."""
+    loops: list[set[str]] = []
+    inside = False
+    for event in events:
+        if event["type"] == "action" and event.get("thinking"):
+            loops.append(set())
+            inside = True
+        elif event["type"] not in ("action", *RESULTS):
+            inside = False
+        if inside:
+            loops[-1].add(event["id"])
+    return loops
+
+
+def safe_indices(events: Sequence[Event]) -> list[int]:
+    """Where a view may be cut: outside pairs, batches and thinking loops, both ends included. KeyError as for `view_of`."""
+    loop_of = {id: number for number, loop in enumerate(_loops(events)) for id in loop}
+    open_calls: set[str] = set()
+    safe: list[int] = []
+    before: Event | None = None
+    for i, event in enumerate(events):
+        loop = loop_of.get(event["id"])
+        same_loop = before is not None and loop is not None and loop == loop_of.get(before["id"])
+        same_batch = before is not None and before["type"] == event["type"] == "action" and before["batch"] == event["batch"]
+        if not open_calls and not same_loop and not same_batch:
+            safe.append(i)
+        if event["type"] == "action":
+            open_calls.add(event["call"])
+        elif event["type"] in RESULTS:
+            open_calls.remove(event["call"])
+        before = event
+    return safe if open_calls else [*safe, len(events)]
+
+
+Requirement = Literal["hard", "soft"] | None
+
+
+def requirement(view: View, settings: Settings, limit: int | None, total: int) -> Requirement:
+    """Whether something must be forgotten (hard), should be (soft), or need not be. `total`: tokens of the view."""
+    if view.pending or (limit is not None and total > limit):
+        return "hard"
+    return "soft" if len(view.events) > settings.max_size else None
+
+
+def span_to_forget(view: View, settings: Settings, limit: int | None, count: Count, total: int) -> tuple[int, int]:
+    """The stretch of the view that is forgotten, moved to places where it may be cut; NoCondensation: too little, or none."""
+    events, first = view.events, settings.keep_first
+    suffixes: list[int] = []
+    if view.pending:
+        suffixes.append(len(events) // 2 - first - 1)
+    if len(events) > settings.max_size:
+        suffixes.append(settings.max_size // 2 - first - 1)
+    if limit is not None and total > limit:
+        rest = events[first:]
+        lo = bisect_left(range(len(rest)), True, lo=min(1, len(rest)), key=lambda n: count(rest[:n]) > total - limit // 2)
+        suffixes.append(len(rest) - lo)
+    safe = safe_indices(events)
+    system = next((i + 1 for i, event in enumerate(events) if event["type"] == "system"), 0)
+    start, stop = (_next(safe, at, len(events)) for at in (max(first, system), len(events) - min(suffixes)))
+    if stop <= start or stop - start < len(events) * settings.minimum_progress:
+        raise NoCondensation
+    return start, stop
+
+
+def _next(safe: Sequence[int], at: int, otherwise: int) -> int:
+    place = bisect_left(safe, at)
+    return safe[place] if place < len(safe) else otherwise
+
+
+def condense(view: View, settings: Settings, limit: int | None, count: Count, ask: Ask) -> Condensation | None:
+    """What the condenser forgets of a view; None where nothing. NoCondensation: something has to be, and nothing can be.
+
+    `limit`: tokens that the view may have; None = any number.
+    """
+    total = count(view.events) if limit is not None else 0
+    need = requirement(view, settings, limit, total)
+    if need is None:
+        return None
+    start = stop = 0
+    try:
+        start, stop = span_to_forget(view, settings, limit, count, total)
+        summary = ask(view.events[start:stop])
+    except NoCondensation:
+        summary = None
+    if summary is None:
+        return None if need == "soft" else _reset(view, settings, ask)
+    return Condensation(tuple(event["id"] for event in view.events[start:stop]), summary, start)
+
+
+def _reset(view: View, settings: Settings, ask: Ask) -> Condensation:
+    """All behind the system prompt is forgotten; the original reads ever less of each event after each failure."""
+    start = next((i + 1 for i, event in enumerate(view.events) if event["type"] == "system"), 0)
+    gone = view.events[start:]
+    for _ in range(settings.hard_context_reset_max_retries if gone else 0):
+        if (summary := ask(gone)) is not None:
+            return Condensation(tuple(event["id"] for event in gone), summary, start)
+    raise NoCondensation

@@ -1,0 +1,1 @@
+"""Rules of opencode: its compaction and its pruning."""

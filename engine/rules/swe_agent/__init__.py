@@ -1,0 +1,1 @@
+"""Rules of SWE-agent: its history processors."""

@@ -1,0 +1,125 @@
+"""OpenHands' agent SDK: its view of events and its condenser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.ports.openhands.sdk import (
+    Condensation,
+    Event,
+    NoCondensation,
+    Settings,
+    View,
+    condense,
+    requirement,
+    safe_indices,
+    view_of,
+)
+
+SYSTEM = "openhands-sdk"
+
+
+def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
+    """What the port gives for one case."""
+    try:
+        if case["kind"] == "sequence":
+            return {"steps": [_as_told(*both) for both in zip(_sequence(case["input"]), case["expect"]["steps"], strict=True)]}
+        return {"view": _view, "condense": _condense}[case["kind"]](case["input"])
+    except KeyError:
+        return {"error": "missing_key"}
+
+
+def _as_told(step: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    """The step with the number of what is sent where a case tells no more of it, which it does of some quiet steps."""
+    return step if isinstance(told["sent"], list) else {**step, "sent": len(step["sent"])}
+
+
+def _ids(events: Sequence[Event]) -> list[str]:
+    return [event["id"] for event in events]
+
+
+def _view(given: dict[str, Any]) -> dict[str, Any]:
+    view = view_of(given["events"])
+    return {"events": _ids(view.events), "pending_request": view.pending, "safe_indices": safe_indices(view.events)}
+
+
+def _count(events: Sequence[Event]) -> int:
+    """The counter of the cases: calls of one batch that stand together are one message."""
+    total, batch = 0, None
+    for event in events:
+        if event["type"] == "action":
+            total += 10 if event["batch"] == batch else 13 + -(-len(event.get("text") or "") // 4)
+        else:
+            total += 3 + -(-len(event.get("text") or "") // 4)
+        batch = event.get("batch")
+    return total
+
+
+def _limit(given: dict[str, Any], settings: Settings) -> int | None:
+    limits = [n for n in (settings.max_tokens, given.get("agent_max_input_tokens")) if n is not None]
+    return min(limits) if limits else None
+
+
+def _condense(given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        settings = Settings(**given["options"])
+    except ValueError:
+        return {"error": "invalid_config"}
+    calls = 0
+
+    def ask(_events: Sequence[Event]) -> str | None:
+        nonlocal calls
+        calls += 1
+        summary: str | None = given["fake_summary"]
+        return None if calls <= given.get("failing_calls", 0) else summary
+
+    view, limit = view_of(given["events"]), _limit(given, settings)
+    try:
+        found = condense(view, settings, limit, _count, ask)
+    except NoCondensation:
+        return {"error": "no_condensation_available", "calls": calls}
+    said: dict[str, Any] = {"requirement": requirement(view, settings, limit, _count(view.events)), "condensed": bool(found)}
+    if not found:
+        return {**said, "calls": calls}
+    after = view_of([*given["events"], _event(found, "C")])
+    return {
+        **said,
+        "forgotten": [*found.forgotten],
+        "summary": found.summary,
+        "summary_offset": found.offset,
+        "calls": calls,
+        "after": ["SUMMARY" if id == "C-summary" else id for id in _ids(after.events)],
+    }
+
+
+def _event(found: Condensation, id: str) -> Event:
+    return {
+        "id": id,
+        "type": "condensation",
+        "forgotten": found.forgotten,
+        "summary": found.summary,
+        "summary_offset": found.offset,
+    }
+
+
+def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
+    settings = Settings(**given["options"])
+    history: list[Event] = []
+    steps: list[dict[str, Any]] = []
+    made = 0
+    for event in given["events"]:
+        history.append(event)
+        if event["id"] in given["requests_after"]:
+            history.append({"id": f"q{event['id']}", "type": "request"})
+        if event["type"] == "action":
+            continue
+        view: View = view_of(history)
+        found = condense(view, settings, _limit(given, settings), _count, lambda _events: f"T: summary {made}")  # noqa: B023
+        step = {"after_event": event["id"], "condensation": None, "forgotten": [], "sent": _ids(view.events)}
+        if found:
+            made += 1
+            history.append(_event(found, f"C{made}"))
+            step |= {"condensation": f"C{made}", "forgotten": [*found.forgotten], "sent": _ids(view_of(history).events)}
+        steps.append(step)
+    return steps
