@@ -145,8 +145,8 @@ def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(pag
     page.get_by_text("Open a session").first.wait_for()
     page.get_by_role("link", name="Live chat").click()
     ended(page)
-    page.locator(".chat-msg.assistant", has_text="I am the built-in offline model").wait_for()
-    other.locator(".chat-msg.assistant", has_text="I am the built-in offline model").wait_for()
+    page.locator(".chat-msg.assistant", has_text="I am the built-in offline model").first.wait_for()
+    other.locator(".chat-msg.assistant", has_text="I am the built-in offline model").first.wait_for()
     assert page.locator(".chat-msg.user").count() == other.locator(".chat-msg.user").count() == 1
     other.close()
 

@@ -119,8 +119,14 @@ def going_to(page: Page, url: str) -> None:
 def send(page: Page, text: str) -> None:
     """Say something, and wait for the end of the turn."""
     box = page.locator("[data-testid=stChatInputTextArea]:not([disabled])")
-    box.fill(text)
-    box.press("Enter")
-    page.locator(".chat-msg.user", has_text=text).wait_for()
+    said = page.locator(".chat-msg.user", has_text=text)
+    for attempt in range(400):
+        if said.count():
+            break
+        if attempt % 80 == 0:  # what is sent before the last turn has quite ended stays in the box
+            box.fill(text)
+            box.press("Enter")
+        page.wait_for_timeout(50)
+    said.wait_for()
     box.wait_for()
     idle(page)
