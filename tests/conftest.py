@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Two workers run the whole suite, or a folder of it: one begins with the browser, which waits a lot, one with the rest.
+    """Three workers run the whole suite, or a folder of it: one begins with the browser, which waits a lot.
 
     Each has a server, a browser and temporary folders of its own. A file or a test that is named runs in this process, and so
     does everything with `-n 0`, `-s` (output is to be seen), `-p no:xdist`, or on a machine of one core.
@@ -60,7 +60,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     option = config.option
     chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
     if not chosen and all(Path(arg).is_dir() for arg in config.args) and (os.cpu_count() or 1) > 1:
-        option.numprocesses, option.dist = 2, "worksteal"
+        option.numprocesses, option.dist = 3, "worksteal"
 
 
 def shared(*parts: str) -> Path:

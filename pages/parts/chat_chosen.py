@@ -25,7 +25,7 @@ from engine.views import knobs
 from pages.parts import replays, state
 from pages.parts.chat_values import DEFAULTS, POLICY, value
 
-DELAY = 0.05  # seconds between the pieces of the built-in model's answers: quick, but slow enough to be watched and stopped
+DELAY = 0.03  # seconds between the pieces of the built-in model's answers: quick, but slow enough to be watched and stopped
 
 
 @st.cache_resource(show_spinner=False)
