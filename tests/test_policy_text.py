@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from engine.errors import PolicyError
 from engine.planning.policy import Policy, Step, find, load, names, parse, rules, write
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
@@ -96,3 +97,31 @@ def test_what_the_writer_before_left_in_chats_reads_as_it_did() -> None:
 def test_writing_what_was_read_changes_nothing_more() -> None:
     once = write(load("balanced"))
     assert write(replace(parse("balanced", once), name="other")) == once
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_policy_says_what_whoever_chooses_it_must_know(name: str) -> None:
+    policy = load(name)
+    assert all((policy.title, policy.doc, policy.source, policy.fidelity, policy.when, policy.build_cost, policy.loss))
+    assert "when to use" not in f"{policy.source} {[*policy.constants]}".lower(), "it has a field of its own"
+    assert not policy.saving or "(" in policy.saving, "a saving names its source"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('whn = "long chats"', "unknown key 'whn'"),
+        ("[budgets]\ntokens = 1", "unknown key 'budgets'"),
+        ('per_message = "four"', "per_message"),
+        ('guarantees = "fits"', "guarantees"),
+        ('guarantees = ["fit"]', "unknown guarantee 'fit'"),
+        ("budget = 3", "budget"),
+        ("rules = 3", "rules"),
+        ('rules = ["condense"]', "rules"),
+        ("constants = 3", "constants"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named_and_never_passed_over(text: str, what: str) -> None:
+    with pytest.raises(PolicyError, match=what) as error:
+        parse("p", text)
+    assert error.value.hint

@@ -31,7 +31,19 @@ WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`e
 MENDING = ("repair", "drop_blank_texts", "end_with_question", "strip_stale_thinking")  # the last sees what all others changed
 PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
 LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
+TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss")
+KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "rules")  # of a policy's file
 T = TypeVar("T")
+
+
+class _File(msgspec.Struct):
+    """What else stands in a policy's file, by type. `name` is written for chats alone: a file's own name counts."""
+
+    per_message: int = PER_MESSAGE
+    guarantees: tuple[str, ...] = ()
+    budget: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
+    rules: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,11 @@ class Policy:
     budget: BudgetParams = field(default_factory=BudgetParams)
     rules: tuple[Step, ...] = ()
     constants: Mapping[str, str] = field(default_factory=dict)  # what else the original fixes, and where it was read
+    # for whoever chooses one; where a publication is named in brackets it says so, else it is our own judgement
+    when: str = ""  # when to use it
+    build_cost: str = ""  # what it costs to build and to run
+    saving: str = ""  # published saving of tokens, with its source; "" where none is published
+    loss: str = ""  # what is lost of the conversation
 
     @property
     def caution(self) -> str:
@@ -164,21 +181,24 @@ def parse(name: str, text: str) -> Policy:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PolicyError(f"policy {name!r} is not valid TOML: {error}", hint="Mend the file at the line named.") from error
-    steps = tuple(_step(row) for row in data.get("rules", ()))
-    texts = {key: str(data.get(key, "")) for key in ("title", "doc", "source", "fidelity", "version", "counter")}
-    if wrong := sorted(set(data.get("guarantees", ())) - GUARANTEES):
+    if unknown := sorted(set(data) - set(KEYS)):
+        raise PolicyError(f"policy {name!r} has an unknown key {unknown[0]!r}", hint=f"Known: {', '.join(KEYS)}.")
+    try:
+        file = msgspec.convert(data, _File)
+    except msgspec.ValidationError as error:
+        raise PolicyError(f"policy {name!r}: {error}", hint="Give a value of the kind that the key has.") from error
+    if wrong := sorted(set(file.guarantees) - GUARANTEES):
         raise PolicyError(
             f"policy {name!r} declares an unknown guarantee {wrong[0]!r}", hint=f"Known: {', '.join(sorted(GUARANTEES))}."
         )
-    spec = _params(f"the budget of policy {name!r}", BudgetParams, data.get("budget", {}))
     return Policy(
         name,
-        **texts,
-        per_message=int(data.get("per_message", PER_MESSAGE)),
-        guarantees=tuple(data.get("guarantees", ())),
-        budget=spec,
-        rules=steps,
-        constants=data.get("constants", {}),
+        **{key: str(data.get(key, "")) for key in TEXTS},
+        per_message=file.per_message,
+        guarantees=file.guarantees,
+        budget=_params(f"the budget of policy {name!r}", BudgetParams, file.budget),
+        rules=tuple(map(_step, file.rules)),
+        constants=file.constants,
     )
 
 
@@ -201,7 +221,7 @@ def _params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
 
 def write(policy: Policy) -> str:
     """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
-    texts = {key: getattr(policy, key) for key in ("title", "doc", "source", "fidelity", "version", "counter")}
+    texts = {key: getattr(policy, key) for key in TEXTS}
     held = texts | {"per_message": policy.per_message, "guarantees": list(policy.guarantees)}
     held |= {"budget": _table(policy.budget)} | ({"constants": dict(policy.constants)} if policy.constants else {})
     held |= {"rules": [{"rule": part.rule.name, **_table(part.params)} for part in policy.rules]}
