@@ -54,7 +54,7 @@ def made(text: str, prompt: str = "") -> Policy:
         Step(condense, condense.params(prompt=prompt or text)),
         Step(larger, larger.params(models={text: text})),
     )
-    return Policy("p", text, text, text, text, text, text, constants={text: text, f"{text}.x": text}, rules=steps)
+    return Policy("p", text, text, text, text, text, "words", constants={text: text, f"{text}.x": text}, rules=steps)
 
 
 @pytest.mark.parametrize("name", names())
@@ -115,6 +115,8 @@ def test_every_policy_says_what_whoever_chooses_it_must_know(name: str) -> None:
         ('per_message = "four"', "per_message"),
         ('guarantees = "fits"', "guarantees"),
         ('guarantees = ["fit"]', "unknown guarantee 'fit'"),
+        ('counter = "letters"', "unknown counter 'letters'"),
+        ("counter = 4", "unknown counter 4"),
         ("budget = 3", "budget"),
         ("rules = 3", "rules"),
         ('rules = ["condense"]', "rules"),

@@ -21,6 +21,7 @@ import tomli_w
 from engine import notebook
 from engine import rules as rules_package
 from engine.counting.ledger import PER_MESSAGE
+from engine.counting.tokens import COUNTERS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.rule import NoParams, Rule
 from engine.errors import PolicyError
@@ -69,7 +70,7 @@ class Policy:
     source: str
     fidelity: str
     version: str = ""
-    counter: str = ""  # tokenizer family or "chars" that its decisions count with; "" = the session's own
+    counter: str = ""  # what its decisions count with, one of `counting.tokens.COUNTERS`; "" = the session's own
     per_message: int = PER_MESSAGE  # tokens that frame a message under `counter`
     guarantees: tuple[str, ...] = ()  # of: fits, paired, prefix
     budget: BudgetParams = field(default_factory=BudgetParams)
@@ -191,6 +192,8 @@ def parse(name: str, text: str) -> Policy:
         raise PolicyError(
             f"policy {name!r} declares an unknown guarantee {wrong[0]!r}", hint=f"Known: {', '.join(sorted(GUARANTEES))}."
         )
+    if (counter := data.get("counter", "")) not in ("", *COUNTERS):
+        raise PolicyError(f"policy {name!r} names an unknown counter {counter!r}", hint=f"Known: {', '.join(COUNTERS)}.")
     return Policy(
         name,
         **{key: str(data.get(key, "")) for key in TEXTS},
