@@ -7,7 +7,6 @@ a body costs.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.planning.calls import MAPPING, Calls, blocks
+from engine.pricing.abilities import binds_thinking, takes_prefill
 from engine.pricing.prices import PRICES, Prices
 from engine.session.model import BUCKETS, JSON, Bucket, Session
 
@@ -26,7 +26,6 @@ BREAKPOINTS = 4  # prompt caching, explicit marks of one request
 TTLS = ("5m", "1h")
 ROLES = ("user", "assistant", "system")
 DROP = {"prefix_mismatch_behavior": "drop_block"}  # thinking.block_binding: the provider leaves such blocks out itself
-_CLAUDE = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d)(?!\d))?")
 _THINKING = ("thinking", "redacted_thinking")
 
 
@@ -140,18 +139,6 @@ def _has_mark(part: Any) -> bool:
     return isinstance(part, MAPPING) and "cache_control" in part
 
 
-def binds_thinking(model: str, prices: Prices = PRICES) -> bool:
-    """True for models whose thinking blocks are accepted only behind the exact prefix that they were made with."""
-    family, version = _version(model, prices)
-    return version >= ((5, 1) if family in ("fable", "mythos") else (5, 5))
-
-
-def takes_prefill(model: str, prices: Prices = PRICES) -> bool:
-    """True for models that go on from an answer that was begun for them; none since Claude 4.6 does."""
-    family, version = _version(model, prices)
-    return not family or version < (4, 6)
-
-
 def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
     """Numbers of the thinking blocks in the last plan's request that stand behind an edit made after they were said.
 
@@ -177,11 +164,6 @@ def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
 def _last(rising: Sequence[int], value: int) -> int:
     """Number of the last of `rising` that is <= `value`; -1 where none is."""
     return bisect_right(rising, value) - 1
-
-
-def _version(model: str, prices: Prices) -> tuple[str, tuple[int, int]]:
-    found = _CLAUDE.search(prices.facts(model).name) or _CLAUDE.search(model)
-    return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))
 
 
 def _binds(body: Mapping[str, JSON], model: str, prices: Prices) -> bool:
