@@ -41,6 +41,7 @@ _OPENAI = ("o200k_base", "cl100k_base")
 _UNKNOWN_ERROR = "±35 %, tokenizer unknown"
 
 TOGETHER = 512  # texts counted at once
+QUESTIONS = 1_000  # to another process, which cost as much as the vocabulary: from here on it is worth to have it here
 SHARED = 200_000  # characters from which more than one core is worth the time that it takes to begin
 
 _LOADED: set[str] = set()  # toktok's vocabularies
@@ -192,7 +193,7 @@ def _counted_apart(texts: Sequence[str], encoding: str) -> list[int] | None:
         counts = apart.count(texts)
     except UnicodeEncodeError:
         counts = apart.count([well_formed(text) for text in texts])
-    if counts is None:
+    if counts is None or apart.questions >= QUESTIONS:
         _APART.pop(encoding, None)
         apart.end()
     return counts
@@ -200,6 +201,8 @@ def _counted_apart(texts: Sequence[str], encoding: str) -> list[int] | None:
 
 def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:
     counts: list[int]
+    if not texts:
+        return []
     if encoding not in _LOADED:
         if (made := _counted_apart(texts, encoding)) is not None:
             return made
