@@ -41,7 +41,6 @@ _OPENAI = ("o200k_base", "cl100k_base")
 _UNKNOWN_ERROR = "±35 %, tokenizer unknown"
 
 TOGETHER = 512  # texts counted at once
-QUESTIONS = 1_000  # to another process, which cost as much as the vocabulary: from here on it is worth to have it here
 SHARED = 200_000  # characters from which more than one core is worth the time that it takes to begin
 
 _LOADED: set[str] = set()  # toktok's vocabularies
@@ -185,18 +184,21 @@ def _load(encoding: str) -> None:
 
 
 def _counted_apart(texts: Sequence[str], encoding: str) -> list[int] | None:
-    """The same by the process that was prepared; None where there is none any more."""
-    apart = _APART.get(encoding)
-    if apart is None:
-        return None
-    try:
-        counts = apart.count(texts)
-    except UnicodeEncodeError:
-        counts = apart.count([well_formed(text) for text in texts])
-    if counts is None or apart.questions >= QUESTIONS:
-        _APART.pop(encoding, None)
+    """The same by the process that was prepared, or by the next where that had nothing to do for long; None without one."""
+    while (apart := _APART.get(encoding)) is not None:
+        try:
+            counts = apart.count(texts)
+        except UnicodeEncodeError:
+            counts = apart.count([well_formed(text) for text in texts])
+        if counts is not None:
+            return counts
+        with _LOADING:
+            if _APART.get(encoding) is apart:
+                _APART.pop(encoding)
+                if apart.tired:  # a vocabulary here would stay, 70 MB of memory
+                    prepare(encoding)
         apart.end()
-    return counts
+    return None
 
 
 def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:
