@@ -1,5 +1,5 @@
-"""Ten things that a provider does wrong, on the chat page in a real Chromium: what came stands there, a sentence says what
-happened, and the next message is answered."""
+"""Things that a provider does wrong, on the chat page in a real Chromium: what came stands there, a sentence says what happened,
+and the next message is answered. `tests/pages` has more of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import idle, let_go
+from chat_page import going_to, send
+from conftest import let_go
 from malformed.rogue import SAID, Rogue, events, stream
+from malformed.sentences import GOOD, SENTENCES
 from malformed.test_malformed import CASES, PYTHON
 
 if TYPE_CHECKING:
@@ -27,22 +29,8 @@ MARKDOWN = """[run](javascript:window.pwned=1) ![cat](https://evil.example/x.png
 print('<b>')
 ```"""
 
-GOOD = "as it should be"
-# name -> what is said about it beside the messages, "" = nothing is due: the answer is whole. What breaks a turn stands before
-# what does not: that is the next turn, which works.
-SENTENCES = {
-    "cut inside a character": "Interrupted: no answer: {} sent something that cannot be read",
-    "no usage": "",
-    "3 then reset": "Interrupted: no answer: the connection to {} broke off",
-    "text null": "",
-    "an error amid": "overloaded",
-    "event null": "",
-    "JSON with null content": "The answer is empty.",
-    "a call without a block": "it calls a tool, and named none",
-    "a web page with 502": "a web page instead of an answer",
-    GOOD: "",
-    "a redirect": "redirects are not followed",
-}
+# An answer broken off, one that says nothing, no answer at all, and a good one.
+SEEN = ("cut inside a character", "JSON with null content", "a web page with 502", GOOD)
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +40,11 @@ def rogue() -> Iterator[Rogue]:
 
 
 def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is_answered(page: Page, rogue: Rogue) -> None:
+    page.goto("/chat")
     going_to(page, rogue.url)
     told = ".st-key-chat-box [role=alert], .st-key-chat-box [role=status]"
-    for number, (case, sentence) in enumerate(SENTENCES.items()):
+    for number, case in enumerate(SEEN):
+        sentence = SENTENCES[case]
         wrong, kept = CASES.get(case, (stream(events()), SAID))
         rogue.wrongs += [wrong] * (3 if "502" in case else 1)  # the SDK asks again by itself
         send(page, f"hello {number}", rogue)
@@ -68,7 +58,7 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
         assert not any(word in page.locator(".st-key-chat-box").inner_text() for word in PYTHON), case
         if not sentence:
             assert page.locator("[role=alert]").count() == 0, case
-    assert page.locator(".chat-msg.user").count() == len(SENTENCES)
+    assert page.locator(".chat-msg.user").count() == len(SEEN)
     rogue.wrongs.append(stream(events(({"type": "text", "text": MARKDOWN},))))
     send(page, "And what else?", rogue)
     answer = page.locator(".chat-msg").last
@@ -81,38 +71,3 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
     answer.get_by_role("button", name="Copy").click()
     answer.get_by_role("button", name="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == "print('<b>')\n"
-
-
-def going_to(page: Page, url: str) -> None:
-    """A new chat whose messages go to a server that somebody typed."""
-    page.goto("/chat")
-    page.locator(".chat-fill").wait_for()
-    page.locator(".st-key-chat-settings button").first.click()
-    form = page.locator(".st-key-chat-form")
-    form.get_by_role("combobox", name="Provider").click()
-    page.get_by_role("option", name="Another server").click()
-    address = form.get_by_label("Address")
-    address.fill(url)
-    address.press("Enter")
-    idle(page)
-    model = form.get_by_role("combobox", name="Model", exact=True)
-    model.fill("local-7b")
-    model.press("Enter")
-    idle(page)
-    page.keyboard.press("Escape")
-    page.locator(".ts-chip", has_text="local-7b").first.wait_for()
-
-
-def send(page: Page, text: str, rogue: Rogue) -> None:
-    """Say something, and wait for the end of the turn, which comes after all that was prepared for it."""
-    box = page.locator("[data-testid=stChatInputTextArea]")
-    box.fill(text)
-    box.press("Enter")
-    page.locator(".chat-msg.user", has_text=text).wait_for()
-    for _ in range(600):
-        if not rogue.wrongs:
-            break
-        page.wait_for_timeout(100)
-    page.wait_for_function("() => !document.querySelector('.chat-msg.now, .st-key-chat-stop button')")
-    page.locator("[data-testid=stChatInputTextArea]:not([disabled])").wait_for()
-    idle(page)
