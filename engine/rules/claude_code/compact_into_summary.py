@@ -8,13 +8,13 @@ from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 from engine.envelope import recorded
-from engine.envelope.condensing import How, condense, opening, stand_in, standing, summary_at
+from engine.envelope.condensing import How, condense, opening, standing, summary_at
 from engine.envelope.conversation import call_input, once, path_in, result_text
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.claude_code import limits as port
 from engine.session.index import Index, upto
-from engine.session.model import Answer, Edit, Part, Session, Span
+from engine.session.model import Edit, Part, Session, Span
 
 SLOT = "files read"
 
@@ -77,7 +77,7 @@ def _as_told(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, because:
     if any(_inside(envelope, at) for span in found for at in span):  # of what stands as one, nothing can be preserved
         found = [*ctx.index.talk(envelope.at(found[0].start).start, found[-1].stop)]
     messages = sum(upto(ctx.index.messages, b) - upto(ctx.index.messages, a) for a, b in found)
-    body = stand_in(Answer(text, source="recorded"), messages, "user")
+    body = (Part("user", "summary", text),)
     for number, span in enumerate(found):
         why = f"{because}: the summary in the log now stands for {messages:,} messages"
         envelope = yield Edit("condense", why, span, () if number else body, facts={**facts, "messages": messages})
