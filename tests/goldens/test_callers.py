@@ -18,7 +18,7 @@ ALONE = {
     "opencode": {"Reply"},  # a turn of its loop
     "openhands_legacy": {"view_of"},  # a view of events, which an envelope is here
     "openhands_sdk": {"view_of"},
-    "swe_agent": {"process"},  # several processors one after another, which a policy's rules are
+    "swe_agent": {"process"},  # tags on calls, marks for the cache and images in texts, which no rule touches
 }
 ENGINE = ROOT / "engine"
 PORTS = "engine.ports"

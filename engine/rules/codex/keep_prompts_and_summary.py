@@ -37,10 +37,11 @@ class Params:
 
 
 class Compacted(Struct, frozen=True, gc=False):
-    """The request that compacted last, and where its summary was put."""
+    """The request that compacted last, where its summary was put, and where the oldest prompt that stayed begins."""
 
     request: int
     at: int
+    first: int
 
 
 class _Read(NamedTuple):
@@ -63,7 +64,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return state
     facts: dict[str, Any] = {"tokens": used, "mark": mark}
     because = f"the tool did so here, at {used:,} tokens" if params.trigger == "observed" else f"{used:,} tokens of {mark:,}"
-    start = ctx.index.messages[0] if upto(ctx.index.messages, cut) else cut
+    start = state.first if state else ctx.index.messages[0] if upto(ctx.index.messages, cut) else cut
     since = max(start, state.at if state else 0)
     if stop <= start or (not seen and ctx.tokens(since, stop) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
@@ -74,14 +75,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts |= {**account(answer), "messages": upto(ctx.index.messages, stop) - upto(ctx.index.messages, start)}
     if state:
         yield Edit("drop", f"{because}: the summary before gives way to a new one", Span(state.at, state.at), slot=SLOT)
-    for edit in _kept(ctx, envelope, read, Span(start, stop), params, because, facts):
+    stays = _stays(envelope, read, Span(start, stop), params)
+    for edit in _left_out(ctx, envelope, read, Span(start, stop), stays, because, facts):
         envelope = yield edit
     (part,) = stand_in(answer, facts["messages"], "user")
     body = (Part("user", "summary", f"{port.PREFIX}\n{part.text}"),)
     yield Edit(
         "condense", f"{because}: a summary stands behind the newest prompts", Span(stop, stop), body, slot=SLOT, facts=facts
     )
-    return Compacted(ctx.request.n, stop)
+    return Compacted(ctx.request.n, stop, min((span.start for span in stays), default=stop))
 
 
 def _summary(
@@ -99,26 +101,35 @@ def _summary(
     return answer if answer.text.strip() else Answer(port.EMPTY, source=answer.source, model=answer.model, usage=answer.usage)
 
 
-def _kept(
-    ctx: Ctx, envelope: Envelope, read: _Read, span: Span, params: Params, because: str, facts: dict[str, Any]
-) -> Iterator[Edit]:
-    """What is left out between the newest prompts, and the prompt that stays in part."""
+def _stays(envelope: Envelope, read: _Read, span: Span, params: Params) -> dict[Span, tuple[int, int]]:
+    """The prompts that stay, each with the tokens that it may have and those that it has."""
     there = read.prompts[upto(read.starts, span.start) : upto(read.starts, span.stop)]
-    held = [(p, size) for p in there if (size := _size(envelope, read, p))]
-    prompts, sizes = [p for p, _ in held], [size for _, size in held]
-    stays = dict(port.kept(sizes, params.prompts))
+    held = [(prompt, size) for prompt in there if (size := _size(envelope, read, prompt))]
+    kept = port.kept([size for _, size in held], params.prompts)
+    return {held[number][0]: (most, held[number][1]) for number, most in kept}
+
+
+def _left_out(
+    ctx: Ctx,
+    envelope: Envelope,
+    read: _Read,
+    span: Span,
+    stays: dict[Span, tuple[int, int]],
+    because: str,
+    facts: dict[str, Any],
+) -> Iterator[Edit]:
+    """What goes between the prompts that stay, and the prompt that stays in part."""
     at = span.start
-    left = [prompts[number] for number in stays] + [Span(a, a + 1) for a in read.context if a < span.stop]
-    for prompt in (*sorted(left), Span(span.stop, span.stop)):
+    context = [Span(a, a + 1) for a in read.context if span.start <= a < span.stop]
+    for prompt in (*sorted([*stays, *context]), Span(span.stop, span.stop)):
         for part in droppable(ctx, envelope, at, prompt.start):
             yield Edit("condense", f"{because}: a summary stands for what is no prompt of the user", part, facts=facts)
         at = max(at, prompt.stop)
-    oldest = min(stays, default=None)
-    if oldest is not None and stays[oldest] < sizes[oldest]:
-        text = "\n".join(b.text for b in ctx.session.blocks[prompts[oldest].start : prompts[oldest].stop])
-        body = (Part("user", "text", port.shortened(text, stays[oldest])),)
-        why = f"{because}: {stays[oldest]:,} tokens are left for this prompt"
-        yield Edit("truncate", why, prompts[oldest], body, facts=facts)
+    for prompt, (most, size) in stays.items():
+        if most < size:
+            text = "\n".join(block.text for block in ctx.session.blocks[prompt.start : prompt.stop])
+            body = (Part("user", "text", port.shortened(text, most)),)
+            yield Edit("truncate", f"{because}: {most:,} tokens are left for this prompt", prompt, body, facts=facts)
 
 
 def _size(envelope: Envelope, read: _Read, span: Span) -> int:
