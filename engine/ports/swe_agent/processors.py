@@ -1,4 +1,4 @@
-"""SWE-agent's history processors that no rule does: tags on calls, marks for the cache, images in texts, over a list of messages.
+"""SWE-agent's history processors that no rule does, over a list of messages: tags, marks for the cache, images in texts.
 
 What is sent of old observations, of windows and of what patterns match is decided by the rules, with the functions of `texts`.
 Messages are those of SWE-agent: `role`, `content` (text or a list of blocks), `message_type`, and at will `tags`, `tool_calls`,

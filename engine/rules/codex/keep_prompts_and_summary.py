@@ -21,6 +21,7 @@ from engine.session.model import Answer, Block, Bucket, Edit, Part, Session, Spa
 
 SLOT = "summary of all before"
 CONTEXT = ("meta", "inferred")  # origins of what a tool puts in beside the prompt: it is put in anew
+LEAST = 10  # of the limit, a tenth must have come since: where the prompts that stay fill it, the original never stops
 NO_PROMPT = (*CONTEXT, "tool", "summary")
 
 
@@ -66,16 +67,16 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"the tool did so here, at {used:,} tokens" if params.trigger == "observed" else f"{used:,} tokens of {mark:,}"
     start = state.first if state else ctx.index.messages[0] if upto(ctx.index.messages, cut) else cut
     since = max(start, state.at if state else 0)
-    if stop <= start or (not seen and ctx.tokens(since, stop) <= params.cap):
-        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+    if stop <= start or (not seen and ctx.tokens(since, stop) <= max(params.cap, mark // LEAST)):
+        yield Edit("keep", f"{because}, but too little came since to be summed up", facts=facts)
         return state
+    stays = _stays(envelope, read, Span(start, stop), params)
     answer = yield from _summary(envelope, ctx, seen, Span(start, stop), params, because, facts)
     if answer is None:
         return state
     facts |= {**account(answer), "messages": upto(ctx.index.messages, stop) - upto(ctx.index.messages, start)}
     if state:
         yield Edit("drop", f"{because}: the summary before gives way to a new one", Span(state.at, state.at), slot=SLOT)
-    stays = _stays(envelope, read, Span(start, stop), params)
     for edit in _left_out(ctx, envelope, read, Span(start, stop), stays, because, facts):
         envelope = yield edit
     (part,) = stand_in(answer, facts["messages"], "user")
