@@ -1,12 +1,22 @@
-"""Inspect's compaction strategies, and its handler over a growing list of messages."""
+"""Inspect's compaction strategies over lists, and its handler over a growing one: replayed under the strategy's policy where no
+usage is told. Where it is, it is that of what the original sent, which belongs to no session: the port's handler runs then."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
+from engine.envelope.budget import BudgetParams
+from engine.planning import policy
+from engine.planning.assemble import replay
 from engine.ports.inspect_ai import handler
 from engine.ports.inspect_ai import strategies as port
+from engine.session.builder import Builder
+from engine.session.model import Answer, Block, Session
+from tests.goldens._chats import add, fake, sent
 
 SYSTEM = "inspect-ai"
 SHOWN = ("role", "content", "tool_calls", "tool_call_id")
@@ -82,6 +92,8 @@ def _count(messages: Sequence[Message]) -> int:
 
 
 def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
+    if given["usage_overhead"] is None:
+        return _replayed(given)
     made = 0
 
     def summarise(_messages: list[Message]) -> str:
@@ -109,3 +121,54 @@ def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
         if given["usage_overhead"] is not None:
             handler.counted(state, tokens + given["usage_overhead"])
     return steps
+
+
+OPTIONS = {"keep_thinking_turns": "keep_thinking", "keep_tool_uses": "keep_uses", "preserve": "preserve"}
+
+
+def _replayed(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """The steps as the strategy's policy sends them."""
+    strategy = given["strategy"]
+    told = {m["id"]: m for m in given["messages"]}
+    session = _session(given["messages"], given["prefix"])
+    chosen = policy.load(f"inspect-{strategy['type']}")
+    options = {ours: strategy[name] for name, ours in OPTIONS.items() if name in strategy}
+    (step,) = chosen.rules
+    most = handler.threshold(strategy["threshold"], None)
+    spec = BudgetParams(formula="fixed", tokens=most)
+    chosen = replace(chosen, budget=spec, rules=(replace(step, params=replace(step.params, **options)),))
+    own = fake(session, lambda rows: sum(map(_row, rows)), _bare, lambda parts: 3 + -(-sum(len(p.text) for p in parts) // 4))
+    steps: list[dict[str, Any]] = []
+    for plan in replay(session, chosen, build_ledger(session, CHARS), own, lambda _ask: Answer(f"T: summary {len(steps)}")):
+        after = max(m.id for m in session.messages if m.stop == plan.request.cut)
+        if plan.verdict == "refuse":
+            return [*steps, {"after": after, "error": "insufficient"}]
+        messages = [
+            told[id] if content is None else {**told[id], "id": "", "content": content}
+            for id, content in sent(session, plan.after).items()
+        ]
+        tokens = _count(messages)
+        steps.append({"after": after, "sent": _told(messages, given), "appended": False, "tokens": tokens})
+    return steps
+
+
+def _row(row: tuple[int, list[Block]]) -> int:
+    return 3 + _bare(*row) + 10 * sum(block.kind == "tool_use" for block in row[1])
+
+
+def _bare(_number: int, blocks: list[Block]) -> int:
+    return -(-sum(len(block.text) for block in blocks if block.kind != "tool_use") // 4)
+
+
+def _session(messages: Sequence[Message], prefix: int) -> Session:
+    """A request after each message that is no answer, from the end of the prefix on."""
+    builder = Builder("golden", SYSTEM)
+    for number, message in enumerate(messages):
+        add(builder, {**message, "tool_calls": [_call(call) for call in message.get("tool_calls") or ()]})
+        if message["role"] != "assistant" and number >= prefix - 1:
+            builder.unanswered()
+    return builder.build()
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": call["id"], "name": call["function"], "args": call["arguments"]}
