@@ -1,21 +1,23 @@
-"""Inspect's compaction strategies over lists, and its handler over a growing one: replayed under the strategy's policy where no
-usage is told. Where it is, it is that of what the original sent, which belongs to no session: the port's handler runs then."""
+"""Inspect's compaction strategies over lists, and its handler over a growing one: planned under the strategy's policy, step by
+step, but for summaries: their texts are the program's own, whose length decides, so the port's handler runs there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
+from msgspec import structs
+
+from engine.counting.ledger import Ledger
 from engine.envelope.budget import BudgetParams
+from engine.envelope.plan import Plan
 from engine.planning import policy
-from engine.planning.assemble import replay
+from engine.planning.assemble import Basis, settle, step
 from engine.ports.inspect_ai import handler
 from engine.ports.inspect_ai import strategies as port
 from engine.session.builder import Builder
-from engine.session.model import Answer, Block, Session
+from engine.session.model import Block, Session, Usage
 from tests.goldens._chats import add, fake, sent
 
 SYSTEM = "inspect-ai"
@@ -92,7 +94,7 @@ def _count(messages: Sequence[Message]) -> int:
 
 
 def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
-    if given["usage_overhead"] is None:
+    if given["strategy"]["type"] != "summary":
         return _replayed(given)
     made = 0
 
@@ -133,13 +135,13 @@ def _replayed(given: dict[str, Any]) -> list[dict[str, Any]]:
     session = _session(given["messages"], given["prefix"])
     chosen = policy.load(f"inspect-{strategy['type']}")
     options = {ours: strategy[name] for name, ours in OPTIONS.items() if name in strategy}
-    (step,) = chosen.rules
+    (part,) = chosen.rules
     most = handler.threshold(strategy["threshold"], None)
     spec = BudgetParams(formula="fixed", tokens=most)
-    chosen = replace(chosen, budget=spec, rules=(replace(step, params=replace(step.params, **options)),))
+    chosen = replace(chosen, budget=spec, rules=(replace(part, params=replace(part.params, **options)),))
     own = fake(session, lambda rows: sum(map(_row, rows)), _bare, lambda parts: 3 + -(-sum(len(p.text) for p in parts) // 4))
     steps: list[dict[str, Any]] = []
-    for plan in replay(session, chosen, build_ledger(session, CHARS), own, lambda _ask: Answer(f"T: summary {len(steps)}")):
+    for plan in _plans(session, chosen, own, given["usage_overhead"]):
         after = max(m.id for m in session.messages if m.stop == plan.request.cut)
         if plan.verdict == "refuse":
             return [*steps, {"after": after, "error": "insufficient"}]
@@ -150,6 +152,16 @@ def _replayed(given: dict[str, Any]) -> list[dict[str, Any]]:
         tokens = _count(messages)
         steps.append({"after": after, "sent": _told(messages, given), "appended": False, "tokens": tokens})
     return steps
+
+
+def _plans(session: Session, chosen: policy.Policy, own: Ledger, overhead: int | None) -> Iterator[Plan]:
+    """The fold, told after each request what the provider counted of it, where a case says so: what was sent, and so much."""
+    previous: Plan | None = None
+    for request in session.requests:
+        plan = step(previous, session, request, chosen, Basis.of(session, own))
+        yield plan
+        usage = None if overhead is None else Usage(input_tokens=plan.after.tokens + overhead)
+        previous = settle(structs.replace(plan, request=structs.replace(request, usage=usage)))
 
 
 def _row(row: tuple[int, list[Block]]) -> int:
