@@ -14,7 +14,7 @@ from tests.goldens import ROOT
 # What whole preparations of an original need and no rule does: the rules stand on the helpers below them.
 ALONE = {
     "cline_sdk": {"Builder", "budget_of"},  # builds a body, which rendering does here
-    "inspect_ai": {"strategy_of"},  # strategies over lists of messages; the rule edits an envelope
+    "inspect_ai": {"strategy_of"},  # single strategies over lists of messages; the rule edits an envelope
     "opencode": {"Reply"},  # a turn of its loop
     "openhands_legacy": {"view_of"},  # a stored view of events, which no session holds; sequences are replayed
     "openhands_sdk": {"view_of"},  # the same, and condensations that somebody asked for
