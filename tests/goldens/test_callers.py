@@ -15,7 +15,7 @@ from tests.goldens import ROOT
 ALONE = {
     "cline_sdk": {"Builder", "budget_of"},  # builds a body, which rendering does here
     "inspect_ai": {"strategy_of"},  # single strategies over lists of messages; the rule edits an envelope
-    "opencode": {"Reply"},  # a turn of its loop
+    "opencode": {"Reply"},  # a turn of its loop, stored marks and all; `test_opencode_policy` replays the cases
     "openhands_legacy": {"view_of"},  # a stored view of events, which no session holds; sequences are replayed
     "openhands_sdk": {"view_of"},  # the same, and condensations that somebody asked for
     "swe_agent": {"process"},  # tags on calls, marks for the cache and images in texts, which no rule touches
