@@ -122,6 +122,13 @@ def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = F
     return None
 
 
+def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Ask | None:
+    """The question for a summary of the conversation in `span`; None where nothing in it can be read."""
+    text, content = prompt(how.prompt), "\n".join(_lines(envelope, ctx, span, how))
+    key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
+    return Ask("summary", key.hexdigest(), text, content, how.cap) if content else None
+
+
 def condense(
     envelope: Envelope, ctx: Ctx, span: Span, how: How, because: str, facts: dict[str, Any]
 ) -> Generator[Edit | Ask, Any, Envelope]:
@@ -129,21 +136,19 @@ def condense(
 
     Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing.
     """
-    text = prompt(how.prompt)
-    content = "\n".join(_lines(envelope, ctx, span, how))
-    if not content:
+    question = ask(envelope, ctx, span, how)
+    if question is None:
         yield Edit("keep", f"{because}, but nothing in the older messages can be read", facts=facts)
         return envelope
-    key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
-    answer = yield Ask("summary", key.hexdigest(), text, content, how.cap)
+    answer = yield question
     if answer.failed or not answer.text.strip():
         why = answer.failed or "the summary was empty"
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return envelope
     starts = ctx.index.messages
     messages = upto(starts, span.stop) - upto(starts, span.start)
-    body = _parts(answer, messages, how.shape)
-    facts = {**facts, **_account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
+    body = stand_in(answer, messages, how.shape)
+    facts = {**facts, **account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
     stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
     for number, part in enumerate(ctx.index.talk(*span)):
         if number == 0:
@@ -153,7 +158,8 @@ def condense(
     return envelope
 
 
-def _parts(answer: Answer, messages: int, shape: Shape) -> tuple[Part, ...]:
+def stand_in(answer: Answer, messages: int, shape: Shape) -> tuple[Part, ...]:
+    """What stands for so many messages: the answer under a line that says what it is."""
     head = (STAND_IN if answer.source == "offline" else SUMMARY).format(f"{messages:,}")
     text = f"{head}\n{answer.text.strip()}"
     if shape == "system":
@@ -162,7 +168,7 @@ def _parts(answer: Answer, messages: int, shape: Shape) -> tuple[Part, ...]:
     return (summary, Part("assistant", "text", UNDERSTOOD)) if shape == "pair" else (summary,)
 
 
-def _account(answer: Answer) -> dict[str, Any]:
+def account(answer: Answer) -> dict[str, Any]:
     """Where a summary came from, and what it was billed, in tokens."""
     usage = answer.usage
     billed = {"prompt_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens} if usage else {}

@@ -182,17 +182,19 @@ def beside_the_record(
     own: Own = None,
     answers: Answers | None = None,
     prices: Prices = PRICES,
+    sent: Sequence[Plan] = (),
 ) -> Iterator[tuple[Plan, Plan]]:
     """The plans of `replay`, each beside the plan of what was really sent.
 
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
-    calibration is the one that the policy plans with.
+    calibration is the one that the policy plans with. `sent`: the record's own plans, where they are at hand.
     """
     basis = Basis.of(session, ledger, None, prices)
     record = load(AS_RECORDED)
     shadow: Plan | None = None
     previous: Plan | None = None
-    for request in session.requests:
+    known = sent if len(sent) == len(session.requests) else ()
+    for number, request in enumerate(session.requests):
         chosen = policy(request) if callable(policy) else policy
         counts = (own(chosen) if callable(own) else own) or ledger
         plan = step(previous, session, request, chosen, Basis(ledger, counts, basis.index, prices), answers)
@@ -200,9 +202,11 @@ def beside_the_record(
             yield plan, plan
             previous = settle(plan)
         else:
-            sent = step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
-            yield plan, sent
-            shadow = settle(sent)
+            truly = (
+                known[number] if known else step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
+            )
+            yield plan, truly
+            shadow = settle(truly)
             previous = structs.replace(plan, calibration=shadow.calibration)
 
 
