@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from engine.counting.ledger import Ledger
+from engine.envelope.conversation import first_standing
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.chats import parts
@@ -46,7 +47,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if shape not in known:
         known[shape] = tuple(_odd(found, shape))
     there = bisect_left(found.starts, ctx.request.cut)
-    first = _first(envelope, found)
+    first = first_standing(envelope, found.starts)
     last, begin = stretch(found, there - 1), stretch(found, first)
     odd = known[shape][bisect_left(known[shape], begin) : bisect_left(known[shape], last)]
     for number in sorted({*odd, begin, last}) if first < there else ():
@@ -69,15 +70,6 @@ def _within(found: Topic, number: int, there: int) -> range:
     """The messages of a stretch, as far as they are there."""
     stop = found.cuts[number + 1] if number + 1 < len(found.cuts) else there
     return range(found.cuts[number], min(stop, there))
-
-
-def _first(envelope: Envelope, found: Topic) -> int:
-    """The number of the first message that stands."""
-    for piece in envelope.pieces:
-        number = bisect_left(found.starts, piece.start)
-        if piece.body != () and number < len(found.starts) and found.starts[number] < piece.stop:
-            return number
-    return len(found.starts)
 
 
 def _edits(found: Topic, numbers: list[int], shape: Shape) -> Iterator[Edit]:
