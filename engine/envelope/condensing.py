@@ -104,6 +104,13 @@ def opening(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
     return piece.start if piece.body else begin
 
 
+def led(envelope: Envelope, ctx: Ctx, pinned: bool = False) -> tuple[int, Piece | None, int]:
+    """Where what may be condensed begins, the summary that leads it, and where conversation stands behind that."""
+    begin = opening(envelope, ctx, pinned)
+    old = summary_at(envelope, begin)
+    return begin, old, standing(envelope, ctx, old.stop if old else begin)
+
+
 def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:
     """The message start after `least` nearest to `want` (`later` before earlier) at which no call is torn from its result.
 
