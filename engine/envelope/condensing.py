@@ -153,6 +153,11 @@ def condense(
     return envelope
 
 
+def transcript(envelope: Envelope, ctx: Ctx, span: Span) -> str:
+    """The conversation of a span as `role: text` lines, as it stands; results of tools are clipped, as for every summariser."""
+    return "\n".join(_lines(envelope, ctx, span, How("")))
+
+
 def _parts(answer: Answer, messages: int, shape: Shape) -> tuple[Part, ...]:
     head = (STAND_IN if answer.source == "offline" else SUMMARY).format(f"{messages:,}")
     text = f"{head}\n{answer.text.strip()}"

@@ -69,7 +69,7 @@ def opening(session: Session) -> Edit | None:
 def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> ContextWindowExceededError | None:
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
-    needed = plan.projected + (max_tokens if plan.budget.known else 0)
+    needed = max(plan.projected + (max_tokens if plan.budget.known else 0), plan.largest)
     nothing = not any(plan.after.counts[2:])
     if plan.verdict != "refuse" and needed <= window and not nothing:
         return None
@@ -112,7 +112,7 @@ def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bo
 
 def counters(session: Session) -> dict[str, int]:
     """What a session's requests were billed, by the names of `errors.COUNTERS`, in tokens."""
-    used = [request.usage for request in session.requests if request.usage]
+    used = [usage for request in session.requests if request.usage for usage in request.usage.passes]
     sums = (
         sum(u.prompt_tokens for u in used),
         sum(u.output_tokens for u in used),

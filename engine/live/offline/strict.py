@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from engine.live.offline import strict_edits
 from engine.session.content import dumps
 from engine.views.attachments import wrong
 
@@ -58,6 +59,7 @@ def _wrong(body: Mapping[str, JSON]) -> Iterator[str]:
     if sum(1 for _ in _marks(body)) > BREAKPOINTS:
         found = sum(1 for _ in _marks(body))
         yield f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
+    yield from strict_edits.wrong(body)
     yield from _bound(str(body.get("model", "")), messages)
 
 
