@@ -127,8 +127,12 @@ def condense(
 ) -> Generator[Edit | Ask, Any, Envelope]:
     """Ask for a summary of the conversation in `span` and put it there; gives the envelope after that.
 
-    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing.
+    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing. A
+    stand-in that reaches out of the span is summed up whole: nothing of it can stand alone.
     """
+    if span.start < span.stop:
+        first, last = envelope.at(span.start), envelope.at(span.stop - 1)
+        span = Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
     text = prompt(how.prompt)
     content = "\n".join(_lines(envelope, ctx, span, how))
     if not content:
