@@ -20,6 +20,7 @@ from engine.pricing.prices import Prices
 from engine.session.facts import count_of
 from engine.session.model import JSON, Counted, Edit, Part, Session, Span
 from engine.session.place import Place
+from engine.views import attachments
 
 OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
@@ -124,8 +125,10 @@ def counters(session: Session) -> dict[str, int]:
 
 def unsendable(sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies) -> UnsendableError | None:
     """Why the provider would reject this body, whatever its size; what can be mended was, by the policy's last rules."""
-    wrong = bodies.wrong(sending, model, prices)
-    return UnsendableError(wrong[0].path, wrong[0].what) if wrong else None
+    if wrong := bodies.wrong(sending, model, prices):
+        return UnsendableError(wrong[0].path, wrong[0].what)
+    large = attachments.crowded(sending["messages"])
+    return UnsendableError(*large) if large else None
 
 
 def learned(plan: Plan, error: ProviderError) -> Counted | None:
