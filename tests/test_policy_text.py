@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine.errors import PolicyError
 from engine.planning.policy import Policy, Step, find, load, names, parse, rules, write
+from engine.storage.loading import about_of, name_of
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
 HOSTILE = st.text(st.sampled_from("ab \t\n\r\"'\\#=[]{},.\x00\x07\x1b\x7f\x85\u2028\ufeff\ud800é🔭"), max_size=24) | st.text()
@@ -127,3 +129,12 @@ def test_a_mistake_in_a_file_is_named_and_never_passed_over(text: str, what: str
     with pytest.raises(PolicyError, match=what) as error:
         parse("p", text)
     assert error.value.hint
+
+
+def test_a_policy_by_its_earlier_name_is_the_same(tmp_path: Path) -> None:
+    assert load("staged") == load("chainreview-staged")
+    assert "staged" not in names()
+    (tmp_path / "staged.toml").write_text('title = "my own"', encoding="utf-8")
+    assert load("staged", tmp_path).title == "my own", "a file of one's own keeps its name"
+    assert name_of(f'name = "staged"\n{write(load("staged"))}') == "chainreview-staged"
+    assert about_of('{"policy": "staged"}', None)["policy"] == "chainreview-staged"

@@ -32,6 +32,7 @@ WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`e
 MENDING = ("repair", "drop_blank_texts", "end_with_question", "strip_stale_thinking")  # the last sees what all others changed
 PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
 LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
+RENAMED = {"staged": "chainreview-staged"}  # names that links and chats of earlier versions hold
 TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss")
 KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "rules")  # of a policy's file
 T = TypeVar("T")
@@ -130,8 +131,15 @@ def names(folder: Path = HERE) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
+def renamed(name: str) -> str:
+    """What a policy of ours is called now."""
+    return RENAMED.get(name, name)
+
+
 def load(name: str, folder: Path = HERE) -> Policy:
-    """The policy of that name. PolicyError where it does not exist or is malformed."""
+    """The policy of that name, or of what took its name's place. PolicyError where it does not exist or is malformed."""
+    if folder == HERE:
+        name = renamed(name)
     if name not in names(folder):
         raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join(names(folder))}.")
     return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
@@ -139,9 +147,10 @@ def load(name: str, folder: Path = HERE) -> Policy:
 
 def with_pairs(policy: Policy, pairs: int | None) -> Policy:
     """The policy keeping `pairs` pairs wherever it keeps the last ones; None leaves it as it is."""
-    if pairs is None:
+    if pairs is None or not any(s.rule.name == "keep_last_pairs" for s in policy.rules):
         return policy
-    steps = [replace(s, params=replace(s.params, pairs=pairs)) if s.rule.name == "keep_last_pairs" else s for s in policy.rules]
+    given = {"keep_last_pairs": {"pairs": pairs}, "condense": {"keep_turns": pairs + 1}}  # a summary of all but these
+    steps = [replace(s, params=replace(s.params, **given.get(s.rule.name, {}))) for s in policy.rules]
     return replace(policy, rules=tuple(steps))
 
 
