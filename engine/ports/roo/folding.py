@@ -17,7 +17,7 @@ HEAD = "<system-reminder>\n## File Context: {}\n(An outline, made when this was 
 TAIL = "\n</system-reminder>"
 CUT = "\n... (truncated)"
 
-_NUMBERED = re.compile(r"^ *\d+ ?(?:\||→|\t)", re.MULTILINE)
+_NUMBERED = re.compile(r"^ *\d+ ?(?:\| ?|→|\t)", re.MULTILINE)
 _BEGINS = re.compile(
     r"^(?P<indent>[ \t]*)(?:(?:export|default|public|private|protected|internal|static|abstract|final|async|pub(?:\([^)]*\))?"
     r"|unsafe|override|virtual|sealed|data|inline|extern|declare)\s+)*"
