@@ -56,7 +56,9 @@ def made(text: str, prompt: str = "") -> Policy:
         Step(condense, condense.params(prompt=prompt or text)),
         Step(larger, larger.params(models={text: text})),
     )
-    return Policy("p", text, text, text, text, text, "words", constants={text: text, f"{text}.x": text}, rules=steps)
+    tables = {text: {"budget": {"tokens": 3}, "condense": {"prompt": text, "share": 0.5}}, f"{text}*": {}}
+    constants = {text: text, f"{text}.x": text}
+    return Policy("p", text, text, text, text, text, "words", constants=constants, models=tables, rules=steps)
 
 
 @pytest.mark.parametrize("name", names())
@@ -123,6 +125,12 @@ def test_every_policy_says_what_whoever_chooses_it_must_know(name: str) -> None:
         ("rules = 3", "rules"),
         ('rules = ["condense"]', "rules"),
         ("constants = 3", "constants"),
+        ("models = 3", "models"),
+        ('[models."gpt-*"]\nbudget = 3', "models"),
+        ('[models."gpt-*".budget]\ntoken = 3', "no parameter 'token'"),
+        ('[models."gpt-*".budget]\ntokens = "many"', "tokens"),
+        ('[models."gpt-*".condense]\nshare = 0.5', "names 'condense'"),
+        ('[models."gpt-*".condense]\nshares = 0.5\n[[rules]]\nrule = "condense"', "no parameter 'shares'"),
     ],
 )
 def test_a_mistake_in_a_file_is_named_and_never_passed_over(text: str, what: str) -> None:
