@@ -23,7 +23,7 @@ from engine.envelope.rule import Ctx
 from engine.errors import RuleError
 from engine.planning.answers import Answers, answerer
 from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries, servers_summaries
-from engine.planning.policy import Policy, Step, find, load
+from engine.planning.policy import Policy, Step, find, in_force, load
 from engine.planning.provider_edits import asking, seen_under, serverside
 from engine.planning.render import render
 from engine.planning.repeated import laid, wanted
@@ -34,6 +34,7 @@ from engine.session.model import BEGUN, CHAT, Answer, Ask, Counted, Edit, Reques
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
+TABLE = "models"  # the name under which it is said which table of a policy holds, as a rule's would
 COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
 
 
@@ -71,7 +72,8 @@ def step(
             calibration = calibration.learn(count.seen, count.tokens, count.model)
         plan = _planned(previous, session, request, policy, basis, calibration, answers)
         return structs.replace(plan, onward=onward) if onward is not calibration else plan
-    asked = asking(policy.rules, structs.replace(request, model=request.asked) if request.asked else request)
+    first = structs.replace(request, model=request.asked) if request.asked else request
+    asked = asking(in_force(policy, first.model, basis.prices.facts(first.model).name)[0].rules, first)
     plan = _planned(previous, session, asked, policy, basis, calibration, answers)
     learned: Counted | None = None
     for _ in range(COUNTS):
@@ -93,21 +95,17 @@ def _planned(
     calibration: Calibration,
     answers: Answers | None,
 ) -> Plan:
-    ledger = basis.ledger
+    ledger, whole = basis.ledger, policy
     model = request.model
+    policy, table = in_force(whole, model, basis.prices.facts(model).name)
     told = request.window if model == (request.asked or model) else 0  # of the model that was asked for
     room = budget(policy.budget, told or session.window or basis.prices.facts(model).window)
     base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
     kept = base
     if previous and previous.model == model and room.limit <= previous.budget.limit:
         kept = base if previous.kept is previous.base else previous.kept.grow(request.cut, ledger)
-    run = _Run(
-        answers or answerer(session.recorded.answers.get),
-        previous.first + len(previous.decisions) if previous else 0,
-        kept,
-        kept,
-        base,
-    )
+    first = previous.first + len(previous.decisions) if previous else 0
+    run = _Run(answers or answerer(session.recorded.answers.get), first, kept, kept, base)
     lasting = previous is None or (previous.base if kept is base else previous.kept) is previous.after
     done = run.decisions if lasting else None
     ctx = _context(previous, session, request, basis, calibration, room, done)
@@ -115,7 +113,9 @@ def _planned(
     states: list[StepState] = []
     for edit in (*foreign_summaries(run.after, ctx, policy), *servers_summaries(run.after, ctx, policy)):
         run.apply(LEFT_OUT, "remembers", edit, ctx)
-    for part in policy.rules:
+    run.told(table, model, whole, ctx)
+    for place in range(len(whole.rules)):
+        part = policy.rules[place]
         if part.rule.sends:
             continue  # the server follows it, on what it is sent
         if part.rule.state is None:
@@ -126,6 +126,8 @@ def _planned(
             states.append(known if known and known.state is state else StepState(part.rule.name, part.params, state))
         if run.model and run.model != model:
             model, run.model = run.model, ""
+            policy, table = in_force(whole, model, basis.prices.facts(model).name)
+            run.told(table, model, whole, ctx)
             room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, structs.replace(request, model=model), basis, calibration, room, done)
     for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
@@ -254,6 +256,14 @@ class _Run:
             if end.value is None or part.rule.state is not None:
                 return end.value
         raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
+
+    def told(self, table: str, model: str, policy: Policy, ctx: Ctx) -> None:
+        """Say which of the policy's tables holds for the model; nothing where none does."""
+        if table:
+            rows = policy.models[table].items()
+            what = "; ".join(f"{part}: {', '.join(f'{key} = {value}' for key, value in row.items())}" for part, row in rows)
+            facts = {"table": table, "model": model}
+            self.apply(TABLE, "fresh", Edit("keep", f"for {model} the table {table!r} holds: {what}", facts=facts), ctx)
 
     def apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
         """Apply one edit to the request and, as its memory says, to what is carried on."""

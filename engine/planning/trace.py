@@ -15,7 +15,7 @@ import numpy as np
 from engine import notebook
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.reconcile import Fit, Terms, fitted
-from engine.counting.tokens import CHARS, estimator
+from engine.counting.tokens import named
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Splice
 from engine.envelope.plan import Plan
@@ -304,5 +304,4 @@ def prompt_of(request: Request) -> int:
 
 def own_counts(session: Session, policy: Policy) -> Ledger | None:
     """A session as the policy itself counts it; None where it names no counter."""
-    counter = CHARS if policy.counter == "chars" else estimator(policy.counter)
-    return build_ledger(session, counter, per_message=policy.per_message) if policy.counter else None
+    return build_ledger(session, named(policy.counter), per_message=policy.per_message) if policy.counter else None

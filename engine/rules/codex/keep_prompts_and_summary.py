@@ -79,7 +79,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("drop", f"{because}: the summary before gives way to a new one", Span(state.at, state.at), slot=SLOT)
     for edit in _left_out(ctx, envelope, read, Span(start, stop), stays, because, facts):
         envelope = yield edit
-    (part,) = stand_in(answer, facts["messages"], "user")
+    (part,) = stand_in(answer, facts["messages"], How("hand-over"))
     body = (Part("user", "summary", f"{port.PREFIX}\n{part.text}"),)
     yield Edit(
         "condense", f"{because}: a summary stands behind the newest prompts", Span(stop, stop), body, slot=SLOT, facts=facts

@@ -59,7 +59,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return last
     messages = upto(starts, stop) - upto(starts, begin)
-    body = stand_in(answer, messages, "user")
+    body = stand_in(answer, messages, How("summarise"))
     if at < 0:
         body += _behind(ctx, begin, stop)
     facts |= {**account(answer), "messages": messages}
