@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from PIL import Image
 
-from engine.counting import tokens
+from engine.counting import apart, tokens
 from engine.counting.ledger import build_ledger
 from engine.counting.media import (
     CLAUDE_IMAGE_DEFAULT,
@@ -367,6 +367,21 @@ def test_a_process_that_dies_or_cannot_be_started_costs_nothing_but_time(monkeyp
     tokens.prepare()
     assert tokens._APART == {}
     assert count_texts(["some words"], O200K) == here
+
+
+def test_a_process_without_questions_ends_and_the_next_question_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = count_texts(["some words"], O200K)
+    monkeypatch.setattr(tokens, "_LOADED", set())
+    monkeypatch.setattr(tokens, "_APART", {})
+    monkeypatch.setattr(tokens, "_load", lambda _encoding: pytest.fail("it was loaded here"))
+    monkeypatch.setattr(apart, "IDLE", 0.05)
+    tokens.prepare()
+    first = tokens._APART["o200k_base"]
+    assert first._process.wait(10) == 0
+    monkeypatch.setattr(apart, "IDLE", 60.0)
+    assert count_texts(["some words"], O200K) == here
+    assert tokens._APART["o200k_base"] is not first
+    tokens._APART["o200k_base"].end()
 
 
 @pytest.mark.parametrize(

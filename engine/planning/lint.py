@@ -106,10 +106,13 @@ def ends(messages: Iterable[Any], last: Any, many: int, model: str, prices: Pric
     """What is wrong with how `many` messages a body has, with the first of them and with the `last`; see `lint`."""
     if many > MESSAGES:
         yield Problem("messages", f"{many:,} messages are more than {MESSAGES:,}")
-    if next((role for role in map(_role, messages) if role != "system"), None) == "assistant":
+    first = next((message for message in messages if _role(message) != "system"), None)
+    summed = any(block.get("type") == "compaction" for block in blocks(first)[:1])  # the server's own summary may stand first
+    if _role(first) == "assistant" and not summed:
         yield Problem("messages.0", "the first message must be a user's")
     path = f"messages.{many - 1}"
-    if _role(last) == "assistant" and not takes_prefill(model, prices):
+    paused = any(block.get("type") == "compaction" for block in blocks(last)[-1:])  # it goes on from its summary
+    if _role(last) == "assistant" and not paused and not takes_prefill(model, prices):
         yield Problem(path, f"{model} does not go on from an answer: the last message must be a user's")
     if _role(last) == "assistant" and isinstance(last["content"], str) and not _trimmed(last["content"]):
         yield Problem(path, "the last answer must not end with white space")

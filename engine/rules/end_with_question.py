@@ -31,7 +31,7 @@ def _unfinished(envelope: Envelope, ctx: Ctx) -> str:
         said = "what stands for the newest messages is an answer, and models no longer go on from one: they are asked to"
         return said if last.body[-1].role == "assistant" else ""
     block = ctx.session.blocks[max(span.stop for span in ctx.index.talk(last.start, last.stop)) - 1]
-    if block.role != "assistant":
+    if block.role != "assistant" or block.kind == "compaction":  # behind its own summary a server goes on
         return ""
     if not takes_prefill(ctx.request.model, ctx.prices):
         return f"the newest message is an answer, and {ctx.request.model} does not go on from one: it is asked to"

@@ -52,7 +52,7 @@ def _rung(node: ladder.Node) -> str:
     """A question with its leaf. What was not reached is faint, what was taken is drawn in full."""
     rule = f"{node.rule.replace('_', ' ')} · decision {node.decision + 1}" if node.decision >= 0 else "no decision"
     more = f" and {node.more:,} before it" if node.more else ""
-    why = f"<p>{esc(node.because)}</p><small>{esc(rule + more if node.step != 'projected' else 'the projection')}</small>"
+    why = f"<p>{esc(node.because)}</p><small>{esc(rule + more)}</small>" if node.step != "projected" else ""
     tokens = f"{node.tokens:,}" + (f" → {node.after:,}" if node.after != node.tokens else "")
     came = "came" if node.came else "faint"
     way = "yes" if node.yes else "no" if node.came else ""
