@@ -6,9 +6,10 @@ caller's business.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from operator import indexOf, is_
+from operator import attrgetter, indexOf, is_
 from typing import TypeVar
 
 from engine.envelope.envelope import Chunk, Envelope
@@ -18,6 +19,9 @@ from engine.session.model import Action, Body, Edit, Span
 
 V = TypeVar("V")
 _NOTHING: object = object()
+_STOP = attrgetter("stop")
+_REMEMBERED = 1_000  # chunks
+_SILENT: dict[int, tuple[Chunk, bool]] = {}  # by identity; the chunk is held, so that its id stays its own
 
 
 def changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
@@ -44,7 +48,8 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
     was, now = old.chunks[front:], new.chunks[front:]
     shared = {*map(id, was)} & {*map(id, now)}
-    same = {*map(id, chain.from_iterable(chunk.pieces for chunk in was if id(chunk) not in shared))}
+    told = (chunk.pieces for chunk in was if id(chunk) not in shared and not _silent(chunk))
+    same = {*map(id, chain.from_iterable(told))}
     end, found = old.stop, list[Span]()
     for piece in [piece for chunk in now if id(chunk) not in shared for piece in chunk.pieces if id(piece) not in same]:
         at = piece.start
@@ -52,12 +57,28 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
             if at >= end:
                 found.append(Span(at, piece.stop))
                 break
+            chunk = old.chunks[bisect_right(old.chunks, at, key=_STOP)]
+            if piece.body == () and _silent(chunk):
+                at = min(chunk.stop, piece.stop)
+                continue
             then = old.at(at)
             stop = min(then.stop, piece.stop)
             if shown(then) != shown(piece):
                 found.append(Span(at, stop))
             at = stop
     return found
+
+
+def _silent(chunk: Chunk) -> bool:
+    """Whether nothing of a chunk's blocks is sent. Remembered: a window that slides leaves a long tail of such chunks."""
+    if any(chunk.counts):
+        return False
+    known = _SILENT.get(id(chunk))
+    if known is None or known[0] is not chunk:
+        if len(_SILENT) >= _REMEMBERED:
+            _SILENT.clear()
+        known = _SILENT[id(chunk)] = (chunk, all(piece.body == () for piece in chunk.pieces))
+    return known[1]
 
 
 def first_difference(old: Envelope, new: Envelope) -> int | None:

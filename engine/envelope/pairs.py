@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
+from engine.envelope.condensing import standing
 from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
@@ -127,6 +128,17 @@ def role_at(envelope: Envelope, ctx: Ctx, at: int) -> str:
     if body is None:
         return "" if ctx.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS) else ctx.session.blocks[at].role
     return next((part.role for part in body if part.place != "system"), "")
+
+
+def opens_with_answer(envelope: Envelope, ctx: Ctx) -> int | None:
+    """Where the conversation begins, if with an answer; None where it does not. A server's own summary may stand first."""
+    at = standing(envelope, ctx, 0)
+    while at < ctx.request.cut and not role_at(envelope, ctx, at):
+        at = standing(envelope, ctx, envelope.at(at).stop)
+    if at >= ctx.request.cut or role_at(envelope, ctx, at) != "assistant":
+        return None
+    first = verbatim(envelope, ctx, at)[1][0]
+    return None if "compaction" in (ctx.session.blocks[at].kind, raw_of(first.raw).get("type")) else at
 
 
 def neighbour(envelope: Envelope, ctx: Ctx, at: int) -> int | None:

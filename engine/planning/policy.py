@@ -30,7 +30,8 @@ from engine.errors import PolicyError
 HERE = Path(__file__).parent / "policies"
 GUARANTEES = {"fits", "paired", "prefix"}
 WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
-MENDING = ("drop_blank_texts", "repair", "end_with_question", "strip_stale_thinking")  # each sees what those before it changed
+# what mends a request: each rule sees what those before it changed
+MENDING = ("drop_blank_texts", "repair", "begin_with_question", "end_with_question", "strip_stale_thinking")
 OURS = "ours"  # how the fidelity of a policy of our own begins
 PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
 LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
@@ -179,10 +180,9 @@ def mended(policy: Policy) -> Policy:
     while end and steps[end - 1].rule.name in LOOKING:
         end -= 1
     paired = not PAIRING.isdisjoint(names)
-    rules = (find(name) for name in MENDING if name != "repair" or not paired)
-    steps[end:end] = (
-        Step(rule, replace(rule.params(), bound=True) if rule.name == MENDING[-1] else rule.params()) for rule in rules
-    )
+    given = {"repair": {"begin": False}, MENDING[-1]: {"bound": True}}
+    mending = (find(name) for name in MENDING if name != "repair" or not paired)
+    steps[end:end] = (Step(rule, replace(rule.params(), **given.get(rule.name, {}))) for rule in mending)
     return replace(policy, rules=tuple(steps))
 
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any
 
 from engine.envelope.difference import altered
@@ -91,8 +91,10 @@ class Looking:
 
     def _heading(self, plan: Plan, prices: Prices) -> tuple[Problem, ...]:
         """Of settings, tools, system prompt and cache marks: they rarely change, and few logs hold marks in messages."""
-        made_of = (plan.model, plan.budget.max_output, id(plan.request.settings), id(self.tools), id(self.system))
-        if self._head[0] != made_of or self.marks:
+        made_of = (plan.model, plan.budget.max_output, plan.request.settings, self.tools, self.system)
+        known = self._head[0]
+        same = known[:2] == made_of[:2] and all(map(is_, known[2:], made_of[2:]))
+        if not same or self.marks:
             messages = (*(entry.message for entry in self.entries),) if self.marks else ()
             sent = body(plan, self.session, made_of=Rendered(self.session, (), self.tools, self.system, messages, ()))
             self._head = made_of, (*head(sent, plan.model, prices),)

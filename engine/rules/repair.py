@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from msgspec import structs
 
-from engine.envelope.condensing import standing
 from engine.envelope.conversation import newest, since
 from engine.envelope.difference import changes, shown
 from engine.envelope.envelope import Envelope
@@ -18,6 +17,7 @@ from engine.envelope.pairs import (
     late,
     neighbour,
     odd,
+    opens_with_answer,
     raw_of,
     role_at,
     stands,
@@ -43,6 +43,7 @@ class Params:
     stray: Annotated[str, "stands before a result in the newest message whose call is gone"] = (
         "[Result of a call that is not shown:]"
     )
+    begin: Annotated[bool, "say so where a request would begin with an answer; else another rule does"] = True
     filler: Annotated[str, "message between two of one role that may not be merged (empty = leave them)"] = ""
 
 
@@ -68,7 +69,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if params.filler:
         envelope = yield from _alternate(envelope, ctx, spans, params)
     talk = ctx.index.messages
-    if talk and any(span.start <= max(since(ctx) - 1, talk[0]) for span in spans):
+    if params.begin and talk and any(span.start <= max(since(ctx) - 1, talk[0]) for span in spans):
         yield from _begin(envelope, ctx, params)
 
 
@@ -196,13 +197,9 @@ def _alternate(envelope: Envelope, ctx: Ctx, spans: list[Span], params: Params) 
 
 
 def _begin(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    at = standing(envelope, ctx, 0)
-    while at < ctx.request.cut and not role_at(envelope, ctx, at):
-        at = standing(envelope, ctx, envelope.at(at).stop)
-    if at < ctx.request.cut and role_at(envelope, ctx, at) == "assistant":
+    at = opens_with_answer(envelope, ctx)
+    if at is not None:
         piece, parts = verbatim(envelope, ctx, at)
-        if "compaction" in (ctx.session.blocks[at].kind, raw_of(parts[0].raw).get("type")):
-            return  # the server's own summary, which stands first
         body = (Part("user", "text", params.notice), *parts)
         yield Edit(
             "repair", "the conversation would begin with an answer", Span(piece.start, piece.stop), body, facts={"block": at}
