@@ -233,22 +233,27 @@ def _load(encoding: str) -> None:
 
 
 def _counted_apart(texts: Sequence[str], encoding: str) -> list[int] | None:
-    """The same by the process that was prepared; None where there is none any more."""
-    apart = _APART.get(encoding)
-    if apart is None:
-        return None
-    try:
-        counts = apart.count(texts)
-    except UnicodeEncodeError:
-        counts = apart.count([well_formed(text) for text in texts])
-    if counts is None:
-        _APART.pop(encoding, None)
+    """The same by the process that was prepared, or by the next where that had nothing to do for long; None without one."""
+    while (apart := _APART.get(encoding)) is not None:
+        try:
+            counts = apart.count(texts)
+        except UnicodeEncodeError:
+            counts = apart.count([well_formed(text) for text in texts])
+        if counts is not None:
+            return counts
+        with _LOADING:
+            if _APART.get(encoding) is apart:
+                _APART.pop(encoding)
+                if apart.tired:  # a vocabulary here would stay, 70 MB of memory
+                    prepare(encoding)
         apart.end()
-    return counts
+    return None
 
 
 def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:
     counts: list[int]
+    if not texts:
+        return []
     if encoding not in _LOADED:
         if (made := _counted_apart(texts, encoding)) is not None:
             return made

@@ -123,6 +123,13 @@ def opening(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
     return piece.start if piece.body else begin
 
 
+def led(envelope: Envelope, ctx: Ctx, pinned: bool = False) -> tuple[int, Piece | None, int]:
+    """Where what may be condensed begins, the summary that leads it, and where conversation stands behind that."""
+    begin = opening(envelope, ctx, pinned)
+    old = summary_at(envelope, begin)
+    return begin, old, standing(envelope, ctx, old.stop if old else begin)
+
+
 def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:
     """The message start after `least` nearest to `want` (`later` before earlier) at which no call is torn from its result.
 
@@ -141,28 +148,37 @@ def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = F
     return None
 
 
+def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Ask | None:
+    """The question for a summary of the conversation in `span`; None where nothing in it can be read."""
+    text, content = prompt(how.prompt), "\n".join(_lines(envelope, ctx, span, how))
+    key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
+    return Ask("summary", key.hexdigest(), text, content, how.cap) if content else None
+
+
 def condense(
     envelope: Envelope, ctx: Ctx, span: Span, how: How, because: str, facts: dict[str, Any]
 ) -> Generator[Edit | Ask, Any, Envelope]:
     """Ask for a summary of the conversation in `span` and put it there; gives the envelope after that.
 
-    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing.
+    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing. A
+    stand-in that reaches out of the span is summed up whole: nothing of it can stand alone.
     """
-    text = prompt(how.prompt)
-    content = "\n".join(_lines(envelope, ctx, span, how))
-    if not content:
+    if span.start < span.stop:
+        first, last = envelope.at(span.start), envelope.at(span.stop - 1)
+        span = Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
+    question = ask(envelope, ctx, span, how)
+    if question is None:
         yield Edit("keep", f"{because}, but nothing in the older messages can be read", facts=facts)
         return envelope
-    key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
-    answer = yield Ask("summary", key.hexdigest(), text, content, how.cap)
+    answer = yield question
     if answer.failed or not answer.text.strip():
         why = answer.failed or "the summary was empty"
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return envelope
     starts = ctx.index.messages
     messages = upto(starts, span.stop) - upto(starts, span.start)
-    body = _parts(answer, messages, how)
-    facts = {**facts, **_account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
+    body = stand_in(answer, messages, how.shape, how.frame, how.reply)
+    facts = {**facts, **account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
     stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
     for number, part in enumerate(ctx.index.talk(*span)):
         if number == 0:
@@ -172,19 +188,24 @@ def condense(
     return envelope
 
 
-def _parts(answer: Answer, messages: int, how: How) -> tuple[Part, ...]:
-    offline = answer.source == "offline"
-    text = f"{(STAND_IN if offline else SUMMARY).format(f'{messages:,}')}\n{answer.text.strip()}"
-    if how.frame:
-        mark = STAND_IN.format(f"{messages:,}") + "\n" if offline else ""
-        text = mark + how.frame.replace("{summary}", answer.text.strip())
-    if how.shape == "system":
+def transcript(envelope: Envelope, ctx: Ctx, span: Span) -> str:
+    """The conversation of a span as `role: text` lines, as it stands; results of tools are clipped, as for every summariser."""
+    return "\n".join(_lines(envelope, ctx, span, How("")))
+
+
+def stand_in(answer: Answer, messages: int, shape: Shape, frame: str = "", reply: str = "") -> tuple[Part, ...]:
+    """What stands for so many messages: the answer under a line that says what it is, or in a policy's own `frame`."""
+    offline, said = answer.source == "offline", answer.text.strip()
+    head = (STAND_IN if offline else SUMMARY).format(f"{messages:,}")
+    text = frame.replace("{summary}", said) if frame else said
+    text = f"{head}\n{text}" if offline or not frame else text
+    if shape == "system":
         return (Part("system", "summary", text, place="system"),)
     summary = Part("user", "summary", text)
-    return (summary, Part("assistant", "text", how.reply or UNDERSTOOD)) if how.shape == "pair" else (summary,)
+    return (summary, Part("assistant", "text", reply or UNDERSTOOD)) if shape == "pair" else (summary,)
 
 
-def _account(answer: Answer) -> dict[str, Any]:
+def account(answer: Answer) -> dict[str, Any]:
     """Where a summary came from, and what it was billed, in tokens."""
     usage = answer.usage
     billed = {"prompt_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens} if usage else {}

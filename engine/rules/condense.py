@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
-from engine.envelope.condensing import How, Shape, boundary, condense, fill, opening, standing, summary_at, turn_start
+from engine.envelope.condensing import How, Shape, boundary, condense, fill, led, turn_start
 from engine.envelope.conversation import newest, reach, static_tokens
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -52,9 +52,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     level = _level(envelope, ctx, params)
     if len(starts) <= params.pin_first or starts[params.pin_first] >= cut or (level < params.share and bare):
         return
-    begin = opening(envelope, ctx, params.pin_first)
-    old = summary_at(envelope, begin)
-    fresh = standing(envelope, ctx, old.stop if old else begin)
+    begin, old, fresh = led(envelope, ctx, params.pin_first)
     new = upto(starts, cut) - upto(starts, fresh)
     tokens = ctx.size(envelope) - static_tokens(envelope, ctx) if params.above else 0
     load = Load(level, tokens, new, _room(envelope, ctx, fresh) if params.min_pairs else 0)

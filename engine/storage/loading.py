@@ -15,7 +15,7 @@ from engine.errors import TurnscopeError
 from engine.planning.policy import renamed
 from engine.session.facts import noted
 from engine.session.fork import upto
-from engine.session.model import CHAT, JSON, Edit, Fact, Observed, Request, Session, Usage
+from engine.session.model import CHAT, JSON, Applied, Edit, Fact, Observed, Request, Session, Usage
 from engine.session.portable import loads as load_session
 from engine.session.timeline import Timeline
 from engine.storage import blobs, sessions
@@ -102,6 +102,7 @@ def _request(row: Mapping[str, Any]) -> Request:
         asked=row["asked"],
         window=row["window"],
         estimate=unpacked(row["estimate"], Usage) if row["estimate"] else None,
+        applied=unpacked(row["applied"], tuple[Applied, ...]) if row["applied"] else (),
     )
 
 
