@@ -38,7 +38,7 @@ class Params:
 
 
 class Compacted(Struct, frozen=True, gc=False):
-    """The request that compacted last, its summary and where that was put; `first`: where the oldest prompt that stays begins."""
+    """The request that compacted last, its summary, and where that was put; `first`: where the oldest prompt left begins."""
 
     request: int
     at: int
