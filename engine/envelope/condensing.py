@@ -104,6 +104,13 @@ def opening(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
     return piece.start if piece.body else begin
 
 
+def led(envelope: Envelope, ctx: Ctx, pinned: bool = False) -> tuple[int, Piece | None, int]:
+    """Where what may be condensed begins, the summary that leads it, and where conversation stands behind that."""
+    begin = opening(envelope, ctx, pinned)
+    old = summary_at(envelope, begin)
+    return begin, old, standing(envelope, ctx, old.stop if old else begin)
+
+
 def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:
     """The message start after `least` nearest to `want` (`later` before earlier) at which no call is torn from its result.
 
@@ -135,8 +142,12 @@ def condense(
 ) -> Generator[Edit | Ask, Any, Envelope]:
     """Ask for a summary of the conversation in `span` and put it there; gives the envelope after that.
 
-    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing.
+    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing. A
+    stand-in that reaches out of the span is summed up whole: nothing of it can stand alone.
     """
+    if span.start < span.stop:
+        first, last = envelope.at(span.start), envelope.at(span.stop - 1)
+        span = Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
     question = ask(envelope, ctx, span, how)
     if question is None:
         yield Edit("keep", f"{because}, but nothing in the older messages can be read", facts=facts)
@@ -157,6 +168,11 @@ def condense(
         elif envelope.at(part.start).body != () or envelope.at(part.start).stop < part.stop:
             envelope = yield Edit("drop", "the summary before it stands for this too", part, (), facts={"messages": messages})
     return envelope
+
+
+def transcript(envelope: Envelope, ctx: Ctx, span: Span) -> str:
+    """The conversation of a span as `role: text` lines, as it stands; results of tools are clipped, as for every summariser."""
+    return "\n".join(_lines(envelope, ctx, span, How("")))
 
 
 def stand_in(answer: Answer, messages: int, shape: Shape) -> tuple[Part, ...]:

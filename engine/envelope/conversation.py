@@ -6,7 +6,7 @@ Holds pure readings of a session, its index and an envelope, each in O(log n + w
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
@@ -113,6 +113,15 @@ def droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[S
         piece = envelope.at(span.start)
         if piece.body != () or piece.stop < span.stop:
             yield span
+
+
+def first_standing(envelope: Envelope, starts: Sequence[int]) -> int:
+    """The number of the first message, of those that begin at `starts`, of which something stands; len(starts) for none."""
+    for piece in envelope.pieces:
+        number = bisect_left(starts, piece.start)
+        if piece.body != () and number < len(starts) and starts[number] < piece.stop:
+            return number
+    return len(starts)
 
 
 def alone(envelope: Envelope, at: int) -> Piece | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -17,13 +18,14 @@ from engine.counting.ledger import Ledger
 from engine.envelope.budget import Budget, budget
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
-from engine.envelope.plan import Plan, StepState, Verdict
+from engine.envelope.plan import Plan, StepState, Verdict, read
 from engine.envelope.rule import Ctx
 from engine.errors import RuleError
 from engine.planning.answers import Answers, answerer
-from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries
-from engine.planning.policy import Policy, Step, load
-from engine.planning.provider_edits import compaction_replaces_what_precedes, provider_strips_old_thinking
+from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries, servers_summaries
+from engine.planning.policy import Policy, Step, find, load
+from engine.planning.provider_edits import asking, seen_under, serverside
+from engine.planning.render import render
 from engine.planning.repeated import laid, wanted
 from engine.pricing.prices import PRICES, Prices
 from engine.session.facts import count_of
@@ -69,7 +71,7 @@ def step(
             calibration = calibration.learn(count.seen, count.tokens, count.model)
         plan = _planned(previous, session, request, policy, basis, calibration, answers)
         return structs.replace(plan, onward=onward) if onward is not calibration else plan
-    asked = structs.replace(request, model=request.asked) if request.asked else request
+    asked = asking(policy.rules, structs.replace(request, model=request.asked) if request.asked else request)
     plan = _planned(previous, session, asked, policy, basis, calibration, answers)
     learned: Counted | None = None
     for _ in range(COUNTS):
@@ -111,9 +113,11 @@ def _planned(
     ctx = _context(previous, session, request, basis, calibration, room, done)
     left = [*previous.states] if previous else []
     states: list[StepState] = []
-    for edit in foreign_summaries(run.after, ctx, policy):
+    for edit in (*foreign_summaries(run.after, ctx, policy), *servers_summaries(run.after, ctx, policy)):
         run.apply(LEFT_OUT, "remembers", edit, ctx)
     for part in policy.rules:
+        if part.rule.sends:
+            continue  # the server follows it, on what it is sent
         if part.rule.state is None:
             run.rule(part, ctx)
         else:
@@ -135,13 +139,27 @@ def _planned(
     condensed = any(d.splice and d.action == "condense" for d in decisions)
     if policy.name == AS_RECORDED and condensed and not _chatted(session, request):
         calibration = calibration.compaction()
-    seen, server = _seen(previous, after, ctx, changed)
-    verdict = _verdict(policy, decisions, room, calibration.predict(seen.tokens))
+    carried = previous if previous and not changed and previous.model == ctx.request.model else None
+    seen = seen_under(carried, after, ctx, serverside(policy.rules), run.answers, recorded=policy.name == AS_RECORDED)
+    verdict = _verdict(policy, decisions, room, max(calibration.predict(seen.envelope.tokens), read(seen.decisions)))
     return Plan(
         structs.replace(request, model=model, asked=request.model) if model != request.model else request,
-        before, tuple(decisions), after, seen, server, model, room, calibration, verdict, run.first,
-        run.kept, run.base, tuple(run.asks), tuple(states), again,
+        before, tuple(decisions), after, seen.envelope, tuple(seen.decisions), model, room, calibration, verdict, run.first,
+        run.kept, run.base, (*run.asks, *seen.asks), (*states, *seen.states), again,
     )  # fmt: skip
+
+
+def answered(plan: Plan, session: Session, basis: Basis) -> Plan:
+    """The plan once its request was sent and answered: what the provider says it did stands where it was only expected.
+
+    A replay of the record plans it so at once. `session` holds the answer.
+    """
+    if not (plan.server or plan.request.applied):
+        return plan
+    ctx = _context(None, session, plan.request, basis, plan.calibration, plan.budget, None)
+    seen = seen_under(None, plan.after, ctx, (), answerer(session.recorded.answers.get), recorded=True)
+    states = tuple(state for state in plan.states if find(state.rule).sends is None)
+    return structs.replace(plan, seen=seen.envelope, server=tuple(seen.decisions), states=states)
 
 
 def settle(plan: Plan) -> Plan:
@@ -150,10 +168,8 @@ def settle(plan: Plan) -> Plan:
     What was only counted for the request (see `step`) is forgotten with it.
     """
     usage, calibration = plan.request.usage, plan.onward or plan.calibration
-    if (
-        usage is not None and usage.prompt_tokens and not usage.iterations
-    ):  # the last of several passes says nothing of the prompt
-        calibration = calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model)
+    if usage is not None and usage.carried and not usage.iterations:  # the last of several passes says nothing of the prompt
+        calibration = calibration.learn(plan.seen.tokens, usage.carried, plan.request.model)
     elif plan.onward is None:
         return plan
     return structs.replace(plan, calibration=calibration, onward=None)
@@ -290,32 +306,17 @@ def _context(
     limit = int((room.limit - calibration.prefix) / scale)
     reported = _reported(previous, calibration, basis.ledger) if previous else 0
     index, ledger, prices = basis.index, basis.ledger, basis.prices
-    return Ctx(session, request, index, ledger, own, previous, calibration, room, limit, reported, done, prices)
+    return Ctx(session, request, index, ledger, own, previous, calibration, room, limit, reported, done, prices,
+               body=partial(render, session=session))  # fmt: skip
 
 
 def _reported(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:
     """Prompt + answer of the previous request: as billed where that very envelope was sent, else by count."""
     request, usage = previous.request, previous.request.usage
-    if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.prompt_tokens:
-        return usage.prompt_tokens + usage.output_tokens
+    if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.carried:
+        return usage.carried + usage.output_tokens
     answer = usage.output_tokens if usage else round(calibration.scale * ledger.tokens(request.cut, request.stop))
     return calibration.predict(previous.seen.tokens) + answer
-
-
-def _seen(previous: Plan | None, after: Envelope, ctx: Ctx, changed: bool) -> tuple[Envelope, tuple[Decision, ...]]:
-    """What the model sees of `after`: providers leave out some of what they are sent.
-
-    Carried on from the previous plan while nothing but the tail changed; made anew from `after` otherwise.
-    """
-    carried = previous if previous and not changed and previous.model == ctx.request.model else None
-    seen = carried.seen.grow(after.stop, ctx.ledger) if carried else after
-    decisions: list[Decision] = []
-    for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
-        for edit in rule(seen, ctx, carried):
-            smaller, splice = seen.replace(edit, len(decisions), ctx.ledger)
-            decisions.append(Decision(len(decisions), ctx.request.n, rule.__name__, edit, splice, seen.tokens, smaller.tokens))
-            seen = smaller
-    return seen, tuple(decisions)
 
 
 def _verdict(policy: Policy, decisions: Sequence[Decision], room: Budget, projected: int) -> Verdict:

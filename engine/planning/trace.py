@@ -299,7 +299,7 @@ def fits_of(session: Session, requests: Sequence[Request], sizes: Sequence[int])
 
 def prompt_of(request: Request) -> int:
     """Recorded prompt tokens of a request; -1 where the log has none: zeros say that nothing was recorded."""
-    return request.usage.prompt_tokens or -1 if request.usage else -1
+    return request.usage.carried or -1 if request.usage else -1
 
 
 def own_counts(session: Session, policy: Policy) -> Ledger | None:

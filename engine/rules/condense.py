@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope.condensing import How, Shape, boundary, condense, fill, opening, standing, summary_at, turn_start
+from engine.envelope.condensing import How, Shape, boundary, condense, fill, led, turn_start
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
@@ -33,9 +33,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     level = fill(envelope, ctx)
     if len(starts) <= params.pin_first or starts[params.pin_first] >= cut or (level < params.share and not params.pairs):
         return
-    begin = opening(envelope, ctx, params.pin_first)
-    old = summary_at(envelope, begin)
-    fresh = standing(envelope, ctx, old.stop if old else begin)
+    begin, old, fresh = led(envelope, ctx, params.pin_first)
     new = upto(starts, cut) - upto(starts, fresh)
     because = _because(level, new, params)
     if not because:

@@ -14,7 +14,7 @@ from msgspec import structs
 from engine.errors import TurnscopeError
 from engine.session.facts import noted
 from engine.session.fork import upto
-from engine.session.model import CHAT, JSON, Edit, Fact, Observed, Request, Session, Usage
+from engine.session.model import CHAT, JSON, Applied, Edit, Fact, Observed, Request, Session, Usage
 from engine.session.portable import loads as load_session
 from engine.session.timeline import Timeline
 from engine.storage import blobs, sessions
@@ -101,6 +101,7 @@ def _request(row: Mapping[str, Any]) -> Request:
         asked=row["asked"],
         window=row["window"],
         estimate=unpacked(row["estimate"], Usage) if row["estimate"] else None,
+        applied=unpacked(row["applied"], tuple[Applied, ...]) if row["applied"] else (),
     )
 
 

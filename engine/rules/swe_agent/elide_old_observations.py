@@ -57,6 +57,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"of {there:,} observations the newest {params.n:,} stay whole"
     for number in sorted(new):
         row = seen.rows[number]
+        if row.start < ctx.request.cut and envelope.at(row.start).body is not None:
+            continue  # something else stands there already
         text = stand_in(*_held(ctx.session, row))
         for edit in with_text(ctx.session, row, text, "clear", because, {"observation": number}):
             if edit.span and edit.span.start < ctx.request.cut:
