@@ -156,7 +156,7 @@ def healthy(url: str) -> bool:
 
 @pytest.fixture(scope="session")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a tool keeps its sessions in the home of `server`: a hostile one, and `growing.jsonl`, which a test may write to."""
+    """Where a tool keeps its sessions in the home of `server`: a hostile one, and `growing.jsonl`, which tests write to."""
     import hostile
 
     folder = tmp_path_factory.mktemp("server") / "home" / ".claude" / "projects" / "p"
@@ -218,7 +218,7 @@ def chromium() -> str | None:
 
 @pytest.fixture(scope="session")
 def first_visit() -> dict[str, str]:
-    """What the very first visit to the server met, a deep link: how many links the navigation had, and which request is shown."""
+    """What the very first visit to the server met, a deep link: the links of the navigation, the text, the request."""
     return {}
 
 
@@ -245,11 +245,11 @@ def profile(server: str, tmp_path_factory: pytest.TempPathFactory, first_visit: 
         )
         first = running.new_page()  # what server and browser meet for the first time takes long: no test waits for it
         first.goto("/heatmap?session=cache-goes-cold&request=36", timeout=STARTUP_SECONDS * 1_000)
-        first.locator("[data-testid=stMain] *").first.wait_for(timeout=STARTUP_SECONDS * 1_000)
+        first.locator(".ts-cursor").wait_for(timeout=STARTUP_SECONDS * 1_000)
         idle(first, STARTUP_SECONDS * 1_000)
         first_visit["links"] = str(first.locator("[data-testid^=stTopNavLink]").count())
         first_visit["text"] = first.locator("[data-testid=stApp]").inner_text()
-        first_visit["request"] = str(first.locator(".ts-headline").first.get_attribute("data-request", timeout=5_000))
+        first_visit["request"] = str(first.locator(".ts-headline").first.get_attribute("data-request"))
         first.close()
         yield running
         running.close()

@@ -1,4 +1,4 @@
-"""Things that a provider does wrong, on the chat page in a real Chromium: what came stands there, a sentence says what happened,
+"""What a provider does wrong, on the chat page in a real Chromium: what came stands there, a sentence says what happened,
 and the next message is answered. `tests/pages` has more of them."""
 
 from __future__ import annotations

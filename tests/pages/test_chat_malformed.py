@@ -1,4 +1,4 @@
-"""Things that a provider does wrong, on the chat page without a browser: what came stands there, and a sentence says what happened."""
+"""What a provider does wrong, on the chat page without a browser: what came stands there, and a sentence says what happened."""
 
 from __future__ import annotations
 
