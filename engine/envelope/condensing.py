@@ -148,9 +148,10 @@ def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = F
     return None
 
 
-def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Ask | None:
-    """The question for a summary of the conversation in `span`; None where nothing in it can be read."""
-    text, content = prompt(how.prompt), "\n".join(_lines(envelope, ctx, span, how))
+def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How, old: str = "") -> Ask | None:
+    """The question for a summary of the conversation in `span`, and of an `old` one; None where nothing can be read."""
+    lines = [f"summary: {old}"] if old else []
+    text, content = prompt(how.prompt), "\n".join([*lines, *_lines(envelope, ctx, span, how)])
     key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
     return Ask("summary", key.hexdigest(), text, content, how.cap) if content else None
 
@@ -177,7 +178,7 @@ def condense(
         return envelope
     starts = ctx.index.messages
     messages = upto(starts, span.stop) - upto(starts, span.start)
-    body = stand_in(answer, messages, how.shape, how.frame, how.reply)
+    body = stand_in(answer, messages, how)
     facts = {**facts, **account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
     stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
     for number, part in enumerate(ctx.index.talk(*span)):
@@ -193,16 +194,17 @@ def transcript(envelope: Envelope, ctx: Ctx, span: Span) -> str:
     return "\n".join(_lines(envelope, ctx, span, How("")))
 
 
-def stand_in(answer: Answer, messages: int, shape: Shape, frame: str = "", reply: str = "") -> tuple[Part, ...]:
-    """What stands for so many messages: the answer under a line that says what it is, or in a policy's own `frame`."""
-    offline, said = answer.source == "offline", answer.text.strip()
-    head = (STAND_IN if offline else SUMMARY).format(f"{messages:,}")
-    text = frame.replace("{summary}", said) if frame else said
-    text = f"{head}\n{text}" if offline or not frame else text
-    if shape == "system":
+def stand_in(answer: Answer, messages: int, how: How) -> tuple[Part, ...]:
+    """What stands for so many messages: the answer under a line that says what it is, or in the frame that is asked for."""
+    offline = answer.source == "offline"
+    text = f"{(STAND_IN if offline else SUMMARY).format(f'{messages:,}')}\n{answer.text.strip()}"
+    if how.frame:
+        mark = STAND_IN.format(f"{messages:,}") + "\n" if offline else ""
+        text = mark + how.frame.replace("{summary}", answer.text.strip())
+    if how.shape == "system":
         return (Part("system", "summary", text, place="system"),)
     summary = Part("user", "summary", text)
-    return (summary, Part("assistant", "text", reply or UNDERSTOOD)) if shape == "pair" else (summary,)
+    return (summary, Part("assistant", "text", how.reply or UNDERSTOOD)) if how.shape == "pair" else (summary,)
 
 
 def account(answer: Answer) -> dict[str, Any]:
