@@ -35,6 +35,7 @@ WORDS: Mapping[str, str] = {
     "compact_20260112.trigger": "Sum up from (input tokens, 50,000 or more)",
     "compact_on_demand.share": f"Ask above fill of the budget ({_SHARE})",
     "compact_on_demand.max_tokens": "The summary at most (tokens)",
+    "strip_stale_thinking.bound": "Only for models that bind thinking to its prefix",
     "strip_old_thinking.keep": "Keep thinking of the newest (turns)",
     "condense.share": f"Condense at fill of the budget ({_SHARE})",
     "condense.pairs": "Condense above (pairs of messages)",
