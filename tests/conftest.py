@@ -156,7 +156,7 @@ def healthy(url: str) -> bool:
 
 @pytest.fixture(scope="session")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a tool keeps its sessions in the home of `server`: a hostile one, and `growing.jsonl`, which tests write to."""
+    """Where a tool keeps its sessions in the home of `server`: a hostile one, and `growing.jsonl`, which tests may write to."""
     import hostile
 
     folder = tmp_path_factory.mktemp("server") / "home" / ".claude" / "projects" / "p"
@@ -218,7 +218,7 @@ def chromium() -> str | None:
 
 @pytest.fixture(scope="session")
 def first_visit() -> dict[str, str]:
-    """What the very first visit to the server met, a deep link: the links of the navigation, the text, the request."""
+    """What the very first visit to the server met, a deep link: how many links the navigation had, which request is shown."""
     return {}
 
 

@@ -14,6 +14,7 @@ from atexit import register
 from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock, Timer
+from time import monotonic
 from typing import IO
 
 import toktok
@@ -31,14 +32,16 @@ class Apart:
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         command = (sys.executable, "-P", __file__, encoding)
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ours
-        self._idle = self._rest()
+        self.tired = False  # it ended for want of questions
+        self._asked = monotonic()
+        self._idle = self._rest(IDLE)
         register(self.end)
 
     def count(self, texts: Sequence[str]) -> list[int] | None:
         """Tokens of each text; None where nobody is there to count any more. UnicodeEncodeError of halves of characters."""
         data = [text.encode() for text in texts]
         with self._lock:
-            self._idle.cancel()
+            self._asked = monotonic()
             stdin, stdout = self._process.stdin, self._process.stdout
             assert stdin is not None
             assert stdout is not None
@@ -49,7 +52,6 @@ class Apart:
                 found = _numbers(stdout, len(data))
             except (OSError, ValueError):  # it died, or was ended
                 return None
-            self._idle = self._rest()
         return found if len(found) == len(data) else None
 
     def end(self) -> None:
@@ -61,11 +63,20 @@ class Apart:
                     self._process.stdin.close()
             self._process.wait()
 
-    def _rest(self) -> Timer:
-        timer = Timer(IDLE, self.end)
+    def _rest(self, seconds: float) -> Timer:
+        timer = Timer(seconds, self._tire)
         timer.daemon = True
         timer.start()
         return timer
+
+    def _tire(self) -> None:
+        """Look whether it was asked meanwhile: a clock wound at every question would cost as much as the question."""
+        with self._lock:
+            if (left := self._asked + IDLE - monotonic()) > 0:
+                self._idle = self._rest(left)
+                return
+            self.tired = True
+        self.end()
 
 
 def _numbers(file: IO[bytes], count: int) -> list[int]:

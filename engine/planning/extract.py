@@ -223,11 +223,9 @@ def _files(text: str) -> Iterator[str]:
 def _named(files: Counter[str], room: int) -> str:
     """A line with the files named most, as many as fit; "" where none do."""
     best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
-    for count in range(len(best), 0, -1):
-        line = "Files named: " + ", ".join(f"{name} ({times})" if times > 1 else name for name, times in best[:count])
-        if _cost(line) < room:
-            return line
-    return ""
+    told = [f"{name} ({times})" if times > 1 else name for name, times in best]
+    lines = ["Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1)]
+    return next((line for line, cost in zip(lines, _costs(lines), strict=True) if cost < room), "")
 
 
 def _shorten(text: str, room: int) -> str:

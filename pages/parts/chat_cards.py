@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine import Session
 from engine.live.events import Asked, Called, Condensing, Event, Result
-from engine.views import Block, Edit, Message, Plan, by_hand, next_request
+from engine.views import Block, Edit, Message, Plan, by_hand, decision_log, next_request
 from engine.views.labels import label
 from pages.parts import cards, chat_attached, chat_markdown
 from pages.parts.formats import esc, k, percent, short, usd
@@ -141,7 +141,7 @@ def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | 
     seen: set[tuple[object, ...]] = set()
     for n in sorted(log):
         plan, expected = log[n], next_request.fit(fits, n).expected
-        for decision in plan.decisions:
+        for by, decision in decision_log.made(plan):
             edit = decision.edit
             mark = (decision.rule, decision.action, edit.span, edit.slot, n if edit.facts.get("by_hand") else -1)
             if (decision.splice is None and decision.action not in LOUD) or mark in seen:
@@ -149,7 +149,7 @@ def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | 
             seen.add(mark)
             size = f"{k(expected(decision.before))} → {k(expected(decision.after))}" if decision.splice else ""
             tone = "warn" if decision.action in LOUD else ""
-            rule = esc(decision.rule.replace("_", " "))
+            rule = esc(decision.rule.replace("_", " ")) + (" · by the server" if by == "server" else "")
             rule += _rating(edit, session)
             lines.append(
                 f'<div class="chat-log {tone}"><span><b>{decision.action}</b> at request {n} <em>{rule}</em></span>'
@@ -174,7 +174,7 @@ def standing(summary: by_hand.Summary) -> str:
 
 def spending(session: Session, spent: Decimal, limit: Decimal | None, since: int) -> str:
     """Requests, tokens and money of this chat."""
-    billed = [r.usage for r in session.requests[since:] if r.usage]
+    billed = [each for r in session.requests[since:] if r.usage for each in r.usage.passes]
     prompt, read = sum(u.prompt_tokens for u in billed), sum(u.cache_read_input_tokens for u in billed)
     left = f" · {usd(max(limit - spent, Decimal(0)))} of {usd(limit)} left" if limit else ""
     chips = [f"{len(session.requests) - since:,} requests", f"{k(prompt)} tokens sent"]

@@ -4,8 +4,8 @@ Both servers run at once and their clicks take turns, so that a busy machine slo
 medians. Also: bytes over the websocket for the first load. The sessions are made by `make_claude_code`.
 
 Then replays, on four compacted sessions of 2,000 requests: the server's time for a click on the heatmap while SLOW is replayed
-in another window (from the frame that tells it to the last frame that comes back); then every policy on each session in the
-debugger, one after the other, the server's memory after them, and a click next to one before.
+in another window (from the frame that tells it to the last frame that comes back); then POLICIES of the policies, evenly
+picked, on each session in the debugger, one after the other, the server's memory after them, and a click next to one before.
 
     python tests/bench/bench_browser.py [--clicks 12] [--requests 200 2000 10000] [--only clicks | replays]
 
@@ -34,6 +34,7 @@ from make_claude_code import write
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 from conftest import FLAGS, ROOT, Wire, chromium, free_port, healthy, idle, isolated  # noqa: E402
 
+from engine.__main__ import ALLOCATOR  # noqa: E402
 from engine.planning import policy  # noqa: E402
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ SLOW = "librechat-agents"
 SERVER = 0.2  # seconds
 AFTERWARDS = 1.2
 MEMORY = 600_000_000  # bytes
-SESSIONS = 4
+SESSIONS, POLICIES = 4, 25
 BREATH = 400  # ms before each click, so that the click before it has no part in it
 EMPTY = """
 import streamlit as st
@@ -77,7 +78,7 @@ def serving(script: Path, folder: Path, *extra: str) -> Iterator[Server]:
     """A Streamlit server of its own."""
     port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port), "--server.headless", "true"]
-    given = os.environ | isolated(folder) | dict(pair.split("=", 1) for pair in extra)
+    given = ALLOCATOR | os.environ | isolated(folder) | dict(pair.split("=", 1) for pair in extra)
     process = subprocess.Popen(command, cwd=ROOT, env=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         url = f"http://127.0.0.1:{port}"
@@ -167,8 +168,10 @@ def replays(browser: Browser, server: Server, sessions: Sequence[str], clicks: i
     if two.get_by_role("button", name="Cancel").count():
         two.get_by_role("button", name="Cancel").click()
         two.locator(".replay-line", has_text="Stopped").wait_for()
+    known = policy.names()
+    tried = known if len(known) <= POLICIES else sorted({*known[:: len(known) // (POLICIES - 1)][: POLICIES - 1], SLOW})
     for session in sessions:
-        for name in policy.names():
+        for name in tried:
             began = time.perf_counter()
             two.goto(f"{server.url}/debugger?session={session}&policy={name}")
             two.locator(".where[data-request]").wait_for()
@@ -176,9 +179,7 @@ def replays(browser: Browser, server: Server, sessions: Sequence[str], clicks: i
             idle(two, 60_000)
             print(f"  {session} {name:28}{time.perf_counter() - began:6.1f} s {server.memory / 1e6:6.0f} MB", flush=True)
     after = served(one, wire, range(clicks))
-    print(
-        f"after {len(policy.names())} policies on {len(sessions)} sessions: {_ms(after)}; memory {server.memory / 1e6:.0f} MB"
-    )
+    print(f"after {len(tried)} policies on {len(sessions)} sessions: {_ms(after)}; memory {server.memory / 1e6:.0f} MB")
     beside = bool(during) and median(during) > SERVER
     return beside or median(after) > AFTERWARDS * median(before) or server.memory > MEMORY
 

@@ -1,5 +1,5 @@
-"""What a provider does wrong, on the chat page in a real Chromium: what came stands there, a sentence says what happened,
-and the next message is answered. `tests/pages` has more of them."""
+"""Ten things that a provider does wrong, on the chat page in a real Chromium: what came stands there, a sentence says what
+happened, and the next message is answered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from chat_page import going_to, send
 from conftest import let_go
 from malformed.rogue import SAID, Rogue, events, stream
-from malformed.sentences import GOOD, SENTENCES
 from malformed.test_malformed import CASES, PYTHON
 
 if TYPE_CHECKING:
@@ -29,8 +28,22 @@ MARKDOWN = """[run](javascript:window.pwned=1) ![cat](https://evil.example/x.png
 print('<b>')
 ```"""
 
-# An answer broken off, one that says nothing, no answer at all, and a good one.
-SEEN = ("cut inside a character", "JSON with null content", "a web page with 502", GOOD)
+GOOD = "as it should be"
+# name -> what is said about it beside the messages, "" = nothing is due: the answer is whole. What breaks a turn stands before
+# what does not: that is the next turn, which works.
+SENTENCES = {
+    "cut inside a character": "Interrupted: no answer: {} sent something that cannot be read",
+    "no usage": "",
+    "3 then reset": "Interrupted: no answer: the connection to {} broke off",
+    "text null": "",
+    "an error amid": "overloaded",
+    "event null": "",
+    "JSON with null content": "The answer is empty.",
+    "a call without a block": "it calls a tool, and named none",
+    "a web page with 502": "a web page instead of an answer",
+    GOOD: "",
+    "a redirect": "redirects are not followed",
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +56,7 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
     page.goto("/chat")
     going_to(page, rogue.url)
     told = ".st-key-chat-box [role=alert], .st-key-chat-box [role=status]"
-    for number, case in enumerate(SEEN):
-        sentence = SENTENCES[case]
+    for number, (case, sentence) in enumerate(SENTENCES.items()):
         wrong, kept = CASES.get(case, (stream(events()), SAID))
         rogue.wrongs += [wrong] * (3 if "502" in case else 1)  # the SDK asks again by itself
         send(page, f"hello {number}", rogue)
@@ -58,7 +70,7 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
         assert not any(word in page.locator(".st-key-chat-box").inner_text() for word in PYTHON), case
         if not sentence:
             assert page.locator("[role=alert]").count() == 0, case
-    assert page.locator(".chat-msg.user").count() == len(SEEN)
+    assert page.locator(".chat-msg.user").count() == len(SENTENCES)
     rogue.wrongs.append(stream(events(({"type": "text", "text": MARKDOWN},))))
     send(page, "And what else?", rogue)
     answer = page.locator(".chat-msg").last
