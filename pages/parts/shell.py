@@ -50,6 +50,7 @@ def _navigation() -> st.Page:
             st.Page(page("debugger"), title="Debugger", icon=":material/bug_report:"),
             st.Page(page("chat"), title="Live chat", icon=":material/forum:"),
             st.Page(page("library"), title="Library", icon=":material/folder_open:"),
+            st.Page(page("policies"), title="Policies", icon=":material/rule:", visibility="hidden"),
             st.Page(page("envelope"), title="Envelope", url_path="envelope", visibility="hidden"),
         ],
         position="top",
