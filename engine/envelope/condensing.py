@@ -148,11 +148,20 @@ def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = F
     return None
 
 
-def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Ask | None:
-    """The question for a summary of the conversation in `span`; None where nothing in it can be read."""
-    text, content = prompt(how.prompt), "\n".join(_lines(envelope, ctx, span, how))
+def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How, old: str = "") -> Ask | None:
+    """The question for a summary of the conversation in `span`, and of an `old` one; None where nothing can be read."""
+    lines = [f"summary: {old}"] if old else []
+    text, content = prompt(how.prompt), "\n".join([*lines, *_lines(envelope, ctx, span, how)])
     key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
     return Ask("summary", key.hexdigest(), text, content, how.cap) if content else None
+
+
+def uncut(envelope: Envelope, span: Span) -> Span:
+    """The span with the whole of a stand-in that reaches out of it at either end."""
+    if span.start >= span.stop:
+        return span
+    first, last = envelope.at(span.start), envelope.at(span.stop - 1)
+    return Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
 
 
 def condense(
@@ -163,9 +172,7 @@ def condense(
     Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing. A
     stand-in that reaches out of the span is summed up whole: nothing of it can stand alone.
     """
-    if span.start < span.stop:
-        first, last = envelope.at(span.start), envelope.at(span.stop - 1)
-        span = Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
+    span = uncut(envelope, span)
     question = ask(envelope, ctx, span, how)
     if question is None:
         yield Edit("keep", f"{because}, but nothing in the older messages can be read", facts=facts)
