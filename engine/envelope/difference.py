@@ -58,7 +58,8 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
                 found.append(Span(at, piece.stop))
                 break
             chunk = old.chunks[bisect_right(old.chunks, at, key=_STOP)]
-            if piece.body == () and _silent(chunk):
+            if piece.body == ():
+                found += [] if _silent(chunk) else _lost(chunk, at, piece.stop)
                 at = min(chunk.stop, piece.stop)
                 continue
             then = old.at(at)
@@ -67,6 +68,15 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
                 found.append(Span(at, stop))
             at = stop
     return found
+
+
+def _lost(chunk: Chunk, start: int, stop: int) -> Iterator[Span]:
+    """What a chunk shows of the blocks in `[start, stop)`."""
+    for piece in chunk.pieces[bisect_right(chunk.pieces, start, key=_STOP) :]:
+        if piece.start >= stop:
+            return
+        if piece.body != () and piece.start < piece.stop and shown(piece) != ():
+            yield Span(max(start, piece.start), min(piece.stop, stop))
 
 
 def _silent(chunk: Chunk) -> bool:
