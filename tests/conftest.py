@@ -155,9 +155,21 @@ def healthy(url: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of the app, served by a process of its own with an empty home and no API key."""
-    with serve(tmp_path_factory.mktemp("server")) as url:
+def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a tool keeps its sessions in the home of `server`: a hostile one, and `growing.jsonl`, which tests may write to."""
+    import hostile
+
+    folder = tmp_path_factory.mktemp("server") / "home" / ".claude" / "projects" / "p"
+    folder.mkdir(parents=True)
+    hostile.write(folder)
+    shutil.copy(ROOT / "sample_sessions" / "cache-goes-cold.jsonl", folder / "growing.jsonl")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(projects: Path) -> Iterator[str]:
+    """Address of the app, served by a process of its own with a home that holds `projects`, and no API key."""
+    with serve(projects.parents[3]) as url:
         yield url
 
 
@@ -205,7 +217,13 @@ def chromium() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def profile(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+def first_visit() -> dict[str, str]:
+    """What the very first visit to the server met, a deep link: how many links the navigation had, which request is shown."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def profile(server: str, tmp_path_factory: pytest.TempPathFactory, first_visit: dict[str, str]) -> Iterator[BrowserContext]:
     """One headless Chromium for all tests, with one profile on disk: there it keeps the app's scripts in compiled form, which
     are most of what a page costs. Tabs share nothing else: the app keeps no cookie that it reads and stores nothing there."""
     path = chromium()
@@ -222,11 +240,16 @@ def profile(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
             args=list(FLAGS),
             viewport={"width": 1440, "height": 900},
             color_scheme="dark",
+            reduced_motion="reduce",  # what moves is drawn again and again
             base_url=server,
         )
         first = running.new_page()  # what server and browser meet for the first time takes long: no test waits for it
-        first.goto("/", timeout=STARTUP_SECONDS * 1_000)
-        first.locator(".ts-cursor").wait_for(timeout=STARTUP_SECONDS * 1_000)
+        first.goto("/heatmap?session=cache-goes-cold&request=36", timeout=STARTUP_SECONDS * 1_000)
+        first.locator("[data-testid=stMain] *").first.wait_for(timeout=STARTUP_SECONDS * 1_000)
+        idle(first, STARTUP_SECONDS * 1_000)
+        first_visit["links"] = str(first.locator("[data-testid^=stTopNavLink]").count())
+        first_visit["text"] = first.locator("[data-testid=stApp]").inner_text()
+        first_visit["request"] = str(first.locator(".ts-headline").first.get_attribute("data-request", timeout=5_000))
         first.close()
         yield running
         running.close()
@@ -342,17 +365,22 @@ TRAVEL = """to => {
     dispatchEvent(new PopStateEvent('popstate', {state: {}})); }"""
 
 
-def travel(page: Page, address: str) -> None:
-    """Bring a tab to an address of the app, without loading it anew if it shows the app already, and wait for the answer."""
+def travel(page: Page, address: str, *, settles: bool = True) -> None:
+    """Bring a tab to an address of the app, without loading it anew if it shows the app already, and wait for the answer.
+
+    `settles`: and until the page has nothing more to say, which one with a replay under way has.
+    """
     page.mouse.move(0, 0)
     if page.url == "about:blank":
         page.goto(address)
     else:
         idle(page)
         page.evaluate(TRAVEL, address)
-        page.wait_for_function("arrived()")
+        if settles:
+            page.wait_for_function("arrived()")
     page.locator(".ts-title").wait_for()
-    idle(page)
+    if settles:
+        idle(page)
 
 
 def idle(page: Page, timeout: float = 20_000) -> None:

@@ -224,13 +224,17 @@ def difference(one: Any, two: Any, path: str = "") -> str:
 
 
 def _ledger(stored: Session) -> tuple[int, int]:
-    usages = [*(r.usage for r in stored.requests if r.usage), *(a.usage for a in stored.recorded.answers.values() if a.usage)]
+    told = [*(r.usage for r in stored.requests), *(a.usage for a in stored.recorded.answers.values())]
+    usages = [each for usage in told if usage for each in usage.passes]
     return sum(u.prompt_tokens for u in usages), sum(u.output_tokens for u in usages)
 
 
 def _billed(server: Offline) -> tuple[int, int]:
+    """Prompt and output tokens of all passes: those of a request's own answers stand in its sums already."""
     read = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return sum(u[key] for u in server.memory.billed for key in read), sum(u["output_tokens"] for u in server.memory.billed)
+    billed = [*server.memory.billed]
+    billed += [each for usage in billed for each in usage.get("iterations", ()) if each["type"] != "message"]
+    return sum(u[key] for u in billed for key in read), sum(u["output_tokens"] for u in billed)
 
 
 def _cell(value: Any) -> str:

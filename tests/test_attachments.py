@@ -15,12 +15,14 @@ from matrix import Row, Watched, _compared, offered
 import engine
 from engine.counting.media import media_tokens
 from engine.errors import TurnscopeError
-from engine.live import branches
+from engine.live import branches, gateway
 from engine.live.chat import Settings
 from engine.live.events import Done, Refused
 from engine.live.offline.strict import rejected
 from engine.live.provider import connected
+from engine.planning.bodies import Bodies
 from engine.planning.policy import load
+from engine.pricing.prices import PRICES
 from engine.storage.database import reading
 from engine.storage.threads import Threads
 from engine.views import attachments
@@ -169,3 +171,29 @@ def test_the_built_in_model_says_what_it_was_given_and_calls_no_tool_for_a_files
         said = chat.growing.session.blocks[-1].text
         assert "an image (PNG, 64 × 48, 1 kB), counted as 255 tokens; the file a.txt (20 characters)" in said
         assert 'Your message begins "What is this?"' in said
+
+
+def pictures(many: int, side: int) -> list[Any]:
+    """Messages with so many images, the last of them in a tool's result and of that side."""
+    small, last = attachments.of_size("a", 30, 20, 9), attachments.of_size("b", side, 20, 9)
+    use = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+    back = {"type": "tool_result", "tool_use_id": "t1", "content": [last]}
+    return [
+        {"role": "user", "content": [*[small] * (many - 1), {"type": "text", "text": "look"}]},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [back]},
+    ]
+
+
+@pytest.mark.parametrize(("many", "side", "goes"), [(20, 2_001, True), (21, 2_000, True), (21, 2_001, False)])
+def test_above_twenty_images_none_may_have_a_side_over_2000_pixels(many: int, side: int, goes: bool) -> None:
+    messages = pictures(many, side)
+    sending = {"model": "claude-opus-4-6", "max_tokens": 9, "messages": messages}
+    refused = rejected(sending)
+    stopped = gateway.unsendable(sending, "claude-opus-4-6", PRICES, Bodies())
+    assert (refused == "") is goes
+    assert (stopped is None) is goes
+    if not goes:
+        assert "many-image requests: 2000 pixels" in refused
+        assert stopped is not None
+        assert stopped.path == "messages.2.content.0.content.0"

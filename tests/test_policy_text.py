@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from engine.errors import PolicyError
 from engine.planning.policy import Policy, Step, find, load, names, parse, rules, write
+from engine.storage.loading import about_of, name_of
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
 HOSTILE = st.text(st.sampled_from("ab \t\n\r\"'\\#=[]{},.\x00\x07\x1b\x7f\x85\u2028\ufeff\ud800é🔭"), max_size=24) | st.text()
@@ -53,7 +56,9 @@ def made(text: str, prompt: str = "") -> Policy:
         Step(condense, condense.params(prompt=prompt or text)),
         Step(larger, larger.params(models={text: text})),
     )
-    return Policy("p", text, text, text, text, text, text, constants={text: text, f"{text}.x": text}, rules=steps)
+    tables = {text: {"budget": {"tokens": 3}, "condense": {"prompt": text, "share": 0.5}}, f"{text}*": {}}
+    constants = {text: text, f"{text}.x": text}
+    return Policy("p", text, text, text, text, text, "words", constants=constants, models=tables, rules=steps)
 
 
 @pytest.mark.parametrize("name", names())
@@ -96,3 +101,48 @@ def test_what_the_writer_before_left_in_chats_reads_as_it_did() -> None:
 def test_writing_what_was_read_changes_nothing_more() -> None:
     once = write(load("balanced"))
     assert write(replace(parse("balanced", once), name="other")) == once
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_policy_says_what_whoever_chooses_it_must_know(name: str) -> None:
+    policy = load(name)
+    assert all((policy.title, policy.doc, policy.source, policy.fidelity, policy.when, policy.build_cost, policy.loss))
+    assert "when to use" not in f"{policy.source} {[*policy.constants]}".lower(), "it has a field of its own"
+    assert not policy.saving or "(" in policy.saving, "a saving names its source"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('whn = "long chats"', "unknown key 'whn'"),
+        ("[budgets]\ntokens = 1", "unknown key 'budgets'"),
+        ('per_message = "four"', "per_message"),
+        ('guarantees = "fits"', "guarantees"),
+        ('guarantees = ["fit"]', "unknown guarantee 'fit'"),
+        ('counter = "letters"', "unknown counter 'letters'"),
+        ("counter = 4", "unknown counter 4"),
+        ("budget = 3", "budget"),
+        ("rules = 3", "rules"),
+        ('rules = ["condense"]', "rules"),
+        ("constants = 3", "constants"),
+        ("models = 3", "models"),
+        ('[models."gpt-*"]\nbudget = 3', "models"),
+        ('[models."gpt-*".budget]\ntoken = 3', "no parameter 'token'"),
+        ('[models."gpt-*".budget]\ntokens = "many"', "tokens"),
+        ('[models."gpt-*".condense]\nshare = 0.5', "names 'condense'"),
+        ('[models."gpt-*".condense]\nshares = 0.5\n[[rules]]\nrule = "condense"', "no parameter 'shares'"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named_and_never_passed_over(text: str, what: str) -> None:
+    with pytest.raises(PolicyError, match=what) as error:
+        parse("p", text)
+    assert error.value.hint
+
+
+def test_a_policy_by_its_earlier_name_is_the_same(tmp_path: Path) -> None:
+    assert load("staged") == load("chainreview-staged")
+    assert "staged" not in names()
+    (tmp_path / "staged.toml").write_text('title = "my own"', encoding="utf-8")
+    assert load("staged", tmp_path).title == "my own", "a file of one's own keeps its name"
+    assert name_of(f'name = "staged"\n{write(load("staged"))}') == "chainreview-staged"
+    assert about_of('{"policy": "staged"}', None)["policy"] == "chainreview-staged"

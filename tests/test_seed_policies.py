@@ -1,34 +1,292 @@
-"""Policies of the published designs: their own numbers."""
+"""Policies of the published designs: each clause that they publish, in their own numbers."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
+from engine.envelope.budget import budget
+from engine.envelope.condensing import summary_of
 from engine.envelope.plan import Plan
+from engine.planning.answers import Answers
 from engine.planning.assemble import replay
-from engine.planning.policy import load
+from engine.planning.policy import Policy, load, with_pairs
+from engine.planning.render import render
+from engine.planning.trace import own_counts
+from engine.ports.roo import folding
 from engine.session.builder import Builder
-from engine.session.model import Session, Usage
+from engine.session.model import Answer, Ask, Session, Usage
+from engine.views.knobs import tuned
 
 
-def chat(turns: int, characters: int, tokens: int = 0) -> Session:
-    """Turns of a question and an answer of so many characters; each request billed `tokens` more than the last."""
+def chat(turns: int, characters: int, tokens: int = 0, models: tuple[str, ...] = ("gpt-4o",), window: int = 100_000) -> Session:
+    """Turns of a question and an answer of so many characters; each request billed `tokens` more than the last.
+
+    The last of `models` answers the last turn, the first one all others.
+    """
     builder = Builder("chat", "test")
-    builder.window = 100_000
+    builder.window = window
     for turn in range(turns):
         builder.message("user", f"{turn:04}" + "q" * (characters - 4), id=f"q{turn}", origin="prompt")
         answer = builder.message("assistant", f"{turn:04}" + "a" * (characters - 4), id=f"a{turn}")
-        builder.request(answer, model="gpt-4o", usage=Usage(input_tokens=tokens * (turn + 1)) if tokens else None)
+        model = models[-1] if turn == turns - 1 else models[0]
+        builder.request(answer, model=model, usage=Usage(input_tokens=tokens * (turn + 1)) if tokens else None)
     return builder.build()
 
 
-def plans(name: str, session: Session) -> list[Plan]:
-    return list(replay(session, load(name), build_ledger(session, CHARS)))
+def work(*turns: list[tuple[str, dict[str, Any], str]], thinking: bool = False, system: str = "") -> Session:
+    """Turns of calls, each `(tool, input, result)`; ids are `q1`, `c1.1`, `r1.1`, `a1`."""
+    builder = Builder("work", "test")
+    if system:
+        builder.message("system", system)
+    for n, calls in enumerate(turns, 1):
+        builder.message("user", f"question {n}", id=f"q{n}", origin="prompt")
+        for m, (tool, given, result) in enumerate(calls, 1):
+            thought = [{"type": "thinking", "thinking": f"thought {n}.{m}", "signature": "s"}] if thinking else []
+            call = {"type": "tool_use", "id": f"{n}.{m}", "name": tool, "input": given}
+            builder.request(builder.message("assistant", [*thought, call], id=f"c{n}.{m}"), model="claude-sonnet-4-5")
+            said = {"type": "tool_result", "tool_use_id": f"{n}.{m}", "content": result}
+            builder.message("user", [said], id=f"r{n}.{m}", origin="tool")
+        builder.request(builder.message("assistant", f"answer {n}", id=f"a{n}"), model="claude-sonnet-4-5")
+    return builder.build()
+
+
+def plans(policy: str | Policy, session: Session, answers: Answers | None = None) -> list[Plan]:
+    policy = load(policy) if isinstance(policy, str) else policy
+    return list(replay(session, policy, build_ledger(session, CHARS), own_counts(session, policy), answers=answers))
+
+
+def said(ask: Ask) -> Answer:
+    """A model's answer that tells how it was asked."""
+    return Answer(f"said {len(ask.content)}", model="m", source="model")
 
 
 def stands(session: Session, plan: Plan) -> list[str]:
     spans = (session.blocks[piece.start : piece.stop] for piece in plan.after.pieces if piece.body is None)
     return [session.messages[block.message].id for blocks in spans for block in blocks]
+
+
+def parts(messages: list[Any], kind: str) -> list[Any]:
+    """The content blocks of a kind, of all messages."""
+    blocks = (part for message in messages if isinstance(message["content"], list) for part in message["content"])
+    return [part for part in blocks if part["type"] == kind]
+
+
+def summaries(plan: Plan) -> list[str]:
+    return [text for piece in plan.after.pieces if (text := summary_of(piece))]
+
+
+# Cline, as a survey describes it
+
+
+def test_half_goes_in_pairs_behind_the_first_user_message() -> None:
+    session = chat(10, 100, tokens=9_000)  # a window of 100,000 allows 80,000
+    found = plans("cline-as-described", session)
+    assert not any(plan.changed for plan in found[:9])
+    assert stands(session, found[9]) == ["q0", "a4", *(f"{who}{n}" for n in range(5, 9) for who in "qa"), "q9"]  # 8 of 18
+
+
+@pytest.mark.parametrize(
+    ("models", "gone"),
+    [(("claude-sonnet-4-5", "gpt-4o"), 12), (("gpt-4o", "claude-sonnet-4-5"), 8)],
+    ids=["smaller", "larger"],
+)
+def test_three_quarters_go_for_a_smaller_model_and_half_for_a_larger(models: tuple[str, ...], gone: int) -> None:
+    session = chat(10, 100, models=models, window=0)
+    found = plans("cline-as-described", session)
+    assert not any(plan.changed for plan in found[:9])
+    kept = stands(session, found[9])
+    assert kept[0] == "q0"
+    assert 19 - len(kept) == gone  # of 18 behind the first, in pairs
+
+
+@pytest.mark.parametrize(("window", "limit"), [(200_000, 160_000), (64_000, 37_000), (128_000, 98_000), (1_000_000, 960_000)])
+def test_its_limit_is_the_adaptive_one(window: int, limit: int) -> None:
+    assert budget(load("cline-as-described").budget, window).limit == limit
+
+
+def test_a_file_read_again_leaves_the_published_notice() -> None:
+    session = work([("read_file", {"path": "a.ts"}, "x" * 400), ("read_file", {"path": "a.ts"}, "y" * 400)])
+    sent = render(plans("cline-as-described", session)[-1].after, session)
+    assert [part["content"] for part in parts(sent["messages"], "tool_result")] == ["[DUPLICATE FILE READ]", "y" * 400]
+
+
+def test_a_long_file_is_cut_at_a_thousand_lines_with_the_published_notice() -> None:
+    lines = [f"line {n}" for n in range(1, 5_001)]
+    session = work([("read_file", {"path": "large-file.ts"}, "\n".join(lines))])
+    (plan,) = (plan for plan in plans("cline-as-described", session) if plan.changed)
+    (text,) = (part.text for piece in plan.after.pieces for part in piece.body or ())
+    assert text.splitlines() == [
+        "[read_file for 'large-file.ts']",
+        "IMPORTANT: File content truncated.",
+        "Status: Showing lines 1-1000 of 5000 total lines.",
+        "To read more: Use the read_file tool with offset=1001",
+        *lines[:1_000],
+    ]
+
+
+def test_reading_on_from_an_offset_is_told_in_the_files_own_lines() -> None:
+    session = work([("read_file", {"path": "a.ts", "offset": 1_001}, "\n".join(["line"] * 1_500))])
+    (plan,) = (plan for plan in plans("cline-as-described", session) if plan.changed)
+    (text,) = (part.text for piece in plan.after.pieces for part in piece.body or ())
+    assert "lines 1001-2000 of 2500 total" in text
+    assert "offset=2001" in text
+
+
+def test_a_summary_stands_for_what_is_cut_when_auto_condense_is_on() -> None:
+    session = chat(10, 100, tokens=9_000)
+    on = tuned(load("cline-as-described"), {"3.summarise": True})
+    last = plans(on, session, said)[9]
+    assert stands(session, last)[:2] == ["q0", "a4"]
+    assert summaries(last)
+    assert "it stands for 8 messages" in summaries(last)[0]
+    failed = plans(on, session, lambda _: Answer(failed="no model"))[9]
+    assert (stands(session, failed), summaries(failed)) == (stands(session, last), [])
+
+
+# ChainReview
+
+
+def test_today_sends_twenty_messages_as_role_and_text() -> None:
+    turns = [[("Read", {"path": f"{n}.py"}, f"{n} " + "x" * 3_000)] for n in range(14)]
+    session = work(*turns, thinking=True, system="You review code.")
+    last = plans("chainreview-today", session)[-1]
+    messages = render(last.after, session)["messages"]
+    past = messages[: -len(turns[-1]) * 2 - 1]
+    assert [message["role"] for message in past] == ["user", "assistant"] * 9 + ["user"] * (len(past) % 2)
+    kinds = {part["type"] for message in past for part in message["content"] if isinstance(message["content"], list)}
+    assert kinds <= {"text"}
+    first = _first(past)
+    assert first == 4  # 14 turns are 28 messages; of these the newest 20 but for the answer to come
+    told = next(part["text"] for part in past[1]["content"] if part["text"].startswith("[Read]"))
+    assert told == "[Read] " + f"{first} {'x' * 3_000}"[:1_000]
+    assert not load("chainreview-today").counter
+
+
+def _first(messages: list[Any]) -> int:
+    """Number of the first turn that is sent, from 0."""
+    content = messages[0]["content"]
+    text = content if isinstance(content, str) else content[0]["text"]
+    return int(text.split()[-1]) - 1
+
+
+def test_recommended_counts_by_four_characters_rounded_up_against_144_000() -> None:
+    policy = load("chainreview-recommended")
+    assert (policy.counter, policy.per_message, budget(policy.budget, 200_000).limit) == ("chars-up", 0, 160_000 - 16_000)
+
+
+@pytest.mark.parametrize(("characters", "condensed"), [(67_196, False), (67_197, True)])
+def test_recommended_condenses_the_oldest_sixty_percent_above_seventy(characters: int, condensed: bool) -> None:
+    """144,000 less a question of one token leave 143,999; 70 % are 100,799.3. Three answers have 16,800 tokens each, and so
+    have three questions of 67,197 characters, rounded up."""
+    builder = Builder("review", "test")
+    for n in range(3):
+        builder.message("user", "q" * characters, id=f"q{n}", origin="prompt")
+        builder.request(builder.message("assistant", "a" * 67_200, id=f"a{n}"), model="claude-haiku-4-5")
+    builder.message("user", "why?", id="q3", origin="prompt")
+    builder.unanswered()
+    session = builder.build()
+    asked: list[Ask] = []
+    last = plans("chainreview-recommended", session, lambda ask: asked.append(ask) or said(ask))[-1]  # type: ignore[func-returns-value]
+    assert bool(summaries(last)) is condensed
+    if condensed:
+        assert stands(session, last) == ["a1", "q2", "a2", "q3"]  # of six messages three go (3.6)
+        assert asked[0].max_tokens == 2_000
+        assert all(
+            word in asked[0].prompt for word in ("questions", "finding", "files", "decisions", "read again", "reasoning")
+        )
+        first = render(last.after, session)["messages"][0]
+        assert first["role"] == "user"
+        assert "said" in str(first["content"]), "the summary comes first"
+
+
+def test_recommended_keeps_calls_and_results_and_shortens_what_is_old_and_long() -> None:
+    long = [("Bash", {"command": f"run {n}"}, f"output {n}\n" + "x" * 3_000) for n in range(8)]
+    again = [("Read", {"path": "a.py"}, "x" * 900), ("Read", {"path": "a.py"}, "y" * 900)]
+    session = work(long, [*again, *long[:5]], [], thinking=True, system="You review code.")
+    last = plans("chainreview-recommended", session)[-1]
+    sent = render(last.after, session)
+    assert len(parts(sent["messages"], "tool_use")) == len(parts(sent["messages"], "tool_result")) == 15
+    results = [part["content"] for part in parts(sent["messages"], "tool_result")]
+    assert results[0].startswith("[called Bash: run 0 -> output 0")
+    assert all(len(text) <= 200 for text in results[:8])
+    assert all(len(text) > 3_000 for text in results[-5:])
+    assert "An older reading of a.py" in results[8]
+    assert not [part for part in parts(sent["messages"][:-1], "thinking") if part["thinking"].startswith("thought 1")]
+
+
+def test_recommended_puts_findings_into_the_system_prompt_and_never_into_a_message() -> None:
+    session = structs.replace(work([], [], system="You review code."), about={"findings": ["a leak in a.py"]})
+    sent = render(plans("chainreview-recommended", session)[-1].after, session)
+    assert "a leak in a.py" in str(sent["system"])
+    assert "You review code." in str(sent["system"])
+    assert "a leak in a.py" not in str(sent["messages"])
+
+
+def test_staged_rests_up_to_sixty_then_cuts_condenses_and_warns() -> None:
+    policy = load("chainreview-staged")
+    marks = next(part.params for part in policy.rules if part.rule.name == "stage_by_fill")
+    assert (marks.truncate_at, marks.keep, marks.condense_at, marks.keep_turns, marks.warn_at) == (0.6, 0.7, 0.8, 5, 0.9)
+    small = replace(policy, budget=replace(policy.budget, formula="fixed", tokens=1_000))
+    session = chat(12, 176)  # 48 tokens a message with its frame: 12 of them are 576, 13 are 624
+    found = plans(small, session, said)
+    assert not any(plan.changed for plan in found[:6])
+    assert found[6].changed
+    assert found[6].before.tokens == 13 * 48
+
+
+# Multi-turn architecture
+
+
+def test_the_window_sends_twenty_messages_at_most_and_begins_at_a_question() -> None:
+    session = chat(15, 100)
+    assert stands(session, plans("multi-turn-window", session)[-1]) == [f"{who}{n}" for n in range(5, 15) for who in "qa"][:-1]
+
+
+@pytest.mark.parametrize(("characters", "condensed"), [(7_619, False), (7_624, True)])  # 21 messages of 1,904 or 1,906 tokens
+def test_the_oldest_half_is_summed_up_above_forty_thousand(characters: int, condensed: bool) -> None:
+    session = chat(11, characters)
+    last = plans("multi-turn-summary", session, said)[-1]
+    assert last.changed is condensed
+    if condensed:
+        assert stands(session, last)[0] == "q5"  # of 21 messages ten
+        first, second = (piece for piece in next(iter(last.after.pieces)).body or ())
+        assert first.text.startswith("[Conversation summary so far: said ")
+        assert first.text.endswith("]")
+        assert (second.role, second.text) == ("assistant", "Understood, I'll keep that context in mind.")
+
+
+def test_a_prior_summary_is_folded_into_the_next() -> None:
+    session, asked = chat(30, 8_000), []
+    plans("multi-turn-summary", session, lambda ask: asked.append(ask) or Answer(f"made {len(asked)}", source="model"))
+    assert len(asked) == 4
+    assert {ask.max_tokens for ask in asked} == {512}
+    assert [ask.content.startswith(f"summary: made {n}\n") for n, ask in enumerate(asked)] == [False, True, True, True]
+
+
+def test_the_hybrid_pins_the_first_question_and_keeps_twenty_behind_a_summary() -> None:
+    session = chat(14, 8_000)
+    last = plans("multi-turn-hybrid", session, said)[-1]
+    assert stands(session, last) == ["q0", "a3", *[f"{who}{n}" for n in range(4, 14) for who in "qa"][:-1]]
+    assert [piece.start for piece in last.after.pieces if summary_of(piece)] == [1], "it stands behind the pinned one"
+
+
+def test_the_hybrid_leaves_a_middle_that_is_smaller_than_a_summary() -> None:
+    session = chat(14, 100)
+    assert stands(session, plans("multi-turn-hybrid", session, said)[-1])[1] == "a0"
+
+
+def test_the_listings_defects_are_named() -> None:
+    told = " ".join(str(load(f"multi-turn-{name}").constants["defects not copied"]) for name in ("window", "summary", "hybrid"))
+    assert all(word in told for word in ("ASC LIMIT", "appended", "existing_summary", "token_budget", "interrupted stream"))
+
+
+# The baseline of smart context management
 
 
 def test_reactive_does_nothing_below_three_quarters_and_then_loses_three_quarters() -> None:
@@ -40,23 +298,109 @@ def test_reactive_does_nothing_below_three_quarters_and_then_loses_three_quarter
     assert stands(session, nine) == ["q7", "a7", "q8", "a8", "q9"]  # 14 of 19 messages go: three quarters, in pairs
 
 
-def test_the_window_sends_twenty_messages_at_most_and_begins_at_a_question() -> None:
-    session = chat(15, 100)
-    assert stands(session, plans("multi-turn-window", session)[-1])[0] == "q5"
+def test_reactive_keeps_every_result_whole_as_long_as_it_stands() -> None:
+    session = work(*[[("Bash", {"command": "run"}, "x" * 9_000)]] * 6)
+    for plan in plans("reactive-75", session):
+        assert all(piece.body in (None, ()) for piece in plan.after.pieces)
 
 
-def test_the_oldest_half_is_summed_up_above_forty_thousand() -> None:
-    session = chat(12, 8_000)  # 2,000 tokens a message
-    found = plans("multi-turn-summary", session)
-    first = next(plan for plan in found if plan.changed)
-    assert first.before.tokens > 40_000 >= found[first.request.n - 1].after.tokens
-    assert "q5" in stands(session, first)
-    assert "q4" not in stands(session, first)
+# The specification of a context-aware chat
 
 
-def test_the_hybrid_pins_the_first_question_and_keeps_twenty() -> None:
-    session = chat(14, 8_000)
-    last = next(plan for plan in reversed(plans("multi-turn-hybrid", session)) if plan.changed)
-    kept = stands(session, last)
-    assert kept[0] == "q0"
-    assert len(kept) <= 22
+def test_five_pairs_go_with_a_question_and_a_summary_of_all_before_beyond_twenty() -> None:
+    session = chat(24, 400, window=0, models=("gpt-4o",))
+    found = plans("context-aware-chat", session, said)
+    assert stands(session, found[20])[0] == "q15"
+    assert not summaries(found[20])
+    assert stands(session, found[21])[0] == "q16"
+    assert len(summaries(found[21])) == 1
+    assert stands(session, found[23])[0] == "q18"
+    assert summaries(found[23]) == summaries(found[21])
+    messages = render(found[21].after, session)["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant"] * 6 + ["user"]
+
+
+def test_a_summary_is_made_before_the_budget_leaves_fewer_than_two_pairs() -> None:
+    session = chat(6, 8_000, window=20_000)  # 11,850 tokens for the prompt: a question of 2,000 and two pairs of 4,000
+    policy = load("context-aware-chat")
+    assert budget(policy.budget, 20_000).limit == 11_850
+    found = plans(policy, session, said)
+    assert not any(summaries(plan) for plan in found[:3])
+    tight = replace(policy, budget=replace(policy.budget, window=16_000))  # 9,450 tokens: one pair
+    found = plans(tight, session, said)
+    assert [bool(summaries(plan)) for plan in found] == [False, False, True, True, True, True]
+    assert all(plan.verdict in ("send", "warn") for plan in found)
+
+
+def test_the_number_of_pairs_can_be_set_for_what_is_kept_and_what_is_summed_up() -> None:
+    policy = with_pairs(load("context-aware-chat"), 3)
+    assert [getattr(part.params, "keep_turns", None) or part.params.pairs for part in policy.rules] == [4, 3]
+    assert with_pairs(load("condense-oldest"), 3) == load("condense-oldest")
+
+
+# Five buckets and their ladder
+
+
+def test_each_bucket_has_its_own_rule_and_the_ladder_follows() -> None:
+    names = [part.rule.name for part in load("five-buckets").rules]
+    ladder = ["compact_when_over", "repair", "fall_back_to_larger_window", "refuse_when_over"]
+    assert names == ["supersede_static", "strip_old_thinking", "clear_old_results", *ladder, "warn_at"]
+
+
+def test_thinking_is_stripped_and_the_oldest_results_are_cleared_first() -> None:
+    long = [("Bash", {"command": f"run {n}"}, f"{n} " + "x" * 80_000) for n in range(6)]
+    session = work(long, [], thinking=True, system="Be careful.")
+    last = plans("five-buckets", session)[-1]
+    sent = render(last.after, session)
+    cleared = ["[cleared" in str(part["content"]) for part in parts(sent["messages"], "tool_result")]
+    assert cleared == [True] * 2 + [False] * 4  # at the fifth there were more than 100,000 tokens
+    assert sent["system"] == render(last.before, session)["system"]
+    assert last.verdict == "send"
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict", "actions"),
+    [("claude-sonnet-4-5", "send", {"fallback"}), ("gpt-4.1-mini", "refuse", {"refuse"})],
+)
+def test_what_compaction_cannot_mend_goes_to_a_larger_window_or_is_refused(model: str, verdict: str, actions: set[str]) -> None:
+    builder = Builder("big", "test")
+    builder.message("user", "x" * (900_000 if verdict == "send" else 8_000_000), origin="prompt")
+    builder.unanswered(model=model)
+    (plan,) = plans("five-buckets", builder.build())
+    assert actions <= {decision.action for decision in plan.decisions}
+    assert plan.verdict == verdict
+
+
+# Roo's condense with outlines of files
+
+READER = "class Reader:\n    def read(self):\n        a = 1\n        b = 2\n        return a + b\n"
+CODE = f"import os\n\n\n{READER}\n\ndef small():\n    pass\n"
+
+
+def test_an_outline_names_definitions_of_at_least_four_lines() -> None:
+    assert [*folding.definitions(CODE)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
+    numbered = "\n".join(f"{n} | {line}" for n, line in enumerate(CODE.split("\n"), 1))
+    assert [*folding.definitions(numbered)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
+    script = "export async function load(a) {\n  const b = 1\n  return a\n}\nconst go = (x) => {\n  x()\n  x()\n}\n"
+    assert [*folding.definitions(script)] == ["1--4 | export async function load(a) {", "5--8 | const go = (x) => {"]
+
+
+def test_outlines_of_all_files_stay_within_fifty_thousand_characters() -> None:
+    big = "\n".join(f"def function_{n}():\n    a = 1\n    b = 2\n    return a" for n in range(700))
+    found = folding.sections([(f"{n}.py", big) for n in range(4)])
+    assert 49_000 < sum(map(len, found)) <= 50_000
+    assert found[-1].endswith("... (truncated)\n</system-reminder>")
+    assert folding.sections([("notes.txt", "no code")]) == []
+
+
+def test_a_summary_of_roo_holds_outlines_of_what_the_session_read() -> None:
+    reads = [
+        ("read_file", {"path": "a.py"}, CODE),
+        ("read_file", {"path": "b.py"}, CODE),
+        ("Bash", {"command": "x"}, CODE * 500),
+    ]
+    session = structs.replace(work(reads, []), window=16_000)
+    last = next(plan for plan in plans("roo", session, said) if summaries(plan))
+    texts = [part.text for piece in last.after.pieces for part in piece.body or ()]
+    named = [text.split("\n")[1] for text in texts if text.startswith("<system-reminder>")]
+    assert named == ["## File Context: b.py", "## File Context: a.py"], "the one that was read last comes first"

@@ -20,8 +20,8 @@ from engine.importers.task_folder.markup import Piece, unfold
 from engine.planning import render
 from engine.reading.source import Source
 from engine.session.model import Session, Usage
+from tests import original_tasks
 from tests.goldens import DEFAULT, ROOT
-from tests.goldens import cline_classic as goldens
 
 ROO = ROOT.parent / "shared" / "data" / "open" / "roo-cline" / "ac8aa7b4"
 HISTORY, SCREEN = "api_conversation_history.json", "ui_messages.json"
@@ -323,19 +323,11 @@ def test_an_edit_of_a_hidden_message_stays_hidden(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", ["seq-60-200k-reads", "seq-40-switch", "seq-12-tiny", "seq-first-over"])
 def test_a_task_of_the_original_is_read_as_it_was_sent_and_replayed_to_the_same_ranges(tmp_path: Path, case: str) -> None:
     """The cases' tasks, written as Cline stores them: messages, usage, masks and stored texts."""
-    cases = json.loads((DEFAULT / "cline-classic.json").read_text(encoding="utf-8"))["cases"]
-    found = next((c for c in cases if c["id"] == case), None)
+    found = original_tasks.cline_cases().get(case)
     if found is None:
         pytest.skip("these golden cases are others")
-    found = goldens._words(found, out=False)
     steps, expect = found["input"]["steps"], found["expect"]["steps"]
-    history: list[dict[str, Any]] = []
-    screen: list[dict[str, Any]] = []
-    for n, (step, row) in enumerate(zip(steps, expect, strict=True)):
-        index = len(history) + len(step["append"]) - 2
-        history += [{"role": m["role"], "content": m["content"], "ts": NOON + n * 1_000 + 100} for m in step["append"]]
-        used = steps[n + 1]["previous_request"] if n + 1 < len(steps) else {}
-        screen += [asked(NOON + n * 1_000, index, **used), shown(NOON + n * 1_000 + 500, row["range"])]
+    history, screen = original_tasks.cline(found)
     session = folder(tmp_path, history, screen)
     assert [len(messages) for messages in sent(session)] == [sum(b - a + 1 for a, b in row["sent"]) for row in expect]
     if len({step["window"] for step in steps}) == 1:

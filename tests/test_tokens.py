@@ -13,9 +13,11 @@ import pytest
 import toktok
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from PIL import Image
 
-from engine.counting import tokens
+from engine.counting import apart, tokens
+from engine.counting.ledger import build_ledger
 from engine.counting.media import (
     CLAUDE_IMAGE_DEFAULT,
     OPENAI_IMAGE_DEFAULT,
@@ -26,9 +28,20 @@ from engine.counting.media import (
     openai_image_tokens,
     pdf_pages,
 )
-from engine.counting.tokens import CHARS, Counter, count_blocks, count_texts, estimator, exact_counter, tiktoken_counts
+from engine.counting.tokens import (
+    CHARS,
+    NAMED,
+    Counter,
+    count_blocks,
+    count_texts,
+    estimator,
+    exact_counter,
+    named,
+    tiktoken_counts,
+)
 from engine.errors import TurnscopeError
-from engine.session.model import JSON, Block, Bucket
+from engine.session.builder import Builder
+from engine.session.model import JSON, Block, Bucket, Part
 
 O200K = estimator("o200k_base")
 HARD = {
@@ -354,3 +367,51 @@ def test_a_process_that_dies_or_cannot_be_started_costs_nothing_but_time(monkeyp
     tokens.prepare()
     assert tokens._APART == {}
     assert count_texts(["some words"], O200K) == here
+
+
+def test_a_process_without_questions_ends_and_the_next_question_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = count_texts(["some words"], O200K)
+    monkeypatch.setattr(tokens, "_LOADED", set())
+    monkeypatch.setattr(tokens, "_APART", {})
+    monkeypatch.setattr(tokens, "_load", lambda _encoding: pytest.fail("it was loaded here"))
+    monkeypatch.setattr(apart, "IDLE", 0.05)
+    tokens.prepare()
+    first = tokens._APART["o200k_base"]
+    assert first._process.wait(10) == 0
+    monkeypatch.setattr(apart, "IDLE", 60.0)
+    assert count_texts(["some words"], O200K) == here
+    assert tokens._APART["o200k_base"] is not first
+    tokens._APART["o200k_base"].end()
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "tokens"),
+    [
+        ("chars", ["abcde"], 1),  # to the nearest
+        ("chars-up", ["abcde"], 2),  # as two published designs count: Math.ceil(text.length / 4)
+        ("chars-down", ["abcde"], 1),
+        ("chars-down", ["abc"], 0),  # as a third counts: len(content) // 4
+        ("words", ["abcde"], 2),
+        ("words", ["one two three"], 4),
+        ("chars-up", ["abcde", "abcde"], 3),  # a message is rounded once, not each of its texts
+        ("chars-down", ["abc", "abc"], 1),
+        ("chars", ["abc", "abc"], 2),
+    ],
+)
+def test_counters_by_name_round_as_they_say(name: str, texts: list[str], tokens: int) -> None:
+    builder = Builder("s", "test")
+    builder.message("user", [{"type": "text", "text": text} for text in texts])
+    session, counter = builder.build(), named(name)
+    ledger = build_ledger(session, counter, per_message=0)
+    assert ledger.tokens(0, len(session.blocks)) == tokens
+    grown = build_ledger(structs.replace(session, blocks=(), messages=()), counter, per_message=0)
+    grown.extend(session.blocks, session.messages[0])
+    assert grown.total == ledger.total
+    assert ledger.body((Part("user", "text", texts[0]),))[2] == count_texts([texts[0]], counter)[0]
+
+
+def test_counters_have_names_and_labels_of_their_own() -> None:
+    assert len({named(name).label for name in NAMED}) == len(NAMED)
+    assert all(named(name).error for name in NAMED)
+    with pytest.raises(TurnscopeError, match="no counter 'letters'"):
+        named("letters")

@@ -83,7 +83,24 @@ def test_a_saved_policy_is_found_and_reads_back_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "../evil", "a/b", "a\\b", ".hidden", "Ünï", "CAPS", "a.toml", "-a", "a-", "x" * 61, "a\n", "a b", "balanced"]
+    "name",
+    [
+        "",
+        "../evil",
+        "a/b",
+        "a\\b",
+        ".hidden",
+        "Ünï",
+        "CAPS",
+        "a.toml",
+        "-a",
+        "a-",
+        "x" * 61,
+        "a\n",
+        "a b",
+        "balanced",
+        "staged",
+    ],
 )
 def test_a_name_that_is_no_plain_name_of_a_new_policy_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(PolicyError) as error:

@@ -32,7 +32,7 @@ class Apart:
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         command = (sys.executable, "-P", __file__, encoding)
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ours
-        self.questions = 0
+        self.tired = False  # it ended for want of questions
         self._asked = monotonic()
         self._idle = self._rest(IDLE)
         register(self.end)
@@ -41,7 +41,6 @@ class Apart:
         """Tokens of each text; None where nobody is there to count any more. UnicodeEncodeError of halves of characters."""
         data = [text.encode() for text in texts]
         with self._lock:
-            self.questions += 1
             self._asked = monotonic()
             stdin, stdout = self._process.stdin, self._process.stdout
             assert stdin is not None
@@ -76,6 +75,7 @@ class Apart:
             if (left := self._asked + IDLE - monotonic()) > 0:
                 self._idle = self._rest(left)
                 return
+            self.tired = True
         self.end()
 
 

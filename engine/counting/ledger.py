@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 
-from engine.counting.tokens import Counter, count_blocks, count_texts
+from engine.counting.tokens import Counter, count_blocks, count_message, count_texts
 from engine.session.model import BUCKETS, ZERO, Block, Body, Bucket, Counts, Message, Part, Session
 
 PER_MESSAGE = 4  # tokens that frame one message (role markers); a session's fit absorbs what this misses
@@ -49,7 +49,8 @@ class Ledger:
 
     def extend(self, blocks: Sequence[Block], message: Message) -> None:
         """Count blocks that were appended to the session: those of one new message."""
-        counts = count_blocks(blocks, self.counter, self.memo)
+        rounded = self.counter.rounding
+        counts = count_message(blocks, self.counter) if rounded else count_blocks(blocks, self.counter, self.memo)
         if counts and message.role not in _UNFRAMED:
             counts[0] += self.per_message
         for block, count in zip(blocks, counts, strict=True):
@@ -127,7 +128,11 @@ def build_ledger(
 ) -> Ledger:
     """Count every block of `session` once. `memo` (tokens by digest) is read and extended."""
     memo = {} if memo is None else memo
-    counts = count_blocks(session.blocks, counter, memo)
+    if counter.rounding:
+        spans = (session.blocks[message.start : message.stop] for message in session.messages)
+        counts = [count for blocks in spans for count in count_message(blocks, counter)]
+    else:
+        counts = count_blocks(session.blocks, counter, memo)
     for message in session.messages:
         if message.start < message.stop and message.role not in _UNFRAMED:
             counts[message.start] += per_message

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
+from math import ceil, floor
 from pathlib import Path
 from threading import Lock
+from typing import Literal
 
 import toktok
 
@@ -41,7 +43,6 @@ _OPENAI = ("o200k_base", "cl100k_base")
 _UNKNOWN_ERROR = "±35 %, tokenizer unknown"
 
 TOGETHER = 512  # texts counted at once
-QUESTIONS = 1_000  # to another process, which cost as much as the vocabulary: from here on it is worth to have it here
 SHARED = 200_000  # characters from which more than one core is worth the time that it takes to begin
 
 _LOADED: set[str] = set()  # toktok's vocabularies
@@ -50,6 +51,10 @@ _LOADING = Lock()
 
 # Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
 _CHARS_ERROR = "±50 %"
+
+# Words / 0.75, words being what stands between white space: code and JSON have long ones. 25 recorded sessions (growth of their
+# prompts, tests/bench/counter_table.py): words 41-72 % low, characters / 4 17-57 % low on Claude and 3-22 % on o200k.
+_WORDS_ERROR = "±70 %"
 
 # Names under which tiktoken looks for its vocabularies in TIKTOKEN_CACHE_DIR: sha1 of the address that it would load.
 _VOCABULARIES = {
@@ -60,27 +65,52 @@ _VOCABULARIES = {
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A way to count: tokens = `factor` x what `name` counts with `encoding`. `error` is "" where counts are exact."""
+    """A way to count: tokens = `factor` x what `name` counts with `encoding`. `error` is "" where counts are exact.
 
-    name: str  # toktok | tiktoken | ctok | chars
+    `rounding`: "" rounds every text to the nearest token. "up" and "down" round a message as a whole, as tools do that count
+    a message by one division: no text of it is rounded before (see `Ledger`).
+    """
+
+    name: str  # toktok | tiktoken | ctok | chars | words
     encoding: str
     factor: float
     error: str
     family: str = ""  # the tokenizer family it stands for; decides how media are counted
+    rounding: Literal["", "up", "down"] = ""
 
     @property
     def label(self) -> str:
         """The phrase shown beside every number that this counter made."""
         if self.name == "ctok":
             return f"offline count: ctok, {self.encoding}" + (f", {self.error}" if self.error else "")
-        what = "characters" if self.name == "chars" else self.encoding.removesuffix("_base")
+        what = {"chars": "characters", "words": "words"}.get(self.name) or self.encoding.removesuffix("_base")
+        if self.rounding:
+            how = "characters / 4" if self.name == "chars" else "words / 0.75"
+            return f"estimate: {how}, rounded {self.rounding} per message, {self.error}"
         if self.error:
             return f"estimate: {what} x {self.factor:.2f}, {self.error}"
         return f"exact: {what} ({self.name}, offline)"
 
 
 CHARS = Counter("chars", "", 0.25, _CHARS_ERROR)
-"""Four characters per token: the estimate that many tools cut by."""
+"""Four characters per token, every text to the nearest: the yardstick of tests and of sizes on disk."""
+
+NAMED = {
+    "chars": CHARS,
+    "chars-up": Counter("chars", "", 0.25, _CHARS_ERROR, rounding="up"),
+    "chars-down": Counter("chars", "", 0.25, _CHARS_ERROR, rounding="down"),
+    "words": Counter("words", "", 4 / 3, _WORDS_ERROR, rounding="up"),
+}
+"""The counters that a policy may name besides a tokenizer family: estimates that published designs cut by."""
+
+COUNTERS = (*NAMED, *_CLAUDE, *_OPENAI)
+
+
+def named(name: str) -> Counter:
+    """The counter that a policy names: one of `COUNTERS`. TurnscopeError where there is none of that name."""
+    if name not in COUNTERS:
+        raise TurnscopeError(f"there is no counter {name!r}", hint=f"Known: {', '.join(COUNTERS)}.")
+    return NAMED.get(name) or estimator(name)
 
 
 def estimator(family: str) -> Counter:
@@ -108,12 +138,30 @@ def count_texts(texts: Sequence[str], counter: Counter) -> list[int]:
         counts = tiktoken_counts(texts, counter.encoding)
     elif counter.name == "ctok":
         counts = [count_exactly(text, counter.encoding) for text in texts]
-    elif counter.name == "chars":
-        counts = [len(text) for text in texts]
+    elif counter.name in ("chars", "words"):
+        counts = [_units(text, counter) for text in texts]
     else:
         raise ValueError(f"no counter is called {counter.name!r}")
     factor = counter.factor
+    if counter.rounding:
+        return [_rounded(n, counter) for n in counts]
     return counts if factor == 1.0 else [int(n * factor + 0.5) for n in counts]
+
+
+def count_message(blocks: Sequence[Block], counter: Counter) -> list[int]:
+    """Tokens of each block of one message under a counter with a `rounding`: together what the message as a whole counts."""
+    sums = list(accumulate(_units(block.text, counter) for block in blocks))
+    media = [media_tokens(block.raw, counter.family) for block in blocks]
+    rounded = [_rounded(units, counter) for units in sums]
+    return [now - before + own for before, now, own in zip([0, *rounded], rounded, media, strict=False)]
+
+
+def _units(text: str, counter: Counter) -> int:
+    return len(text) if counter.name == "chars" else len(text.split())
+
+
+def _rounded(units: int, counter: Counter) -> int:
+    return (ceil if counter.rounding == "up" else floor)(round(units * counter.factor, 6))
 
 
 def count_blocks(blocks: Sequence[Block], counter: Counter, memo: dict[str, int] | None = None) -> list[int]:
@@ -185,18 +233,21 @@ def _load(encoding: str) -> None:
 
 
 def _counted_apart(texts: Sequence[str], encoding: str) -> list[int] | None:
-    """The same by the process that was prepared; None where there is none any more."""
-    apart = _APART.get(encoding)
-    if apart is None:
-        return None
-    try:
-        counts = apart.count(texts)
-    except UnicodeEncodeError:
-        counts = apart.count([well_formed(text) for text in texts])
-    if counts is None or apart.questions >= QUESTIONS:
-        _APART.pop(encoding, None)
+    """The same by the process that was prepared, or by the next where that had nothing to do for long; None without one."""
+    while (apart := _APART.get(encoding)) is not None:
+        try:
+            counts = apart.count(texts)
+        except UnicodeEncodeError:
+            counts = apart.count([well_formed(text) for text in texts])
+        if counts is not None:
+            return counts
+        with _LOADING:
+            if _APART.get(encoding) is apart:
+                _APART.pop(encoding)
+                if apart.tired:  # a vocabulary here would stay, 70 MB of memory
+                    prepare(encoding)
         apart.end()
-    return counts
+    return None
 
 
 def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:

@@ -6,6 +6,7 @@ whoever runs it. Prompts are the text files in `engine/envelope/prompts`.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from engine.session.model import Answer, Ask, Block, Edit, Part, Span
 PROMPTS = Path(__file__).parent / "prompts"
 SUMMARY = "[Summary of the earlier conversation, which is not shown; it stands for {} messages]"
 STAND_IN = "[Stand-in summary, made offline without a model, of the earlier conversation; it stands for {} messages]"
+HEAD = re.compile(r"\[[^\n\]]*stands for ([\d,]+) messages\]$")  # the first line of these
 UNDERSTOOD = "Understood. I go on from this summary."
 Shape = Literal["user", "pair", "system"]
 
@@ -40,6 +42,8 @@ class How:
     recursive: bool = True  # read the old summary instead of what it stands for
     lost: bool = False  # read what was dropped as well
     slot: str = ""  # a note on the summary's piece
+    frame: str = ""  # how the summary stands there, with {summary} in it; "" = in our words, with how many it stands for
+    reply: str = ""  # the answer of a pair; "" = in our words
 
 
 @cache
@@ -67,6 +71,21 @@ def summary_at(envelope: Envelope, at: int) -> Piece | None:
 def summary_of(piece: Piece) -> str:
     """The text of the summary in a piece; "" where it holds none."""
     return next((part.text for part in piece.body if part.kind == "summary"), "") if piece.body else ""
+
+
+def words_of(said: str, frame: str = "") -> str:
+    """The text of a summary without the line that says what it is, and without the `frame` that a policy put around it."""
+    first, _, rest = said.partition("\n")
+    said = rest if HEAD.match(first) else said
+    before, _, behind = frame.partition("{summary}")
+    return said.removeprefix(before).removesuffix(behind) if frame and said.startswith(before) else said
+
+
+def behind_summary(envelope: Envelope, ctx: Ctx) -> int:
+    """Where the conversation begins behind a summary that stands in front of it; its first address where none does."""
+    first: int = ctx.index.messages[0]
+    piece = summary_at(envelope, first)
+    return piece.stop if piece else first
 
 
 def without(span: Span, others: Iterable[Span]) -> Iterator[Span]:
@@ -104,6 +123,13 @@ def opening(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
     return piece.start if piece.body else begin
 
 
+def led(envelope: Envelope, ctx: Ctx, pinned: bool = False) -> tuple[int, Piece | None, int]:
+    """Where what may be condensed begins, the summary that leads it, and where conversation stands behind that."""
+    begin = opening(envelope, ctx, pinned)
+    old = summary_at(envelope, begin)
+    return begin, old, standing(envelope, ctx, old.stop if old else begin)
+
+
 def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:
     """The message start after `least` nearest to `want` (`later` before earlier) at which no call is torn from its result.
 
@@ -122,28 +148,37 @@ def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = F
     return None
 
 
+def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Ask | None:
+    """The question for a summary of the conversation in `span`; None where nothing in it can be read."""
+    text, content = prompt(how.prompt), "\n".join(_lines(envelope, ctx, span, how))
+    key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
+    return Ask("summary", key.hexdigest(), text, content, how.cap) if content else None
+
+
 def condense(
     envelope: Envelope, ctx: Ctx, span: Span, how: How, because: str, facts: dict[str, Any]
 ) -> Generator[Edit | Ask, Any, Envelope]:
     """Ask for a summary of the conversation in `span` and put it there; gives the envelope after that.
 
-    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing.
+    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing. A
+    stand-in that reaches out of the span is summed up whole: nothing of it can stand alone.
     """
-    text = prompt(how.prompt)
-    content = "\n".join(_lines(envelope, ctx, span, how))
-    if not content:
+    if span.start < span.stop:
+        first, last = envelope.at(span.start), envelope.at(span.stop - 1)
+        span = Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
+    question = ask(envelope, ctx, span, how)
+    if question is None:
         yield Edit("keep", f"{because}, but nothing in the older messages can be read", facts=facts)
         return envelope
-    key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
-    answer = yield Ask("summary", key.hexdigest(), text, content, how.cap)
+    answer = yield question
     if answer.failed or not answer.text.strip():
         why = answer.failed or "the summary was empty"
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return envelope
     starts = ctx.index.messages
     messages = upto(starts, span.stop) - upto(starts, span.start)
-    body = _parts(answer, messages, how.shape)
-    facts = {**facts, **_account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
+    body = stand_in(answer, messages, how)
+    facts = {**facts, **account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
     stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
     for number, part in enumerate(ctx.index.talk(*span)):
         if number == 0:
@@ -153,16 +188,25 @@ def condense(
     return envelope
 
 
-def _parts(answer: Answer, messages: int, shape: Shape) -> tuple[Part, ...]:
-    head = (STAND_IN if answer.source == "offline" else SUMMARY).format(f"{messages:,}")
-    text = f"{head}\n{answer.text.strip()}"
-    if shape == "system":
+def transcript(envelope: Envelope, ctx: Ctx, span: Span) -> str:
+    """The conversation of a span as `role: text` lines, as it stands; results of tools are clipped, as for every summariser."""
+    return "\n".join(_lines(envelope, ctx, span, How("")))
+
+
+def stand_in(answer: Answer, messages: int, how: How) -> tuple[Part, ...]:
+    """What stands for so many messages: the answer under a line that says what it is, or in the frame that is asked for."""
+    offline = answer.source == "offline"
+    text = f"{(STAND_IN if offline else SUMMARY).format(f'{messages:,}')}\n{answer.text.strip()}"
+    if how.frame:
+        mark = STAND_IN.format(f"{messages:,}") + "\n" if offline else ""
+        text = mark + how.frame.replace("{summary}", answer.text.strip())
+    if how.shape == "system":
         return (Part("system", "summary", text, place="system"),)
     summary = Part("user", "summary", text)
-    return (summary, Part("assistant", "text", UNDERSTOOD)) if shape == "pair" else (summary,)
+    return (summary, Part("assistant", "text", how.reply or UNDERSTOOD)) if how.shape == "pair" else (summary,)
 
 
-def _account(answer: Answer) -> dict[str, Any]:
+def account(answer: Answer) -> dict[str, Any]:
     """Where a summary came from, and what it was billed, in tokens."""
     usage = answer.usage
     billed = {"prompt_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens} if usage else {}
@@ -179,7 +223,7 @@ def _lines(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Iterator[str]:
             for part in ctx.index.talk(at, stop):
                 yield from filter(None, (_line(block, how.clip) for block in ctx.session.blocks[part.start : part.stop]))
         elif old:
-            yield "summary: " + old.partition("\n")[2]
+            yield "summary: " + words_of(old, how.frame)
         else:
             yield from (f"{part.role}: {part.text}" for part in piece.body or () if part.text.strip())
 

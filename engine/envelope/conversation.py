@@ -6,7 +6,7 @@ Holds pure readings of a session, its index and an envelope, each in O(log n + w
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
@@ -54,11 +54,12 @@ def _parted(session: Session, index: Index) -> tuple[int, ...]:
     return tuple(parted)
 
 
-def begin(ctx: Ctx, at: int, prompt: bool = False) -> int:
+def begin(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) -> int:
     """The message start at or after `at` from which the rest of the request may be sent: no result there lacks its call.
 
-    A lone answer at the front is left out where a user's message follows it; with `prompt` the next turn's prompt is taken,
-    if there is one. The newest message always stays: where nothing after `at` will do, the last fitting start before it.
+    A lone answer at the front is left out where a user's message follows it, unless with `answer` a user's message stands
+    before it; with `prompt` the next turn's prompt is taken, if there is one. The newest message always stays: where nothing
+    after `at` will do, the last fitting start before it.
     """
     cut, messages, blocks = ctx.request.cut, ctx.index.messages, ctx.session.blocks
     last = upto(messages, cut) - 1
@@ -75,7 +76,8 @@ def begin(ctx: Ctx, at: int, prompt: bool = False) -> int:
         here = bisect_right(messages, parted[here])
     if here <= last:
         follows = here < last and parted[here + 1] >= cut and blocks[messages[here + 1]].role == "user"
-        return messages[here + 1] if blocks[messages[here]].role != "user" and follows else messages[here]
+        lone = blocks[messages[here]].role != "user" and follows and not answer
+        return messages[here + 1] if lone else messages[here]
     while place > 0 and parted[place] < cut:
         place = bisect_right(messages, blocks[parted[place]].pair) - 1
     return messages[place]
@@ -115,6 +117,15 @@ def droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[S
             yield span
 
 
+def first_standing(envelope: Envelope, starts: Sequence[int]) -> int:
+    """The number of the first message, of those that begin at `starts`, of which something stands; len(starts) for none."""
+    for piece in envelope.pieces:
+        number = bisect_left(starts, piece.start)
+        if piece.body != () and number < len(starts) and starts[number] < piece.stop:
+            return number
+    return len(starts)
+
+
 def alone(envelope: Envelope, at: int) -> Piece | None:
     """The piece of block `at` where the block can be replaced on its own: it stands verbatim, or has a stand-in of its own."""
     piece = envelope.at(at)
@@ -126,6 +137,12 @@ def static_tokens(envelope: Envelope, ctx: Ctx) -> int:
     if ctx.own is ctx.ledger:
         return envelope.counts[0] + envelope.counts[1]
     return ctx.size(envelope) - sum(_talk(piece, ctx) for piece in envelope.pieces)
+
+
+def talk_tokens(envelope: Envelope, ctx: Ctx, stop: int) -> int:
+    """Tokens of the conversation that stands before address `stop`, where no piece is cut, in the policy's own units."""
+    first = ctx.index.messages[0]
+    return sum(_talk(piece, ctx) for piece in envelope.over(Span(first, stop))) if first < stop else 0
 
 
 def reach(envelope: Envelope, ctx: Ctx, room: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -67,6 +68,11 @@ class Plan(Struct, frozen=True, gc=False):
         """Prompt tokens to expect from the provider, in its own units."""
         return self.calibration.predict(self.seen.tokens)
 
+    @property
+    def largest(self) -> int:
+        """The largest prompt to expect that the provider has to read for it: one that sums up reads the whole first."""
+        return max(self.projected, read(self.server))
+
     def state(self, rule: str) -> Any:
         """What the first step with that rule returned; None where there is none, or no such step."""
         return next((known.state for known in self.states if known.rule == rule), None)
@@ -98,3 +104,8 @@ class Plan(Struct, frozen=True, gc=False):
             f"{self.model} · {self.verdict} · {self.projected:,} of {self.budget.window:,} tokens expected when it was planned"
         )
         return notebook.card(f"Request {self.request.n}", *parts, note=note)
+
+
+def read(server: Sequence[Decision]) -> int:
+    """Tokens that a provider has to read before it sums up, by its decisions on a request; 0 where it does not."""
+    return max((int(d.edit.facts.get("read", 0)) for d in server if d.action == "condense"), default=0)

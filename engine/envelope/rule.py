@@ -7,7 +7,7 @@ the record of decisions is complete. One file per rule in `engine/rules/`, each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
 from engine.pricing.prices import PRICES, Prices
 from engine.session.index import Index
-from engine.session.model import Ask, Edit, Request, Session
+from engine.session.model import JSON, Ask, Edit, Request, Session
 
 Edits = Generator[Edit | Ask, Any, Any]
 """Yields an edit and is sent the envelope after it; yields an ask and is sent its answer. Returns the rule's next state."""
@@ -39,6 +39,8 @@ class Ctx(Struct, frozen=True):
     `done`: the decisions of this request so far, where they alone (and growth) lead from the previous plan's `after` to the
     envelope at hand; None where some of that plan's edits did not last. `prices`: what models are (windows, limits) and cost.
     `state`: what this rule returned at the previous request, under the same parameters; None where it did not run then.
+    `carried`: of a rule that the server follows, whether the envelope at hand goes on from the one that it left at the previous
+    request; else it is what is sent, without any edit of the server's. `body`: an envelope as it would be sent.
     """
 
     session: Session
@@ -54,6 +56,8 @@ class Ctx(Struct, frozen=True):
     done: Sequence[Decision] | None = None
     prices: Prices = PRICES
     state: Any = None
+    carried: bool = False
+    body: Callable[[Envelope], Mapping[str, JSON]] | None = None
 
     def size(self, envelope: Envelope) -> int:
         """Tokens of an envelope in `own`'s units."""
@@ -75,6 +79,8 @@ class Rule:
     stay and the limit does not rise; `fresh` - they are decided anew for each request.
     `state`: type of what `edits` returns, a frozen msgspec Struct or builtins, which msgspec encodes and decodes to an equal
     value; None = the rule has no state. A state holds what cannot be read off the session and the envelope again.
+    `sends`: of a rule that the server follows: what of the request asks it to (parameters and settings of the request -> a
+    context edit of the body; None = nothing). Its edits tell what the model then sees; what is sent stays as it is.
     """
 
     name: str
@@ -84,6 +90,7 @@ class Rule:
     memory: Memory = "remembers"
     source: str = "Turnscope"
     state: Any = None
+    sends: Callable[[Any, Mapping[str, JSON]], JSON] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,23 @@ every replay, and it stands from then on. Asks nobody and stores nothing: see `l
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from msgspec import structs
 
-from engine.envelope.condensing import SUMMARY, How, boundary, condense, standing, summary_at, summary_of, turn_start
+from engine.envelope.condensing import (
+    HEAD,
+    SUMMARY,
+    How,
+    boundary,
+    condense,
+    standing,
+    summary_at,
+    summary_of,
+    turn_start,
+    words_of,
+)
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Piece
 from engine.envelope.rule import Ctx
@@ -23,7 +33,6 @@ from engine.session.model import Action, Answer, Ask, Edit, Rated, Session, Span
 RULE = "follow_wishes"
 TRIAL = "(the summary)"
 CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less
-HEAD = re.compile(r"\[[^\n\]]*stands for ([\d,]+) messages\]$")  # the first line of the summaries of `condensing`
 
 
 def added(session: Session, request: int, edits: Iterable[Edit]) -> Wished:
@@ -141,12 +150,6 @@ def found(envelope: Envelope, by: int) -> Piece:
 def words(piece: Piece) -> str:
     """A summary's text as a person edits it: without the line that says what it is."""
     return words_of(summary_of(piece))
-
-
-def words_of(said: str) -> str:
-    """The text of a summary without the line that says what it is."""
-    first, _, rest = said.partition("\n")
-    return rest if HEAD.match(first) else said
 
 
 def edited(piece: Piece, text: str) -> Edit:

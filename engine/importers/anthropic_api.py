@@ -15,7 +15,7 @@ from engine.reading.conversations import Call, conversations
 from engine.reading.dialect import speaks
 from engine.reading.source import Entry, Source
 from engine.reading.streams import events, message_of
-from engine.session.builder import usage
+from engine.session.builder import applied, usage
 from engine.session.thread import Thread
 
 NAME = "anthropic-api"
@@ -51,6 +51,7 @@ def call_of(found: Exchange) -> Call:
         what = as_text(error.get("message")) if isinstance(error, Mapping) else ""
         return Call(found.body, None, about, found.error or what, found.line)
     about |= {"usage": usage(answer.get("usage")), "id": as_text(answer.get("id"))}
+    about["applied"] = applied(answer.get("context_management"))
     about["model"] = as_text(answer.get("model")) or about["model"]
     about["stop_reason"] = as_text(answer.get("stop_reason")) or None
     return Call(found.body, {"content": answer["content"]}, about, "", found.line)
@@ -63,7 +64,7 @@ IMPORTER = Importer(
     read,
     entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
-    version=2,
+    version=3,
     wants="body with `messages` for Anthropic's API, bare, beside its response, or in a cassette",
     right="every recorded body renders again exactly",
 )

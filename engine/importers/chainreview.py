@@ -15,6 +15,7 @@ from engine.session.builder import Builder
 from engine.session.thread import Thread
 
 NAME = "chainreview"
+ABOUT = ("repoPath", "reviewRunId", "tokenCount", "createdAt", "updatedAt", "findings")
 
 
 def sniff(source: Source) -> int:
@@ -26,9 +27,7 @@ def sniff(source: Source) -> int:
 def read(source: Source, _entry: Entry) -> Thread:
     document = mapping(source.document)
     builder, passed = Builder(as_text(document.get("id")) or source.path.stem, NAME), Passed()
-    builder.about |= {
-        key: document[key] for key in ("repoPath", "reviewRunId", "tokenCount", "createdAt", "updatedAt") if document.get(key)
-    }
+    builder.about |= {key: document[key] for key in ABOUT if document.get(key)}
     history = document.get("apiHistory")
     nodes = list(nodes_of(history if isinstance(history, list) else [], lambda _: {}, passed))
     summary = as_text(document.get("condensedSummary"))
@@ -47,4 +46,5 @@ IMPORTER = Importer(
     wants="`api_history` of a review session",
     right="the condensed summary before the history; the recorded token count",
     sample=False,
+    version=2,
 )

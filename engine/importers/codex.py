@@ -14,12 +14,12 @@ from typing import Any
 from engine.importers import Importer, Place
 from engine.reading.body import common
 from engine.reading.calls import as_text, when
-from engine.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
+from engine.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, thread
 from engine.reading.parts import billed, item, joined
 from engine.reading.source import Entry, Source
 from engine.session.builder import Builder
 from engine.session.content import dumps, text_of
-from engine.session.model import Note, Part
+from engine.session.model import Part
 from engine.session.thread import Thread
 from engine.settings import Machine
 
@@ -190,13 +190,8 @@ def _prompts(said: Said) -> bool:
 
 def read(source: Source, _entry: Entry) -> Thread:
     rollout = _Rollout(Builder(source.path.stem, NAME))
-    for record, line in source.records():
-        if isinstance(record, Note):
-            rollout.builder.notes.append(record)
-        elif isinstance(record, dict):
-            rollout.line(record, line)
-        else:
-            rollout.passed.add(type(record).__name__, record, line)
+    for record, line in objects(source.records(), rollout.builder, rollout.passed):
+        rollout.line(record, line)
     rollout.passed.tell(rollout.builder)
     return thread(rollout.builder, rollout.nodes, rollout.path[-1].id if rollout.path else "", rollout.lead)
 

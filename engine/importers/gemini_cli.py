@@ -12,12 +12,12 @@ from typing import Any
 
 from engine.importers import Importer, Place
 from engine.reading.calls import as_text, when
-from engine.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
+from engine.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, thread
 from engine.reading.parts import billed, call, joined, mapping, result, text, thinking
 from engine.reading.source import Entry, Source
 from engine.session.builder import Builder
 from engine.session.content import text_of
-from engine.session.model import JSON, Note, Part
+from engine.session.model import JSON, Part
 from engine.session.thread import Thread
 from engine.settings import Machine
 
@@ -185,13 +185,8 @@ def _part(row: Any) -> list[Any]:
 
 def read(source: Source, _entry: Entry) -> Thread:
     chat = _Chat(Builder(source.path.stem, NAME))
-    for record, line in source.values():
-        if isinstance(record, Note):
-            chat.builder.notes.append(record)
-        elif isinstance(record, dict):
-            chat.line(record, line)
-        else:
-            chat.passed.add(type(record).__name__, record, line)
+    for record, line in objects(source.values(), chat.builder, chat.passed):
+        chat.line(record, line)
     chat.passed.tell(chat.builder)
     return thread(chat.builder, chat.laid(), chat.path[-1] if chat.path else "")
 

@@ -1,19 +1,20 @@
 """Jan threads: a folder with `thread.json` and `messages.jsonl`, either file alone, or an exported conversation.
 
-`metadata.parentId` makes a tree (missing: the message before it), `activeChildId` says where it goes on. The speed that Jan
-measured stands in `about`, by the id of the answer. From the schema; no real sample was at hand.
+`metadata.parentId` makes a tree (missing: the message before it), `activeChildId` says where it goes on; an answer that lost
+its parent hangs from the question before it, as in Jan. What Jan sends of a message, and the speed that it measured, stand in
+`about`, by the message's id. From the schema; no real sample was at hand.
 Longer than a mapping because a thread is two files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.importers import Importer, Place
 from engine.reading.calls import as_text, when
-from engine.reading.leaves import downwards
+from engine.reading.jan_threads import active_path, new_parents
 from engine.reading.nodes import Node, Passed, Said, rounds, thread
 from engine.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
 from engine.reading.source import Entry, Source
@@ -65,26 +66,35 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder = Builder(as_text(about.get("id")) or name, NAME, as_text(about.get("title")))
     builder.notes += notes
     builder.about |= {key: assistant[key] for key in ("assistant_name",) if assistant.get(key)}
+    held = [_held(message, number) for number, message in enumerate(stored)]
+    known = {one["id"]: one for one in reversed(held)}
+    for id, parent in new_parents(held).items():
+        known[id]["metadata"]["parentId"] = parent
+    path = list(dict.fromkeys(active_path(held, as_text(mapping(about.get("metadata")).get("activeRootId")) or None)))
+    above = dict(zip(path, ["", *path], strict=False))
+    times = {one["id"]: one["created_at"] for one in held}
     passed, speeds = Passed(), dict[str, Any]()
-    nodes, times = list[Node](), dict[str, float | None]()
-    for number, message in enumerate(stored):
-        node = _node(message, number, nodes[-1].id if nodes else "", times, model, passed)
-        speed = mapping(message.get("metadata")).get("tokenSpeed")
-        speeds |= {node.id: speed} if speed is not None else {}
-        times[node.id] = node.at
-        nodes.append(node)
+    nodes = list[Node]()
+    for one in held:
+        parent = above.get(one["id"], one["metadata"].get("parentId", nodes[-1].id if nodes else "")) or ""
+        nodes.append(_node(one, parent, times, model, passed))
+        speed = one["metadata"].get("tokenSpeed")
+        speeds |= {one["id"]: speed} if speed is not None else {}
     if speeds:
         builder.about["tokenSpeed"] = speeds
     passed.tell(builder)
     told = as_text(assistant.get("instructions"))
-    active = {as_text(m.get("id")): as_text(mapping(m.get("metadata")).get("activeChildId")) for m in stored}
-    active[""] = as_text(mapping(about.get("metadata")).get("activeRootId"))
+    return thread(builder, nodes, path[-1] if path else "", [Said("system", told, "system")] if told else [])
 
-    def choose(at: str, below: Sequence[Node]) -> str:
-        chosen = next((node.id for node in below if node.id == active.get(at)), "")
-        return chosen or max(enumerate(below), key=lambda row: (row[1].at or 0, row[0]))[1].id
 
-    return thread(builder, nodes, downwards(nodes, choose), [Said("system", told, "system")] if told else [])
+def _held(message: Value, number: int) -> dict[str, Any]:
+    """A stored message with what its place in the thread hangs on read safely: id, time, parent, the child that is shown."""
+    metadata = dict(mapping(message.get("metadata")))
+    for key in ("parentId", "activeChildId"):
+        if key in metadata and not isinstance(metadata[key], str):
+            metadata[key] = None
+    id = as_text(message.get("id")) or f"#{number}"
+    return {**message, "id": id, "created_at": when(message.get("created_at")), "metadata": metadata}
 
 
 def _opened(source: Source) -> tuple[Value, list[Value], list[Note]]:
@@ -101,11 +111,9 @@ def _opened(source: Source) -> tuple[Value, list[Value], list[Note]]:
     return mapping(near.document) if near else {}, [value for value in found if isinstance(value, dict)], notes
 
 
-def _node(message: Value, number: int, before: str, times: Mapping[str, float | None], model: str, passed: Passed) -> Node:
-    metadata = mapping(message.get("metadata"))
-    up = metadata.get("parentId", before)
-    above = up if isinstance(up, str) else ""
-    node = Node(as_text(message.get("id")) or f"#{number}", above, [], when(message.get("created_at")))
+def _node(message: Value, above: str, times: Mapping[str, float | None], model: str, passed: Passed) -> Node:
+    metadata = message["metadata"]
+    node = Node(message["id"], above, [], message["created_at"])
     blocks = [block for part in _rows(message.get("content")) for block in _part(part, passed)]
     for made in rows(metadata.get("tool_calls")):  # as older versions keep them
         tool, gave = mapping(made.get("tool")), mapping(made.get("response"))
@@ -171,4 +179,5 @@ IMPORTER = Importer(
     wants="`object` thread or thread.message, nor an export with `exported_at`",
     right="the tree with its branches; the speed that Jan measured",
     sample=False,
+    version=2,
 )

@@ -21,9 +21,9 @@ from engine.reading.parts import mapping, result, rows
 from engine.reading.source import Entry, Source
 from engine.reading.spans import Span, is_span, spans
 from engine.reading.usage import counted
-from engine.session.builder import dollars
+from engine.session.builder import applied, dollars
 from engine.session.content import dumps
-from engine.session.model import JSON, Note
+from engine.session.model import JSON, Note, Usage
 from engine.session.thread import Thread
 
 NAME = "otel"
@@ -212,6 +212,10 @@ def _whole(span: Span, messages: Sequence[JSON]) -> Call:
     reason = span.first(*REASONS)
     reason = parsed(reason) if isinstance(reason, str) and reason[:1] == "[" else reason
     about["stop_reason"] = as_text(reason[0] if isinstance(reason, list) and reason else reason) or None
+    if found := about["usage"]:
+        about["usage"] = structs.replace(found, iterations=_passes(span))
+    response = _parsed(span, "response_data", "gen_ai.response.body", "langfuse.output", "output.value")
+    about["applied"] = applied(mapping(response).get("context_management"))
     body = body_of(messages, _tools(span))
     answers = [spoken(message) for message in _answer(span)]
     content = [block for _, blocks in answers for block in blocks]
@@ -223,6 +227,13 @@ def _usage(span: Span) -> dict[str, Any]:
     found = {name: span.first(*keys.split()) for name, keys in USAGE.items()}
     texts = {name: value for name, value in found.items() if isinstance(value, str) and len(value) < 25 and value.isdecimal()}
     return {**found, **{name: int(value) for name, value in texts.items()}}
+
+
+def _passes(span: Span) -> tuple[Usage, ...]:
+    """What the provider's compactions were billed, all of them together: the request's own tokens leave them out."""
+    read, written = (span.first(f"anthropic.usage.compaction.{side}_tokens") for side in ("input", "output"))
+    made = [value if isinstance(value, int) else 0 for value in (read, written)]
+    return (Usage(made[0], output_tokens=made[1], kind="compaction"),) if any(made) else ()
 
 
 def _tools(span: Span) -> Sequence[JSON]:
@@ -296,6 +307,7 @@ IMPORTER = Importer(
     sniff,
     read,
     entries,
+    version=2,
     wants="span of a model call",
     right="spans of every convention's age; a call that two spans tell of is one",
 )

@@ -11,11 +11,11 @@ from typing import Any
 
 from engine.importers import Importer, Place
 from engine.reading.calls import as_text, when
-from engine.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
+from engine.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, thread
 from engine.reading.parts import call, mapping, result, thinking
 from engine.reading.source import Entry, Source
 from engine.session.builder import Builder, dollars, drop, usage
-from engine.session.model import JSON, Note, Observed, Session
+from engine.session.model import JSON, Observed, Session
 from engine.session.thread import Thread
 from engine.settings import Machine
 
@@ -41,14 +41,10 @@ def finds(machine: Machine) -> Iterator[Place]:
 
 def read(source: Source, _entry: Entry) -> Thread:
     builder, passed = Builder(source.path.stem, NAME), Passed()
-    rows: list[tuple[str, Record, int]] = []
-    for record, line in source.records():
-        if isinstance(record, Note):
-            builder.notes.append(record)
-        elif isinstance(record, dict):
-            rows.append((as_text(record.get("id")) if record.get("type") != "session" else "", record, line))
-        else:
-            passed.add(type(record).__name__, record, line)
+    rows = [
+        (as_text(record.get("id")) if record.get("type") != "session" else "", record, line)
+        for record, line in objects(source.records(), builder, passed)
+    ]
     above: dict[str, str] = {}
     nodes: list[Node] = []
     model, before = "", ""

@@ -1,6 +1,6 @@
 """The front door: what notebooks, scripts and pages call. Ties importers, counting and replay together.
 
-Keeps nothing: `store` remembers, pages cache.
+Keeps the record of the session replayed last, which its next replays share; else nothing: `store` remembers, pages cache.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from engine.settings import context_pairs, machine, prices_file
 from engine.views import overview as views
 
 AS_RECORDED = "as-recorded"
+_last: tuple[Session, Prices, Trace] | None = None  # the session replayed last, as it was sent
 LONG = 1_000_000  # bytes of a file that takes longer to be read than a vocabulary takes to be loaded
 
 
@@ -181,8 +182,22 @@ def replay(
     `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.
     """
     prices = prices or own_prices()
-    session, chosen = _asked(session, policy, answers)
-    return trace(session, chosen, ledger or ledger_of(session, prices=prices), prices)
+    asked, chosen = _asked(session, policy, answers)
+    if ledger:
+        return trace(asked, chosen, ledger, prices)
+    record = _record(session, prices)
+    if chosen == record.policy and asked is session:
+        return record
+    return trace(asked, chosen, replace(record.ledger, memo={**record.ledger.memo}), record.prices, record)
+
+
+def _record(session: Session, prices: Prices) -> Trace:
+    """The session as it was really sent. What replays of one session share is made once: its counts, and the record's plans."""
+    global _last
+    known = _last
+    if known is None or known[0] is not session or known[1] != prices:
+        known = _last = (session, prices, trace(session, AS_RECORDED, ledger_of(session, prices=prices), prices))
+    return known[2]
 
 
 def begun(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] | None = None) -> tuple[Trace, Iterator[Plan]]:
@@ -193,7 +208,8 @@ def begun(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] | None 
     """
     session, chosen = _asked(recorded.session, policy, answers)
     ledger, prices = replace(recorded.ledger, memo={**recorded.ledger.memo}), recorded.prices  # its texts go with it
-    pairs = beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices)
+    counts, sent = own_counts(session, chosen), recorded.plans if recorded.policy.name == AS_RECORDED else ()
+    pairs = beside_the_record(session, chosen, ledger, counts, prices=prices, sent=sent)
     return Trace(session, chosen, ledger, (), recorded.fits, prices), (plan for plan, _ in pairs)
 
 

@@ -7,14 +7,22 @@ from functools import partial
 
 from engine.errors import ProviderError
 from engine.live.provider import Provider, explained
-from engine.planning.answers import Answers
+from engine.planning.answers import Answers, extracted
+from engine.session.content import dumps
 from engine.session.model import JSON, Answer, Ask, AskKind
 
 
-def answering(provider: Provider, model: str, summaries: str) -> Mapping[AskKind, Answers]:
-    """Those who answer. `model` is the chat's; `summaries` names the one that writes summaries, "" = nobody may."""
+def answering(
+    provider: Provider, model: str, summaries: str, more: Mapping[str, JSON] | None = None
+) -> Mapping[AskKind, Answers]:
+    """Those who answer. `model` is the chat's; `summaries` names the one that writes summaries, "" = nobody may.
+
+    `more`: settings of the chat's requests that one for a summary on demand shares.
+    """
     return {
         "summary": partial(summarised, provider, summaries) if summaries else _off,
+        "compact": partial(compacted, provider, model, more or {}) if summaries else _off,
+        "expect": extracted,
         "count": partial(counted, provider, model),
     }
 
@@ -33,6 +41,23 @@ def summarised(provider: Provider, model: str, ask: Ask) -> Answer:
         return Answer(failed=error.what, model=model)
     told = "\n".join(block["text"] for block in said.content if block["type"] == "text")
     return Answer(told, model=model, usage=said.usage, source="model")
+
+
+def compacted(provider: Provider, model: str, more: Mapping[str, JSON], ask: Ask) -> Answer:
+    """The summary that the provider makes of a conversation on demand, with its block as it has to be sent back; failed where
+    none came. The model is the chat's own: the API takes no other.
+    """
+    wish = {"type": "summarize"} | ({"instructions": ask.prompt} if ask.prompt.strip() else {})
+    body = {**more, "model": model, **ask.body, "max_tokens": ask.max_tokens, "compaction": wish}
+    try:
+        with explained(provider):
+            said = provider.say(body)
+    except ProviderError as error:
+        return Answer(failed=error.what, model=model)
+    block = next((block for block in said.content if block.get("type") == "compaction" and block.get("content")), None)
+    if block is None:
+        return Answer(failed=f"no summary came ({said.stop_reason})", model=model, usage=said.usage)
+    return Answer(block["content"], (dumps(block),), model=model, usage=said.usage, source="model")
 
 
 def counted(provider: Provider, model: str, ask: Ask) -> Answer:

@@ -82,7 +82,7 @@ class Chat(Talk):
             blocks = self.growing.session.blocks[done.cut : done.stop]
             if stop := stops.why(done, blocks):
                 yield stop
-            if done.stop_reason == "pause_turn" and done.stop > done.cut:
+            if done.stop_reason in ("pause_turn", "compaction") and done.stop > done.cut:
                 continue  # the provider wants to go on, and is sent what it said
             if done.stop_reason != "tool_use" or not any(block.kind == "tool_use" for block in blocks):
                 return

@@ -39,9 +39,10 @@ class Thinking(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """The request was answered in full, and is kept."""
+    """The request was answered in full, and is kept. `plan`: with what the provider says it did to what it was sent."""
 
     request: Request
+    plan: Plan | None = None
 
 
 class Called(Struct, frozen=True):

@@ -20,6 +20,7 @@ from engine.pricing.prices import Prices
 from engine.session.facts import count_of
 from engine.session.model import JSON, Counted, Edit, Part, Session, Span
 from engine.session.place import Place
+from engine.views import attachments
 
 OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
@@ -69,7 +70,7 @@ def opening(session: Session) -> Edit | None:
 def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> ContextWindowExceededError | None:
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
-    needed = plan.projected + (max_tokens if plan.budget.known else 0)
+    needed = max(plan.projected + (max_tokens if plan.budget.known else 0), plan.largest)
     nothing = not any(plan.after.counts[2:])
     if plan.verdict != "refuse" and needed <= window and not nothing:
         return None
@@ -112,7 +113,7 @@ def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bo
 
 def counters(session: Session) -> dict[str, int]:
     """What a session's requests were billed, by the names of `errors.COUNTERS`, in tokens."""
-    used = [request.usage for request in session.requests if request.usage]
+    used = [usage for request in session.requests if request.usage for usage in request.usage.passes]
     sums = (
         sum(u.prompt_tokens for u in used),
         sum(u.output_tokens for u in used),
@@ -124,8 +125,10 @@ def counters(session: Session) -> dict[str, int]:
 
 def unsendable(sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies) -> UnsendableError | None:
     """Why the provider would reject this body, whatever its size; what can be mended was, by the policy's last rules."""
-    wrong = bodies.wrong(sending, model, prices)
-    return UnsendableError(wrong[0].path, wrong[0].what) if wrong else None
+    if wrong := bodies.wrong(sending, model, prices):
+        return UnsendableError(wrong[0].path, wrong[0].what)
+    large = attachments.crowded(sending["messages"])
+    return UnsendableError(*large) if large else None
 
 
 def learned(plan: Plan, error: ProviderError) -> Counted | None:

@@ -19,15 +19,16 @@ from msgspec import Struct
 
 from engine.errors import ProviderError, TurnscopeError
 from engine.live import saying_why, wire
+from engine.live.betas import betas
 from engine.live.events import Text, Thinking
 from engine.live.lines import Lines
 from engine.live.secrets import hush, know, scrubbed
 from engine.live.wire import Heard
-from engine.session.model import JSON, Usage
+from engine.session.model import JSON, Applied, Usage
 from engine.session.place import Place, origin
 
 ANTHROPIC = "https://api.anthropic.com"
-_COUNTED = ("messages", "system", "tools", "thinking", "model")  # what of a body counts
+_COUNTED = ("messages", "system", "tools", "thinking", "model", "context_management")  # what of a body counts
 _HEADERS = re.compile(
     "host|accept|accept-encoding|connection|content-type|content-length|transfer-encoding|user-agent|authorization"
     "|anthropic-(?:version|beta)|x-stainless-.*|idempotency-key",
@@ -42,6 +43,7 @@ class Said(Struct, frozen=True):
     stop_reason: str = ""
     usage: Usage | None = None
     id: str = ""
+    applied: tuple[Applied, ...] = ()  # context edits that the provider made in the prompt
 
 
 class Begun(Struct, frozen=True):
@@ -140,7 +142,7 @@ class Anthropic:
 
     def count(self, body: Mapping[str, JSON]) -> int | None:
         """See `Provider`."""
-        asked = wire.whole({key: body[key] for key in _COUNTED if key in body})
+        asked = _arguments(wire.whole({key: body[key] for key in _COUNTED if key in body}))
         self.lines.begin()
         try:
             told = json.loads(self.client.messages.with_raw_response.count_tokens(**asked).http_response.text)
@@ -204,10 +206,11 @@ def _bare(key: str, request: Any) -> None:
 
 
 def _arguments(body: Mapping[str, JSON]) -> dict[str, Any]:
-    """A body as the SDK takes it: what it does not know by name goes along as it is."""
+    """A body as the SDK takes it: what it does not know by name goes along as it is, under the beta headers that it needs."""
     given = {name: value for name, value in body.items() if name in _known()}
     more = {name: value for name, value in body.items() if name not in given}
-    return given | ({"extra_body": more} if more else {})
+    head = ",".join(betas(body))
+    return given | ({"extra_body": more} if more else {}) | ({"extra_headers": {"anthropic-beta": head}} if head else {})
 
 
 @cache
@@ -241,7 +244,8 @@ def _pieces(answer: Any, most: int) -> Iterator[Piece]:
     if heard.over or heard.reason:
         stands = heard.content
         calls = any(block.get("type") == "tool_use" for block in stands)
-        yield Said(stands, wire.ended(heard, most) or ("tool_use" if calls else "end_turn"), heard.billed, heard.id)
+        reason = wire.ended(heard, most) or ("tool_use" if calls else "end_turn")
+        yield Said(stands, reason, heard.billed, heard.id, heard.applied)
     elif failed:
         raise failed
 
@@ -272,5 +276,5 @@ def _in_one_piece(text: str, most: int) -> Said:
         raise saying_why.refused(200, text) from None
     if not isinstance(raw, Mapping) or "content" not in raw or raw.get("type") == "error":
         raise saying_why.refused(200, text)
-    content, reason, usage, id = wire.message(raw, most=most)
-    return Said(content, reason or "end_turn", usage, id)
+    heard = wire.message(raw)
+    return Said(heard.content, wire.ended(heard, most) or "end_turn", heard.billed, heard.id, heard.applied)

@@ -29,7 +29,7 @@ from engine.live.events import (
 from engine.live.keeping import Begins, Draft
 from engine.live.provider import Begun, Said, sent
 from engine.live.talk import Talk
-from engine.planning.assemble import settle, step
+from engine.planning.assemble import answered, settle, step
 from engine.session.model import JSON, Request, Usage
 from engine.storage.database import StorageError
 
@@ -41,7 +41,7 @@ def requested(talk: Talk) -> Iterator[Event]:
         return
     asked = talk.asked(talk.growing)
     plan = _plan(talk, asked)
-    yield from (Asked(ask, answer) for ask, answer in plan.asks)
+    yield from (Asked(ask, answer) for ask, answer in plan.asks if ask.kind != "expect")
     if not plan.budget.known and plan.model not in talk.unsure:
         talk.unsure.add(plan.model)
         yield Assumed(plan.model, plan.budget.window)
@@ -141,7 +141,8 @@ def _stream(talk: Talk, plan: Plan, sending: Mapping[str, JSON], attempt: int) -
         return
     if said.stop_reason == "model_context_window_exceeded" and not said.content:
         raise ProviderError("the model's window was full before it could answer", hint="Make room.", too_long=True)
-    yield Done(_end(talk, plan, "complete", said, talk.clock() - began, attempt))
+    done = _end(talk, plan, "complete", said, talk.clock() - began, attempt)
+    yield Done(done, talk.plan)
 
 
 def _broken(
@@ -170,13 +171,16 @@ def _end(
     """Append a request with what came of it, and keep both in one write."""
     now, complete = talk.clock(), status == "complete"
     usage = said.usage if complete else None
-    request = structs.replace(plan.request, usage=usage, answered_at=now, stop_reason=said.stop_reason, id=said.id)
+    told = {"answered_at": now, "stop_reason": said.stop_reason, "id": said.id, "applied": said.applied}
+    request = structs.replace(plan.request, usage=usage, **told)
     answer = None
     if said.content:
         answer = talk.growing.message("assistant", said.content, origin="answer", id=said.id, sent_at=now)
     if usage is None and (complete or said.content or said.usage or (status == "interrupted" and error is None)):
         request = structs.replace(request, estimate=_estimate(talk, plan, said.usage))
     request = talk.growing.answered(request)
+    if complete:
+        plan = answered(structs.replace(plan, request=request), talk.growing.session, talk.growing.basis)
     talk.sizes.append(plan.seen.tokens)
     gone = gateway.gone(talk.plan, plan, talk.growing)
     for edit in (*gone, *(decision.edit for decision in plan.decisions if decision.splice)):

@@ -117,9 +117,12 @@ class Talk:
 
         settings = self.settings
         summaries = settings.summary_model or settings.model if settings.condense or wished else ""
-        return answerer(known, answering(self.reached, settings.model, summaries), self._answered)
+        shared = {"thinking": {"type": "adaptive"}} if settings.thinking else None
+        return answerer(known, answering(self.reached, settings.model, summaries, shared), self._answered)
 
     def _answered(self, ask: Ask, answer: Answer) -> None:
+        if ask.kind == "expect":  # nobody was asked: the provider will say it by itself
+            return
         self.spent += self.cost(answer.usage, answer.model) or 0
         self.note(Answered(ask.key, answer))
 

@@ -13,11 +13,17 @@ from typing import Any
 
 from engine.live.events import Text, Thinking
 from engine.live.secrets import Scrub, scrubbed
-from engine.session.builder import usage
+from engine.session.builder import applied, usage
 from engine.session.content import well_formed
-from engine.session.model import JSON, Usage
+from engine.session.model import JSON, Applied, Usage
 
-_KINDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking", "input_json_delta": "tool_use"}
+_KINDS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+    "compaction_delta": "compaction",
+}
 _PARTS = {"text": "text", "thinking": "thinking"}
 FINISHED = {
     "stop": "end_turn",
@@ -39,6 +45,7 @@ class Heard:
     usage: dict[str, JSON] = field(default_factory=dict)
     blocks: dict[object, _Block] = field(default_factory=dict)  # by the index that the server gives, in order of arrival
     over: bool = False  # it said that this is all
+    applied: tuple[Applied, ...] = ()  # context edits that the provider made in the prompt
 
     def take(self, event: Any) -> Iterator[Text | Thinking]:
         """One more event; gives what it adds to what is shown."""
@@ -57,6 +64,7 @@ class Heard:
                 self._ends(event.get("delta"))
                 self._ends(event)
                 self._used(event.get("usage"))
+                self._edited(event)
             case "message_stop":
                 self.over = True
 
@@ -82,6 +90,7 @@ class Heard:
         self.id = self.id or str(scrubbed(whole(message.get("id"))) or "")
         self._ends(message)
         self._used(message.get("usage"))
+        self._edited(message)
         for number, block in enumerate(listed(message.get("content"))):
             if number not in self.blocks:
                 yield from self._begin(number, block)
@@ -112,6 +121,8 @@ class Heard:
                 block.raw["signature"] = delta["signature"]
             case "input_json_delta" if isinstance(delta.get("partial_json"), str):
                 block.json += delta["partial_json"]
+            case "compaction_delta":  # the summary comes whole, and goes back as it came
+                block.raw |= {name: value for name, value in delta.items() if name != "type"}
             case "citations_delta" if delta.get("citation"):
                 block.raw["citations"] = [*listed(block.raw.get("citations")), delta["citation"]]
 
@@ -135,6 +146,9 @@ class Heard:
             self.reason = FINISHED.get(reason, reason)
         elif isinstance(finish, str) and finish:
             self.reason = FINISHED.get(finish, finish)
+
+    def _edited(self, said: Mapping[str, Any]) -> None:
+        self.applied = applied(said.get("context_management")) or self.applied
 
     def _used(self, told: Any) -> None:
         if isinstance(told, Mapping):
@@ -186,14 +200,14 @@ def called(raw: Mapping[str, JSON], number: int) -> JSON:
     return {**raw, "type": "tool_use", "id": str(raw.get("id") or f"call_without_id_{number}"), "input": made}
 
 
-def message(raw: Any, *, most: int = 0) -> tuple[tuple[JSON, ...], str, Usage | None, str]:
-    """Content, stop reason, usage and id of a whole answer that came in one piece."""
+def message(raw: Any) -> Heard:
+    """A whole answer that came in one piece."""
     heard = Heard()
     for _ in heard.take({"type": "message_start", "message": raw}):
         pass
     for _ in heard.rest():
         pass
-    return heard.content, ended(heard, most), heard.billed, heard.id
+    return heard
 
 
 def ended(heard: Heard, most: int) -> str:

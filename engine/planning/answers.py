@@ -19,7 +19,7 @@ def extracted(ask: Ask) -> Answer:
     return Answer(extract(ask.content, ask.max_tokens), source="offline")
 
 
-OFFLINE: Mapping[AskKind, Answers] = {"summary": extracted}
+OFFLINE: Mapping[AskKind, Answers] = {"summary": extracted, "compact": extracted, "expect": extracted}
 
 
 def answerer(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -17,13 +18,14 @@ from engine.counting.ledger import Ledger
 from engine.envelope.budget import Budget, budget
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
-from engine.envelope.plan import Plan, StepState, Verdict
+from engine.envelope.plan import Plan, StepState, Verdict, read
 from engine.envelope.rule import Ctx
 from engine.errors import RuleError
 from engine.planning.answers import Answers, answerer
-from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries
-from engine.planning.policy import Policy, Step, load
-from engine.planning.provider_edits import compaction_replaces_what_precedes, provider_strips_old_thinking
+from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries, servers_summaries
+from engine.planning.policy import Policy, Step, find, in_force, load
+from engine.planning.provider_edits import asking, seen_under, serverside
+from engine.planning.render import render
 from engine.planning.repeated import laid, wanted
 from engine.pricing.prices import PRICES, Prices
 from engine.session.facts import count_of
@@ -32,6 +34,7 @@ from engine.session.model import BEGUN, CHAT, Answer, Ask, Counted, Edit, Reques
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
+TABLE = "models"  # the name under which it is said which table of a policy holds, as a rule's would
 COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
 
 
@@ -69,7 +72,8 @@ def step(
             calibration = calibration.learn(count.seen, count.tokens, count.model)
         plan = _planned(previous, session, request, policy, basis, calibration, answers)
         return structs.replace(plan, onward=onward) if onward is not calibration else plan
-    asked = structs.replace(request, model=request.asked) if request.asked else request
+    first = structs.replace(request, model=request.asked) if request.asked else request
+    asked = asking(in_force(policy, first.model, basis.prices.facts(first.model).name)[0].rules, first)
     plan = _planned(previous, session, asked, policy, basis, calibration, answers)
     learned: Counted | None = None
     for _ in range(COUNTS):
@@ -91,29 +95,29 @@ def _planned(
     calibration: Calibration,
     answers: Answers | None,
 ) -> Plan:
-    ledger = basis.ledger
+    ledger, whole = basis.ledger, policy
     model = request.model
+    policy, table = in_force(whole, model, basis.prices.facts(model).name)
     told = request.window if model == (request.asked or model) else 0  # of the model that was asked for
     room = budget(policy.budget, told or session.window or basis.prices.facts(model).window)
     base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
     kept = base
     if previous and previous.model == model and room.limit <= previous.budget.limit:
         kept = base if previous.kept is previous.base else previous.kept.grow(request.cut, ledger)
-    run = _Run(
-        answers or answerer(session.recorded.answers.get),
-        previous.first + len(previous.decisions) if previous else 0,
-        kept,
-        kept,
-        base,
-    )
+    first = previous.first + len(previous.decisions) if previous else 0
+    run = _Run(answers or answerer(session.recorded.answers.get), first, kept, kept, base)
     lasting = previous is None or (previous.base if kept is base else previous.kept) is previous.after
     done = run.decisions if lasting else None
     ctx = _context(previous, session, request, basis, calibration, room, done)
     left = [*previous.states] if previous else []
     states: list[StepState] = []
-    for edit in foreign_summaries(run.after, ctx, policy):
+    for edit in (*foreign_summaries(run.after, ctx, policy), *servers_summaries(run.after, ctx, policy)):
         run.apply(LEFT_OUT, "remembers", edit, ctx)
-    for part in policy.rules:
+    run.told(table, model, whole, ctx)
+    for place in range(len(whole.rules)):
+        part = policy.rules[place]
+        if part.rule.sends:
+            continue  # the server follows it, on what it is sent
         if part.rule.state is None:
             run.rule(part, ctx)
         else:
@@ -122,6 +126,8 @@ def _planned(
             states.append(known if known and known.state is state else StepState(part.rule.name, part.params, state))
         if run.model and run.model != model:
             model, run.model = run.model, ""
+            policy, table = in_force(whole, model, basis.prices.facts(model).name)
+            run.told(table, model, whole, ctx)
             room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, structs.replace(request, model=model), basis, calibration, room, done)
     for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
@@ -135,13 +141,27 @@ def _planned(
     condensed = any(d.splice and d.action == "condense" for d in decisions)
     if policy.name == AS_RECORDED and condensed and not _chatted(session, request):
         calibration = calibration.compaction()
-    seen, server = _seen(previous, after, ctx, changed)
-    verdict = _verdict(policy, decisions, room, calibration.predict(seen.tokens))
+    carried = previous if previous and not changed and previous.model == ctx.request.model else None
+    seen = seen_under(carried, after, ctx, serverside(policy.rules), run.answers, recorded=policy.name == AS_RECORDED)
+    verdict = _verdict(policy, decisions, room, max(calibration.predict(seen.envelope.tokens), read(seen.decisions)))
     return Plan(
         structs.replace(request, model=model, asked=request.model) if model != request.model else request,
-        before, tuple(decisions), after, seen, server, model, room, calibration, verdict, run.first,
-        run.kept, run.base, tuple(run.asks), tuple(states), again,
+        before, tuple(decisions), after, seen.envelope, tuple(seen.decisions), model, room, calibration, verdict, run.first,
+        run.kept, run.base, (*run.asks, *seen.asks), (*states, *seen.states), again,
     )  # fmt: skip
+
+
+def answered(plan: Plan, session: Session, basis: Basis) -> Plan:
+    """The plan once its request was sent and answered: what the provider says it did stands where it was only expected.
+
+    A replay of the record plans it so at once. `session` holds the answer.
+    """
+    if not (plan.server or plan.request.applied):
+        return plan
+    ctx = _context(None, session, plan.request, basis, plan.calibration, plan.budget, None)
+    seen = seen_under(None, plan.after, ctx, (), answerer(session.recorded.answers.get), recorded=True)
+    states = tuple(state for state in plan.states if find(state.rule).sends is None)
+    return structs.replace(plan, seen=seen.envelope, server=tuple(seen.decisions), states=states)
 
 
 def settle(plan: Plan) -> Plan:
@@ -150,10 +170,8 @@ def settle(plan: Plan) -> Plan:
     What was only counted for the request (see `step`) is forgotten with it.
     """
     usage, calibration = plan.request.usage, plan.onward or plan.calibration
-    if (
-        usage is not None and usage.prompt_tokens and not usage.iterations
-    ):  # the last of several passes says nothing of the prompt
-        calibration = calibration.learn(plan.seen.tokens, usage.prompt_tokens, plan.request.model)
+    if usage is not None and usage.carried and not usage.iterations:  # the last of several passes says nothing of the prompt
+        calibration = calibration.learn(plan.seen.tokens, usage.carried, plan.request.model)
     elif plan.onward is None:
         return plan
     return structs.replace(plan, calibration=calibration, onward=None)
@@ -182,17 +200,19 @@ def beside_the_record(
     own: Own = None,
     answers: Answers | None = None,
     prices: Prices = PRICES,
+    sent: Sequence[Plan] = (),
 ) -> Iterator[tuple[Plan, Plan]]:
     """The plans of `replay`, each beside the plan of what was really sent.
 
     Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
-    calibration is the one that the policy plans with.
+    calibration is the one that the policy plans with. `sent`: the record's own plans, where they are at hand.
     """
     basis = Basis.of(session, ledger, None, prices)
     record = load(AS_RECORDED)
     shadow: Plan | None = None
     previous: Plan | None = None
-    for request in session.requests:
+    known = sent if len(sent) == len(session.requests) else ()
+    for number, request in enumerate(session.requests):
         chosen = policy(request) if callable(policy) else policy
         counts = (own(chosen) if callable(own) else own) or ledger
         plan = step(previous, session, request, chosen, Basis(ledger, counts, basis.index, prices), answers)
@@ -200,9 +220,11 @@ def beside_the_record(
             yield plan, plan
             previous = settle(plan)
         else:
-            sent = step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
-            yield plan, sent
-            shadow = settle(sent)
+            truly = (
+                known[number] if known else step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
+            )
+            yield plan, truly
+            shadow = settle(truly)
             previous = structs.replace(plan, calibration=shadow.calibration)
 
 
@@ -234,6 +256,14 @@ class _Run:
             if end.value is None or part.rule.state is not None:
                 return end.value
         raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
+
+    def told(self, table: str, model: str, policy: Policy, ctx: Ctx) -> None:
+        """Say which of the policy's tables holds for the model; nothing where none does."""
+        if table:
+            rows = policy.models[table].items()
+            what = "; ".join(f"{part}: {', '.join(f'{key} = {value}' for key, value in row.items())}" for part, row in rows)
+            facts = {"table": table, "model": model}
+            self.apply(TABLE, "fresh", Edit("keep", f"for {model} the table {table!r} holds: {what}", facts=facts), ctx)
 
     def apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
         """Apply one edit to the request and, as its memory says, to what is carried on."""
@@ -286,32 +316,17 @@ def _context(
     limit = int((room.limit - calibration.prefix) / scale)
     reported = _reported(previous, calibration, basis.ledger) if previous else 0
     index, ledger, prices = basis.index, basis.ledger, basis.prices
-    return Ctx(session, request, index, ledger, own, previous, calibration, room, limit, reported, done, prices)
+    return Ctx(session, request, index, ledger, own, previous, calibration, room, limit, reported, done, prices,
+               body=partial(render, session=session))  # fmt: skip
 
 
 def _reported(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:
     """Prompt + answer of the previous request: as billed where that very envelope was sent, else by count."""
     request, usage = previous.request, previous.request.usage
-    if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.prompt_tokens:
-        return usage.prompt_tokens + usage.output_tokens
+    if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.carried:
+        return usage.carried + usage.output_tokens
     answer = usage.output_tokens if usage else round(calibration.scale * ledger.tokens(request.cut, request.stop))
     return calibration.predict(previous.seen.tokens) + answer
-
-
-def _seen(previous: Plan | None, after: Envelope, ctx: Ctx, changed: bool) -> tuple[Envelope, tuple[Decision, ...]]:
-    """What the model sees of `after`: providers leave out some of what they are sent.
-
-    Carried on from the previous plan while nothing but the tail changed; made anew from `after` otherwise.
-    """
-    carried = previous if previous and not changed and previous.model == ctx.request.model else None
-    seen = carried.seen.grow(after.stop, ctx.ledger) if carried else after
-    decisions: list[Decision] = []
-    for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
-        for edit in rule(seen, ctx, carried):
-            smaller, splice = seen.replace(edit, len(decisions), ctx.ledger)
-            decisions.append(Decision(len(decisions), ctx.request.n, rule.__name__, edit, splice, seen.tokens, smaller.tokens))
-            seen = smaller
-    return seen, tuple(decisions)
 
 
 def _verdict(policy: Policy, decisions: Sequence[Decision], room: Budget, projected: int) -> Verdict:

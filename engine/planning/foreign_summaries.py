@@ -15,7 +15,8 @@ from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx
 from engine.planning.policy import Policy
-from engine.session.index import Index
+from engine.ports.messages_api.edits import COMPACT
+from engine.session.index import Index, upto
 from engine.session.model import Edit, Session, Span
 
 LEFT_OUT = "leave_out_summary"  # the name under which these decisions stand, as a rule's would
@@ -45,6 +46,19 @@ def foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, again: bo
         out = again and (before is None or n > before.request.n or before.after.at(span.start).body == ())
         if (out or not again) and envelope.at(span.start).body is None:
             yield Edit("drop", "the recorded tool's own summary: what it stood for was not condensed here", span)
+
+
+def servers_summaries(envelope: Envelope, ctx: Ctx, policy: Policy) -> Iterator[Edit]:
+    """Drops each summary that the provider made of the conversation, for a policy that asks for none: it would be read in place
+    of what precedes it.
+    """
+    if any(part.rule.name in (FOLLOWS, COMPACT) for part in policy.rules):
+        return
+    compactions = ctx.index.compactions
+    for at in compactions[: upto(compactions, ctx.request.cut)]:
+        if envelope.at(at).body is None:
+            why = "the provider's own summary: what it stood for is sent here"
+            yield Edit("drop", why, Span(at, at + 1))
 
 
 def summary_at(edit: Edit) -> int:

@@ -180,10 +180,12 @@ def _order(messages: Sequence[Any], model: str, prices: Prices, start: int) -> I
     for i in range(start, len(messages)):
         if _role(messages[i]) not in ROLES:
             yield Problem(f"messages.{i}", f"there is no role {_role(messages[i])!r}")
-    first = next((role for role in map(_role, messages) if role != "system"), None)
-    if first == "assistant":
+    first = next((message for message in messages if _role(message) != "system"), None)
+    summed = any(block.get("type") == "compaction" for block in blocks(first)[:1])  # the server's own summary may stand first
+    if _role(first) == "assistant" and not summed:
         yield Problem("messages.0", "the first message must be a user's")
-    if _role(messages[-1]) == "assistant" and not takes_prefill(model, prices):
+    paused = any(block.get("type") == "compaction" for block in blocks(messages[-1])[-1:])  # it goes on from its summary
+    if _role(messages[-1]) == "assistant" and not paused and not takes_prefill(model, prices):
         yield Problem(
             f"messages.{len(messages) - 1}", f"{model} does not go on from an answer: the last message must be a user's"
         )

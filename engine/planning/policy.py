@@ -9,8 +9,9 @@ import importlib
 import json
 import pkgutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ import tomli_w
 from engine import notebook
 from engine import rules as rules_package
 from engine.counting.ledger import PER_MESSAGE
+from engine.counting.tokens import COUNTERS
 from engine.envelope.budget import BudgetParams
 from engine.envelope.rule import NoParams, Rule
 from engine.errors import PolicyError
@@ -31,7 +33,21 @@ WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`e
 MENDING = ("repair", "drop_blank_texts", "end_with_question", "strip_stale_thinking")  # the last sees what all others changed
 PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
 LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
+RENAMED = {"staged": "chainreview-staged"}  # names that links and chats of earlier versions hold
+TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss")
+KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "models", "rules")  # of a policy's file
 T = TypeVar("T")
+
+
+class _File(msgspec.Struct):
+    """What else stands in a policy's file, by type. `name` is written for chats alone: a file's own name counts."""
+
+    per_message: int = PER_MESSAGE
+    guarantees: tuple[str, ...] = ()
+    budget: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
+    models: dict[str, dict[str, dict[str, Any]]] = {}
+    rules: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +73,19 @@ class Policy:
     source: str
     fidelity: str
     version: str = ""
-    counter: str = ""  # tokenizer family or "chars" that its decisions count with; "" = the session's own
+    counter: str = ""  # what its decisions count with, one of `counting.tokens.COUNTERS`; "" = the session's own
     per_message: int = PER_MESSAGE  # tokens that frame a message under `counter`
     guarantees: tuple[str, ...] = ()  # of: fits, paired, prefix
     budget: BudgetParams = field(default_factory=BudgetParams)
     rules: tuple[Step, ...] = ()
     constants: Mapping[str, str] = field(default_factory=dict)  # what else the original fixes, and where it was read
+    # for whoever chooses one; where a publication is named in brackets it says so, else it is our own judgement
+    when: str = ""  # when to use it
+    build_cost: str = ""  # what it costs to build and to run
+    saving: str = ""  # published saving of tokens, with its source; "" where none is published
+    loss: str = ""  # what is lost of the conversation
+    # by a pattern of models' names: what differs for them in the budget and, by rule, in parameters; the first that fits holds
+    models: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
 
     @property
     def caution(self) -> str:
@@ -112,8 +135,15 @@ def names(folder: Path = HERE) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
+def renamed(name: str) -> str:
+    """What a policy of ours is called now."""
+    return RENAMED.get(name, name)
+
+
 def load(name: str, folder: Path = HERE) -> Policy:
-    """The policy of that name. PolicyError where it does not exist or is malformed."""
+    """The policy of that name, or of what took its name's place. PolicyError where it does not exist or is malformed."""
+    if folder == HERE:
+        name = renamed(name)
     if name not in names(folder):
         raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join(names(folder))}.")
     return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
@@ -121,9 +151,10 @@ def load(name: str, folder: Path = HERE) -> Policy:
 
 def with_pairs(policy: Policy, pairs: int | None) -> Policy:
     """The policy keeping `pairs` pairs wherever it keeps the last ones; None leaves it as it is."""
-    if pairs is None:
+    if pairs is None or not any(s.rule.name == "keep_last_pairs" for s in policy.rules):
         return policy
-    steps = [replace(s, params=replace(s.params, pairs=pairs)) if s.rule.name == "keep_last_pairs" else s for s in policy.rules]
+    given = {"keep_last_pairs": {"pairs": pairs}, "condense": {"keep_turns": pairs + 1}}  # a summary of all but these
+    steps = [replace(s, params=replace(s.params, **given.get(s.rule.name, {}))) for s in policy.rules]
     return replace(policy, rules=tuple(steps))
 
 
@@ -164,22 +195,61 @@ def parse(name: str, text: str) -> Policy:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PolicyError(f"policy {name!r} is not valid TOML: {error}", hint="Mend the file at the line named.") from error
-    steps = tuple(_step(row) for row in data.get("rules", ()))
-    texts = {key: str(data.get(key, "")) for key in ("title", "doc", "source", "fidelity", "version", "counter")}
-    if wrong := sorted(set(data.get("guarantees", ())) - GUARANTEES):
+    if unknown := sorted(set(data) - set(KEYS)):
+        raise PolicyError(f"policy {name!r} has an unknown key {unknown[0]!r}", hint=f"Known: {', '.join(KEYS)}.")
+    try:
+        file = msgspec.convert(data, _File)
+    except msgspec.ValidationError as error:
+        raise PolicyError(f"policy {name!r}: {error}", hint="Give a value of the kind that the key has.") from error
+    if wrong := sorted(set(file.guarantees) - GUARANTEES):
         raise PolicyError(
             f"policy {name!r} declares an unknown guarantee {wrong[0]!r}", hint=f"Known: {', '.join(sorted(GUARANTEES))}."
         )
-    spec = _params(f"the budget of policy {name!r}", BudgetParams, data.get("budget", {}))
+    if (counter := data.get("counter", "")) not in ("", *COUNTERS):
+        raise PolicyError(f"policy {name!r} names an unknown counter {counter!r}", hint=f"Known: {', '.join(COUNTERS)}.")
+    steps = tuple(map(_step, file.rules))
+    _tables(name, file.models, steps)
     return Policy(
         name,
-        **texts,
-        per_message=int(data.get("per_message", PER_MESSAGE)),
-        guarantees=tuple(data.get("guarantees", ())),
-        budget=spec,
+        **{key: str(data.get(key, "")) for key in TEXTS},
+        per_message=file.per_message,
+        guarantees=file.guarantees,
+        budget=_params(f"the budget of policy {name!r}", BudgetParams, file.budget),
         rules=steps,
-        constants=data.get("constants", {}),
+        constants=file.constants,
+        models=file.models,
     )
+
+
+def in_force(policy: Policy, *names: str) -> tuple[Policy, str]:
+    """The policy as it is for a model that goes by `names`, and the pattern of the table that holds for it; "" = none does."""
+    fits = (pattern for pattern in policy.models if any(fnmatchcase(name, pattern) for name in names if name))
+    pattern = next(fits, "")
+    if not pattern:
+        return policy, ""
+    table = policy.models[pattern]
+    budget = _laid("budget", policy.budget, table.get("budget", {}))
+    rules = (Step(part.rule, _laid(part.rule.name, part.params, table.get(part.rule.name, {}))) for part in policy.rules)
+    return replace(policy, budget=budget, rules=tuple(rules)), pattern
+
+
+def _laid(name: str, params: T, table: Mapping[str, Any]) -> T:
+    """Parameters with those of a model's table over them."""
+    if not table:
+        return params
+    given = _params(f"{name} in a table of models", type(params), table)
+    return replace(params, **{key: getattr(given, key) for key in table})  # type: ignore[type-var]
+
+
+def _tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Sequence[Step]) -> None:
+    """PolicyError where a model's table names what the policy has not."""
+    known: dict[str, Any] = {"budget": BudgetParams} | {part.rule.name: part.rule.params for part in steps}
+    for pattern, table in models.items():
+        whose = f"[models.{json.dumps(pattern)}] of policy {name!r}"
+        if unknown := sorted(set(table) - set(known)):
+            raise PolicyError(f"{whose} names {unknown[0]!r}", hint=f"It may hold: {', '.join(known)}.")
+        for part, given in table.items():
+            _params(f"{part} in {whose}", known[part], given)
 
 
 def _step(row: Mapping[str, Any]) -> Step:
@@ -201,9 +271,12 @@ def _params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
 
 def write(policy: Policy) -> str:
     """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
-    texts = {key: getattr(policy, key) for key in ("title", "doc", "source", "fidelity", "version", "counter")}
+    texts = {key: getattr(policy, key) for key in TEXTS}
     held = texts | {"per_message": policy.per_message, "guarantees": list(policy.guarantees)}
     held |= {"budget": _table(policy.budget)} | ({"constants": dict(policy.constants)} if policy.constants else {})
+    held |= (
+        {"models": {key: {k: dict(v) for k, v in row.items()} for key, row in policy.models.items()}} if policy.models else {}
+    )
     held |= {"rules": [{"rule": part.rule.name, **_table(part.params)} for part in policy.rules]}
     text = tomli_w.dumps(held, multiline_strings=True)
     # readers of TOML turn the CRLF of a text written on several lines into LF

@@ -15,7 +15,7 @@ import numpy as np
 from engine import notebook
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.reconcile import Fit, Terms, fitted
-from engine.counting.tokens import CHARS, estimator
+from engine.counting.tokens import named
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Splice
 from engine.envelope.plan import Plan
@@ -274,12 +274,15 @@ def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[
     return envelope
 
 
-def trace(session: Session, policy: Policy | str, ledger: Ledger, prices: Prices = PRICES) -> Trace:
-    """Replay a session under a policy, given by value or by name."""
+def trace(
+    session: Session, policy: Policy | str, ledger: Ledger, prices: Prices = PRICES, record: Trace | None = None
+) -> Trace:
+    """Replay a session under a policy, given by value or by name. `record`: the session as it was sent, if that is at hand."""
     chosen = policies.load(policy) if isinstance(policy, str) else policy
     prices = prices.proved(session)
-    pairs = tuple(beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices))
-    fits = fits_of(session, session.requests, [sent.seen.tokens for _, sent in pairs])
+    sent = record.plans if record else ()
+    pairs = tuple(beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices, sent=sent))
+    fits = record.fits if record else fits_of(session, session.requests, [sent.seen.tokens for _, sent in pairs])
     return Trace(session, chosen, ledger, tuple(plan for plan, _ in pairs), fits, prices)
 
 
@@ -296,10 +299,9 @@ def fits_of(session: Session, requests: Sequence[Request], sizes: Sequence[int])
 
 def prompt_of(request: Request) -> int:
     """Recorded prompt tokens of a request; -1 where the log has none: zeros say that nothing was recorded."""
-    return request.usage.prompt_tokens or -1 if request.usage else -1
+    return request.usage.carried or -1 if request.usage else -1
 
 
 def own_counts(session: Session, policy: Policy) -> Ledger | None:
     """A session as the policy itself counts it; None where it names no counter."""
-    counter = CHARS if policy.counter == "chars" else estimator(policy.counter)
-    return build_ledger(session, counter, per_message=policy.per_message) if policy.counter else None
+    return build_ledger(session, named(policy.counter), per_message=policy.per_message) if policy.counter else None

@@ -285,7 +285,7 @@ class Prices:
         rate = self.rates(model, usage.prompt_tokens, when, speed=speed, provider=provider)
         if rate is None:
             return None
-        passes = [self.cost(u, model, when, speed=speed, provider=provider) for u in usage.iterations]
+        passes = [self.cost(u, u.model or model, when, speed=speed, provider=provider) for u in usage.iterations]
         hour = min(usage.cache_creation_1h_input_tokens, usage.cache_creation_input_tokens)
         return Cost(
             cache_read=rate.cache_read * usage.cache_read_input_tokens / _MILLION,

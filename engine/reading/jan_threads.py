@@ -30,14 +30,14 @@ def active_path(messages: Sequence[Stored], active_root: str | None) -> list[str
     roots = children.get(None, [])
     if not roots:
         return ids
-    path: list[str] = []
+    path: dict[str, None] = {}
     here: Stored | None = next((m for m in roots if m["id"] == active_root), roots[-1])
     while here is not None and here["id"] not in path:
-        path.append(here["id"])
+        path[here["id"]] = None
         below = children.get(here["id"], [])
         chosen = _meta(here).get("activeChildId")
         here = next((m for m in below if m["id"] == chosen), below[-1] if below else None)
-    return path
+    return [*path]
 
 
 def new_parents(messages: Sequence[Stored]) -> dict[str, str]:

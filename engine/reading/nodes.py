@@ -16,7 +16,7 @@ from msgspec import structs
 
 from engine.session.builder import Builder, Look, stand_in
 from engine.session.content import dumps, text_of
-from engine.session.model import JSON, Edit, Fork, Observed, Part, Session, Span
+from engine.session.model import JSON, Edit, Fork, Note, Observed, Part, Session, Span
 from engine.session.thread import Thread
 from engine.session.timeline import STATIC
 
@@ -79,6 +79,17 @@ class Passed:
         for kind, (line, count, size) in self.kinds.items():
             many, were = ("record", "was") if count == 1 else ("records", "were")
             builder.note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} passed over")
+
+
+def objects(records: Iterable[tuple[Any, int]], builder: Builder, passed: Passed) -> Iterator[tuple[dict[str, Any], int]]:
+    """The records of a log that are objects, each with its line. Notes go to the builder, any other value is passed over."""
+    for record, line in records:
+        if isinstance(record, dict):
+            yield record, line
+        elif isinstance(record, Note):
+            builder.notes.append(record)
+        else:
+            passed.add(type(record).__name__, record, line)
 
 
 def thread(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from engine.envelope.condensing import How, Shape, boundary, condense, fill, opening, standing, summary_at, turn_start
+from engine.envelope.condensing import How, Shape, boundary, condense, fill, led, summary_at, turn_start
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
@@ -43,9 +43,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return last
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
-    begin = opening(envelope, ctx, params.pin_first)
-    old = summary_at(envelope, begin)
-    fresh = standing(envelope, ctx, old.stop if old else begin)
+    begin, old, fresh = led(envelope, ctx, params.pin_first)
     held = _held(last if old and old.slot == SLOT else None, ctx, params)
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
     want = turn_start(ctx, params.keep_turns)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
-from engine.envelope.conversation import alone, since
+from engine.envelope.conversation import alone, result, since
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.content import dumps
@@ -21,6 +21,8 @@ class Params:
     keep: Annotated[int, "newest tool uses that stay as they are"] = 5
     line: Annotated[int, "characters of the line that stands for a call and its result"] = 200
     exclude_tools: Annotated[tuple[str, ...], "tools whose calls are never compressed"] = ()
+    calls: Annotated[Literal["told", "kept"], "told: the line stands for call and result; kept: for the result alone"] = "told"
+    above: Annotated[int, "tokens above which a result is compressed (0 = each that gets smaller)"] = 0
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -31,18 +33,21 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         at_call = block.pair
         if at_call < 0 or block.name in params.exclude_tools or ctx.session.blocks[at_call].pair != at:
             continue
-        if not alone(envelope, at_call) or not alone(envelope, at):
+        if not alone(envelope, at_call) or not alone(envelope, at) or ctx.tokens(at, at + 1) <= params.above:
             continue
-        call = ctx.session.blocks[at_call]
-        part = Part(call.role, "text", _line(call, block, params.line))
-        gain = sum(ctx.ledger.tokens(i, i + 1) for i in (at_call, at)) - sum(ctx.ledger.body((part,)))
-        if gain <= 0:
+        call, kept = ctx.session.blocks[at_call], params.calls == "kept"
+        line = _line(call, block, params.line)
+        part = result(block, line) if kept else Part(call.role, "text", line)
+        gain = sum(ctx.ledger.tokens(i, i + 1) for i in ((at,) if kept else (at_call, at))) - sum(ctx.ledger.body((part,)))
+        if gain <= 0 or (kept and envelope.at(at).body is not None):
             continue
+        what = "its result" if kept else "call and result"
         name = block.name or "a tool"
-        because = (
-            f"{name} was called before the newest {keep} tool uses: one line stands for call and result, {gain:,} tokens less"
-        )
+        because = f"{name} was called before the newest {keep} tool uses: one line stands for {what}, {gain:,} tokens less"
         facts = {"call": at_call, "result": at, "tokens": gain}
+        if kept:
+            envelope = yield Edit("condense", because, Span(at, at + 1), (part,), facts=facts)
+            continue
         if at == at_call + 1:  # side by side: one stand-in for both
             envelope = yield Edit("condense", because, Span(at_call, at + 1), (part,), facts=facts)
             continue
@@ -71,7 +76,7 @@ def _short(text: str, size: int) -> str:
 
 RULE = Rule(
     "compress_old_calls",
-    "One line stands for an old tool call and its result: what was called, with what, and how the result begins.",
+    "One line stands for an old tool call and its result, or for the result alone: what was called, with what, how it began.",
     edits,
     Params,
     "remembers",

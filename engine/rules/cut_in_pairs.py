@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from engine.envelope.condensing import How, condense, summary_at
 from engine.envelope.conversation import begin, droppable, head
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
-from engine.session.model import Edit
+from engine.session.model import Edit, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,17 @@ class Params:
 
     keep_first: Annotated[int, "messages at the front that always stay: the task and its first answer"] = 2
     part: Annotated[
-        Literal["auto", "half", "three_quarters"], "how much is cut; auto: what half cannot mend, three quarters"
+        Literal["auto", "half", "three_quarters", "smaller"],
+        "how much is cut; auto: three quarters where half cannot mend it; smaller: where the model became smaller",
     ] = "auto"
     trigger: Annotated[
         Literal["size", "model", "either"], "size: the previous request reached the limit; model: it changed"
     ] = "size"
     min_saved: Annotated[float, "no cut for size where earlier rules saved this part of the request (0 = always cut)"] = 0.3
+    summarise: Annotated[bool, "auto-condense: a summary stands for what is cut, if one can be made"] = False
+    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "hand-over"
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -40,26 +46,36 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     front = head(ctx, params.keep_first)
     kept, gone = upto(ctx.index.messages, front), upto(ctx.index.messages, _end(envelope, ctx, front))
     remove = (there - gone) * 3 // 8 * 2 if most else (there - gone) // 4 * 2
-    start = begin(ctx, ctx.index.messages[gone + remove]) if remove > 0 else front
+    start = begin(ctx, ctx.index.messages[gone + remove], answer=params.keep_first % 2 == 1) if remove > 0 else front
     spans = tuple(droppable(ctx, envelope, front, start))
     part = "three quarters" if most else "half"
     last = upto(ctx.index.messages, start)
-    for span in spans:
-        text = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last} are left out"
-        yield Edit("drop", text, span, facts={**facts, "messages": there, "cut": last - gone})
+    facts |= {"messages": there, "cut": last - gone} if spans else {}
     if not spans:
         yield Edit("keep", f"{because}, but {there - gone} messages hold no pair to cut", facts=facts)
+        return
+    told = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last}"
+    if params.summarise:
+        old = summary_at(envelope, front)
+        how = How(params.prompt, params.model, params.cap, "user" if kept % 2 else "pair")
+        envelope = yield from condense(envelope, ctx, Span(front, spans[-1].stop), how, told, facts)
+        if summary_at(envelope, front) != old:
+            return
+    for span in spans:
+        yield Edit("drop", f"{told} are left out", span, facts=facts)
 
 
 def _cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:
     """Why this request is cut, and whether by three quarters."""
     limit, previous = ctx.budget.limit, ctx.previous
-    if params.trigger != "model" and previous and ctx.reported >= limit:
-        most = ctx.reported / 2 > limit if params.part == "auto" else params.part == "three_quarters"
+    if previous is None:
+        return None
+    less, larger = (ctx.budget.window < previous.budget.window), (ctx.budget.window > previous.budget.window)
+    if params.trigger != "model" and ctx.reported >= limit:
+        most = {"auto": ctx.reported / 2 > limit, "smaller": less}.get(params.part, params.part == "three_quarters")
         return f"the previous request had {ctx.reported:,} tokens, the limit is {limit:,}", most
-    if params.trigger != "size" and previous and previous.budget.window != ctx.budget.window:
-        less = ctx.budget.window < previous.budget.window
-        most = less if params.part == "auto" else params.part == "three_quarters"
+    if params.trigger != "size" and (less or larger):
+        most = less if params.part in ("auto", "smaller") else params.part == "three_quarters"
         return f"the new model's window is {'smaller' if less else 'larger'}: {ctx.budget.window:,} tokens", most
     return None
 
@@ -76,7 +92,7 @@ def _saved(envelope: Envelope, ctx: Ctx) -> float:
 def _end(envelope: Envelope, ctx: Ctx, at: int) -> int:
     """Where the range that was cut behind address `at` ends; system and tool blocks inside it stay."""
     static = set(ctx.index.static)
-    while at < ctx.request.cut and (at in static or envelope.at(at).body == ()):
+    while at < ctx.request.cut and (at in static or envelope.at(at).body == () or summary_at(envelope, at)):
         at = at + 1 if at in static else envelope.at(at).stop
     return at
 

@@ -6,7 +6,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope.conversation import begin, droppable, reach, static_tokens
+from engine.envelope.condensing import behind_summary
+from engine.envelope.conversation import begin, droppable, reach, static_tokens, talk_tokens
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
@@ -19,6 +20,7 @@ class Params:
 
     pairs: Annotated[int, "pairs kept before the current question; the environment variable CONTEXT_MESSAGE_PAIRS sets it"] = 5
     reduce: Annotated[bool, "keep fewer pairs, down to none, until the request fits its limit"] = True
+    keep_summary: Annotated[bool, "a summary in front stays, and room is kept for it"] = False
     refuse: Annotated[bool, "refuse the request where even the current question alone does not fit (else warn)"] = False
 
 
@@ -29,15 +31,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     wanted = min(params.pairs, current)
     pairs = wanted
+    first = behind_summary(envelope, ctx) if params.keep_summary else ctx.index.messages[0]
     if params.reduce:
-        fits = bisect_left(turns, reach(envelope, ctx, ctx.limit - static_tokens(envelope, ctx)))
+        room = ctx.limit - static_tokens(envelope, ctx) - talk_tokens(envelope, ctx, first)
+        fits = bisect_left(turns, reach(envelope, ctx, room))
         pairs = max(0, min(wanted, current - fits))
     start = begin(ctx, turns[current - pairs])
     because = f"the last {pairs} of {current} earlier pairs are kept"
     if pairs < wanted:
         because += f": {wanted} would not fit the limit of {ctx.limit:,} tokens"
     facts = {"pairs": pairs, "wanted": params.pairs, "there": current, "limit": ctx.limit}
-    for span in droppable(ctx, envelope, ctx.index.messages[0], start):
+    for span in droppable(ctx, envelope, first, start):
         envelope = yield Edit("drop", because, span, facts=facts)
     if params.reduce and (size := ctx.size(envelope)) > ctx.limit:
         yield Edit(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope.conversation import begin, droppable, head, reach, static_tokens
+from engine.envelope.condensing import behind_summary
+from engine.envelope.conversation import begin, droppable, head, reach, static_tokens, talk_tokens
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
@@ -19,6 +20,7 @@ class Params:
     share: Annotated[float, "part of the limit that the request may fill (0 to 1)"] = 1.0
     whole_pairs: Annotated[bool, "begin at a prompt, so that no answer stands without its question"] = False
     pin_first: Annotated[bool, "always keep the first message: the task"] = False
+    keep_summary: Annotated[bool, "a summary in front stays, and room is kept for it"] = False
     refuse: Annotated[bool, "refuse the request where even the newest message does not fit (else warn)"] = False
 
 
@@ -30,7 +32,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     first = ctx.index.messages[0]
     pinned = head(ctx, 1) if params.pin_first else first
     room = limit - static_tokens(envelope, ctx)
-    if pinned > first:  # counted as it was said: an earlier stand-in for it weighs no more
+    if params.keep_summary and (behind := behind_summary(envelope, ctx)) > first:
+        pinned = max(pinned, behind)
+        room -= talk_tokens(envelope, ctx, behind)
+    elif pinned > first:  # counted as it was said: an earlier stand-in for it weighs no more
         room -= sum(ctx.own.span(first, pinned)[2:])
     start = max(pinned, begin(ctx, reach(envelope, ctx, room), params.whole_pairs))
     kept = upto(ctx.index.messages, ctx.request.cut) - upto(ctx.index.messages, start)

@@ -183,6 +183,8 @@ def _begin(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         at = standing(envelope, ctx, envelope.at(at).stop)
     if at < ctx.request.cut and role_at(envelope, ctx, at) == "assistant":
         piece, parts = verbatim(envelope, ctx, at)
+        if "compaction" in (ctx.session.blocks[at].kind, raw_of(parts[0].raw).get("type")):
+            return  # the server's own summary, which stands first
         body = (Part("user", "text", params.notice), *parts)
         yield Edit(
             "repair", "the conversation would begin with an answer", Span(piece.start, piece.stop), body, facts={"block": at}

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
-from engine.envelope.conversation import alone, call_input, once, path_in, result, result_text, since
+from engine.envelope.conversation import alone, once, result, result_text, since
 from engine.envelope.envelope import Envelope
+from engine.envelope.readings import HEADED, SHOWN, Reading, readings
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import Index
 from engine.session.model import Block, Edit, Part, Session, Span
-
-READERS = ("Read", "read_file", "read", "view", "view_file", "open_file", "cat", "read_text_file", "get_file_contents")
-PARTS = ("offset", "limit", "start_line", "end_line", "view_range", "line_range", "pages", "head", "tail")
-SHOWN = re.compile(r'(<((?:final_)?file_content) path="([^"]+)">)(.*?)(</\2>)', re.DOTALL)
-HEADED = re.compile(r"(\[(\S+) for '([^']+)'\] Result:\s?)(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +22,6 @@ class Params:
     notice: Annotated[str, "what stands for an older reading; {path} is the file's path"] = (
         "[An older reading of {path} was here. A newer one stands further below.]"
     )
-
-
-class Reading(NamedTuple):
-    """Block `at` shows `path`; `part` says which part of the file ("" = all of it)."""
-
-    at: int
-    path: str
-    part: str
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -67,27 +53,12 @@ def _outdated(session: Session, _index: Index) -> tuple[tuple[int, Reading], ...
     for block in session.blocks:
         if block.role != "user" or block.kind not in ("tool_result", "text"):
             continue
-        for new in _readings(block, session):
+        for new in readings(block, session):
             known = standing.setdefault(new.path, [])
             old = [reading for reading in known if new.part in ("", reading.part)]
             found += [(new.at, reading) for reading in old]
             standing[new.path] = [*(reading for reading in known if reading not in old), new]
     return tuple(found)
-
-
-def _readings(block: Block, session: Session) -> Iterator[Reading]:
-    text = result_text(block) if block.kind == "tool_result" else block.text
-    if not text or (isinstance(block.raw, Mapping) and block.raw.get("is_error")):
-        return
-    given = call_input(session, block) if block.name in READERS else {}
-    if path := path_in(given):
-        part = [(key, given[key]) for key in PARTS if given.get(key) is not None]
-        yield Reading(block.at, path, repr(part) if part else "")
-    elif (headed := HEADED.match(text)) and headed[2] in READERS:
-        yield Reading(block.at, headed[3], "")
-    elif "file_content path=" in text:
-        for path in dict.fromkeys(match[3] for match in SHOWN.finditer(text)):
-            yield Reading(block.at, path, "")
 
 
 def _without(block: Block, body: tuple[Part, ...] | None, path: str, params: Params) -> Part | None:

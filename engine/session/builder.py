@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.session.model import JSON, Edit, Fork, Note, Observed, Part, Request, Session, Span, Usage, joined, written
+from engine.session.model import JSON, Applied, Edit, Fork, Note, Observed, Part, Request, Session, Span, Usage, joined, written
 from engine.session.timeline import Timeline, block_of
 
 Look = Callable[[Session], Iterable[Observed]]  # run once addresses are known
@@ -195,21 +195,41 @@ def usage(raw: Any) -> Usage | None:
     """Anthropic's usage object as a `Usage`; None where it is none. Unusable numbers count as 0."""
     if not isinstance(raw, Mapping):
         return None
-    hours = raw.get("cache_creation")
-    passes = raw.get("iterations")
-    extra = (
-        [usage(p) for p in passes if isinstance(p, Mapping) and p.get("type") not in (None, "message")]
-        if isinstance(passes, list)
-        else []
-    )
+    hours, listed = raw.get("cache_creation"), raw.get("iterations")
+    passes = [held for held in listed if isinstance(held, Mapping)] if isinstance(listed, list) else []
+    told = [(held, u) for held in passes if (u := usage(held))]
+    extra = [structs.replace(u, kind=str(held["type"]), model=_name(held)) for held, u in told if _apart(held)]
+    answers = [u.prompt_tokens for held, u in told if not _apart(held)]
     return Usage(
         _int(raw.get("input_tokens")),
         _int(raw.get("cache_creation_input_tokens")),
         _int(raw.get("cache_read_input_tokens")),
         _int(raw.get("output_tokens")),
         _int(hours.get("ephemeral_1h_input_tokens")) if isinstance(hours, Mapping) else 0,
-        tuple(u for u in extra if u),
+        tuple(extra),
+        context=answers[-1] if len(answers) > 1 else 0,
     )
+
+
+def applied(raw: Any) -> tuple[Applied, ...]:
+    """The context edits that a response says were made (its `context_management`); none where it says nothing of the kind."""
+    told = raw.get("applied_edits") if isinstance(raw, Mapping) else None
+    edits = [held for held in told if isinstance(held, Mapping)] if isinstance(told, list) else []
+    counts = ("cleared_tool_uses", "cleared_thinking_turns")
+    return tuple(
+        Applied(str(held["type"]), sum(_int(held.get(key)) for key in counts), _int(held.get("cleared_input_tokens")))
+        for held in edits
+        if isinstance(held.get("type"), str)
+    )
+
+
+def _apart(held: Mapping[str, Any]) -> bool:
+    """Whether a pass is billed beside the answer: the usage as a whole is the sum of all that answered, whoever did."""
+    return held.get("type") not in (None, "message", "fallback_message")
+
+
+def _name(held: Mapping[str, Any]) -> str:
+    return held["model"] if isinstance(held.get("model"), str) else ""
 
 
 def dollars(value: Any, otherwise: float | None = None) -> float | None:

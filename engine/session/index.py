@@ -6,17 +6,20 @@ Built once per session in one pass. Holds addresses only; what a rule does with 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.session.model import Bucket, Session, Span
+from engine.session.model import Block, Bucket, Session, Span
 
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Rising addresses of blocks by what they are; `messages` and `turns` are addresses of their first blocks."""
+    """Rising addresses of blocks by what they are; `messages` and `turns` are addresses of their first blocks.
+
+    `compactions`: summaries that a provider made and reads in place of what precedes them.
+    """
 
     messages: tuple[int, ...]  # conversation messages: system and tools are none
     turns: tuple[int, ...]
@@ -39,7 +42,7 @@ class Index:
                 results.append(block.at)
             elif block.bucket == Bucket.THINKING:
                 thinking.append(block.at)
-            elif block.kind == "compaction":
+            elif block.kind == "compaction" and _made(block):
                 compactions.append(block.at)
         talk = [m for m in session.messages if m.start < m.stop and session.blocks[m.start].bucket not in _STATIC]
         turns: dict[int, int] = {}
@@ -57,6 +60,12 @@ class Index:
             start = at + 1
         if start < stop:
             yield Span(start, stop)
+
+
+def _made(block: Block) -> bool:
+    """Whether a compaction came to a summary: the API returns a block without one where it did not, which changes nothing."""
+    raw = block.raw
+    return not isinstance(raw, Mapping) or raw.get("content") is not None or bool(raw.get("encrypted_content"))
 
 
 def upto(addresses: Sequence[int], stop: int) -> int:

@@ -125,7 +125,9 @@ class Usage(Struct, frozen=True, gc=False):
 
     `input_tokens` is the uncached part alone; `cache_creation_1h_input_tokens` is the part of
     `cache_creation_input_tokens` that was written for one hour. `iterations` are further billed passes of the same
-    request (server-side compaction); they are *not* contained in the other fields.
+    request (server-side compaction, an advisor); they are *not* contained in the other fields. Of such a pass `kind` and
+    `model` say what it did and who did it ("" = the request's model). `context`: the prompt that was answered last, where
+    the other fields add up several answers (a loop of the server's own tools); 0 = they are of one.
     """
 
     input_tokens: int = 0
@@ -134,11 +136,33 @@ class Usage(Struct, frozen=True, gc=False):
     output_tokens: int = 0
     cache_creation_1h_input_tokens: int = 0
     iterations: tuple[Usage, ...] = ()
+    kind: str = ""
+    model: str = ""
+    context: int = 0
 
     @property
     def prompt_tokens(self) -> int:
         """The whole prompt: uncached + written + read."""
         return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
+
+    @property
+    def carried(self) -> int:
+        """Prompt tokens of the envelope that was answered: those of the last answer, where several are billed together."""
+        return self.context or self.prompt_tokens
+
+    @property
+    def passes(self) -> tuple[Usage, ...]:
+        """All that is billed, each once: the answer, then the further passes."""
+        return (self, *self.iterations)
+
+
+class Applied(Struct, frozen=True, gc=False):
+    """A context edit that the provider made in a request before its model read it, as the response tells: `edit` is the edit's
+    type, `cleared` how many tool uses or thinking turns, `tokens` how many input tokens. Which ones it does not tell."""
+
+    edit: str
+    cleared: int = 0
+    tokens: int = 0
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -161,6 +185,7 @@ class Request(Struct, frozen=True, gc=False):
     asked: str = ""  # the model that was asked for, where a policy sent the request to another one (`model`)
     window: int = 0  # tokens of the model's window as its server or a person told it; 0 = nobody did
     estimate: Usage | None = None  # counted here, where the provider may have billed and told no usage, or not all of it
+    applied: tuple[Applied, ...] = ()  # context edits that the provider says it made
 
     def __repr__(self) -> str:
         used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"
@@ -230,17 +255,22 @@ class Edit(Struct, frozen=True, gc=False):
     model: str = ""  # fallback: the model to send to instead
 
 
-AskKind = Literal["summary", "count", "recall", "rank", "fold"]
+AskKind = Literal["summary", "count", "recall", "rank", "fold", "compact", "expect"]
+"""compact: a summary that the provider makes on demand; expect: one that it will make by itself, so nobody is asked now."""
 
 
 class Ask(Struct, frozen=True):
-    """A question that needs I/O. `key` is a digest of content, prompt and model, so that an answer is found again."""
+    """A question that needs I/O. `key` is a digest of content, prompt and model, so that an answer is found again.
+
+    `body`: the conversation as it is sent, for a provider that sums it up itself.
+    """
 
     kind: AskKind
     key: str
     prompt: str
     content: str
     max_tokens: int = 0
+    body: Mapping[str, JSON] = {}
 
 
 class Answer(Struct, frozen=True):

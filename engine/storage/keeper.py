@@ -132,6 +132,7 @@ class Keeper:
             "asked": request.asked,
             '"window"': request.window,
             "estimate": packed(request.estimate) if request.estimate else None,
+            "applied": packed(request.applied) if request.applied else None,
         }
         statics = {role: _in_force(db, self.thread, role, request.cut) for role in STATIC}
         insert(db, "requests", row | statics | dict(more))

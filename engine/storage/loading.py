@@ -12,9 +12,10 @@ import msgspec
 from msgspec import structs
 
 from engine.errors import TurnscopeError
+from engine.planning.policy import renamed
 from engine.session.facts import noted
 from engine.session.fork import upto
-from engine.session.model import CHAT, JSON, Edit, Fact, Observed, Request, Session, Usage
+from engine.session.model import CHAT, JSON, Applied, Edit, Fact, Observed, Request, Session, Usage
 from engine.session.portable import loads as load_session
 from engine.session.timeline import Timeline
 from engine.storage import blobs, sessions
@@ -101,6 +102,7 @@ def _request(row: Mapping[str, Any]) -> Request:
         asked=row["asked"],
         window=row["window"],
         estimate=unpacked(row["estimate"], Usage) if row["estimate"] else None,
+        applied=unpacked(row["applied"], tuple[Applied, ...]) if row["applied"] else (),
     )
 
 
@@ -130,11 +132,12 @@ def row_of(db: Database, thread: str) -> Mapping[str, Any]:
 
 
 def name_of(toml: str) -> str:
-    """The name of a policy that was kept as text."""
-    return str(tomllib.loads(toml).get("name", ""))
+    """The name of a policy that was kept as text, as it is called now."""
+    return renamed(str(tomllib.loads(toml).get("name", "")))
 
 
 def about_of(kept: str, newest: str | None) -> dict[str, JSON]:
     """What a thread says of itself; the name of its policy is that of the newest one."""
     about: dict[str, JSON] = decoded(kept)
-    return about | {"policy": name_of(newest)} if newest else about
+    name = name_of(newest) if newest else renamed(str(about.get("policy") or ""))
+    return about | {"policy": name} if name else about

@@ -17,7 +17,7 @@ from engine.errors import TurnscopeError
 from engine.session.model import JSON, Block, Bucket, Fork, Later, Session, block_at
 from engine.storage.blobs import Content, digest_of, encoded
 
-FORM = 3  # of what `pack` writes: count up when it changes, or when a field of the session's types does
+FORM = 4  # of what `pack` writes: count up when it changes, or when a field of the session's types does
 RUN = 256  # neighbours that are fetched together
 BYTES = 16  # of a digest
 Fetch = Callable[[Sequence[str]], Mapping[str, JSON]]

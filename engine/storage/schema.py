@@ -110,5 +110,10 @@ def went(about: JSON, model: str) -> Place | None:
     return None
 
 
-STEPS = (_chats, _typed_facts, _opened_sessions, _places_and_what_is_under_way)
+def _applied_edits(db: Database) -> None:
+    """Format 5: the context edits that the provider made in a request."""
+    db.conn.execute("alter table requests add column applied text")
+
+
+STEPS = (_chats, _typed_facts, _opened_sessions, _places_and_what_is_under_way, _applied_edits)
 """A file's format is how many of these were done: add at the end, change none."""

@@ -21,6 +21,7 @@ from engine.session.model import JSON
 # Limits of the Messages API (platform.claude.com/docs/en/build-with-claude/vision, 2026): an image's base64 and its sides.
 ENCODED = 5 << 20  # characters
 SIDE = 8_000  # px
+MANY, SIDE_OF_MANY = 20, 2_000  # of a request with more images than that, each side of each
 IMAGE = ENCODED // 4 * 3  # bytes that become as much
 TEXT = 1_000_000  # bytes of a text file; a larger one fits few windows
 MOST = 10  # files of one message
@@ -122,6 +123,31 @@ def parted(content: JSON) -> tuple[list[JSON], str]:
 def wrong(raw: Mapping[str, Any]) -> str:
     """Why the Messages API rejects an image block, in words like its own; "" where it does not."""
     return next(_wrong(raw.get("source")), "")
+
+
+def crowded(messages: Sequence[JSON]) -> tuple[str, str] | None:
+    """Path of the first image that a request with so many takes no more, and why the Messages API rejects it; None: all go."""
+    found = [*_images(messages, "messages")]
+    if len(found) <= MANY:
+        return None
+    for path, raw in found:
+        source = raw.get("source")
+        size = image_size(str(source.get("data") or "")) if isinstance(source, Mapping) else None
+        if size and max(size) > SIDE_OF_MANY:
+            what = "At least one of the image dimensions exceed max allowed size for many-image requests"
+            return path, f"{what}: {SIDE_OF_MANY} pixels"
+    return None
+
+
+def _images(value: JSON, path: str) -> Iterator[tuple[str, Mapping[str, JSON]]]:
+    """The images of messages, those in results of tools too, each with its path."""
+    if isinstance(value, list):
+        for n, each in enumerate(value):
+            yield from _images(each, f"{path}.{n}")
+    elif isinstance(value, Mapping) and value.get("type") == "image":
+        yield path, value
+    elif isinstance(value, Mapping) and isinstance(value.get("content"), list):
+        yield from _images(value["content"], f"{path}.content")
 
 
 def _wrong(source: JSON) -> Iterator[str]:

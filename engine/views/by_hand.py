@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.envelope import wishes
+from engine.envelope.condensing import words_of
 from engine.envelope.pieces import Piece
 from engine.session.model import Edit, Session
 
@@ -37,4 +38,4 @@ def _summary(piece: Piece, session: Session) -> Summary:
 def rating(edit: Edit, session: Session) -> str:
     """What somebody thought of the summary that an edit put there: up, down, or "" for nothing."""
     said = next((part.text for part in edit.body or () if part.kind == "summary"), "")
-    return wishes.rating(session, wishes.words_of(said)) if said else ""
+    return wishes.rating(session, words_of(said)) if said else ""

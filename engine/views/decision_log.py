@@ -15,6 +15,7 @@ from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
 from engine.planning.foreign_summaries import summary_at
 from engine.planning.policy import write
+from engine.planning.provider_edits import UNASKED
 from engine.planning.trace import Trace
 from engine.session.model import JSON
 from engine.views import stepper, tables
@@ -33,6 +34,14 @@ def rows(trace: Trace) -> Iterator[dict[str, JSON]]:
             yield _row(trace, plan, decision, "policy")
         for decision in plan.server:
             yield _row(trace, plan, decision, "server")
+
+
+def made(plan: Plan) -> Iterator[tuple[str, Decision]]:
+    """What was decided of a request, and who did: the policy, or the server on what it was sent. What a server does to every
+    request, whoever asks, is left out.
+    """
+    yield from (("policy", decision) for decision in plan.decisions)
+    yield from (("server", decision) for decision in plan.server if decision.rule not in UNASKED)
 
 
 def _row(trace: Trace, plan: Plan, decision: Decision, by: str) -> dict[str, JSON]:

@@ -211,6 +211,11 @@ def _all(folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
             )
 
 
+def renamed(name: str) -> str:
+    """What a policy is called now that a link calls by an earlier name."""
+    return policies.renamed(name)
+
+
 def as_text(policy: Policy) -> str:
     """A policy as the TOML text that `save` keeps."""
     return policies.write(policy)
@@ -225,7 +230,7 @@ def save(name: str, text: str, folder: Path) -> Policy:
         raise PolicyError(
             f"{name!r} cannot be a policy's name", hint="Use small letters, digits and hyphens, at most 60, such as my-policy."
         )
-    if name in policies.names():
+    if policies.renamed(name) in policies.names():
         raise PolicyError(f"{name!r} is a built-in policy", hint="Save yours under another name.")
     policy = policies.parse(name, text)
     folder.mkdir(parents=True, exist_ok=True)

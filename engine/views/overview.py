@@ -16,6 +16,7 @@ from engine import notebook
 from engine.counting.reconcile import CELLS as CELLS  # noqa: PLC0414 - pages find it beside the labels
 from engine.counting.reconcile import Fit, Floats, Ints, reconcile
 from engine.envelope.plan import Plan
+from engine.planning.provider_edits import GOES_ON, UNASKED
 from engine.planning.trace import Trace, prompt_of
 from engine.pricing.windows import one_prompt
 from engine.session.model import Session
@@ -172,12 +173,12 @@ def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> li
         for fit in fits
         if fit.gone
     ]
+    summed = -1  # the newest request that the provider itself summed up: the next one shows the same again
     for plan in plans:
         n = plan.request.n
-        acted = {
-            d.action: d
-            for d in (*plan.decisions, *(plan.server if plan.server and plan.server[0].action == "condense" else ()))
-        }
+        theirs = [d for d in plan.server if d.rule not in UNASKED and (summed < n - 1 or d.rule != GOES_ON)]
+        summed = n if any(d.rule != GOES_ON and d.action == "condense" for d in theirs) else summed
+        acted = {d.action: d for d in (*plan.decisions, *theirs)}
         for action, decision in acted.items():
             span = decision.edit.span
             spoken = span is None or any(block.kind != "notice" for block in session.blocks[span.start : span.stop])

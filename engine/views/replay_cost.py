@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from engine.envelope.plan import Plan
+from engine.envelope.plan import Plan, read
 from engine.planning.assemble import AS_RECORDED
 from engine.planning.trace import Trace
 from engine.session.model import written
@@ -41,13 +41,18 @@ def cost(trace: Trace, plan: Plan, tokens: int) -> tuple[Decimal, Decimal] | Non
     """
     request, usage = plan.request, plan.request.usage
     made = charge(request, trace.prices, written(trace.session.blocks[request.cut : request.stop]), trace.ledger.content)
-    if trace.policy.name == AS_RECORDED and usage and usage.prompt_tokens:
+    if trace.policy.name == AS_RECORDED and usage and any(each.prompt_tokens for each in usage.passes):
         return (made.cost.total, made.cost.total) if made.cost else None
     rate = trace.prices.rates(plan.model, tokens, request.sent_at)
     if rate is None:
         return None
     answer = rate.output * made.answer / _MILLION
-    return rate.cache_read * tokens / _MILLION + answer, rate.input * tokens / _MILLION + answer
+    least, most = rate.cache_read * tokens / _MILLION + answer, rate.input * tokens / _MILLION + answer
+    whole = read(plan.server)  # by a pass that sums up, before the request itself
+    first = trace.prices.rates(plan.model, whole, request.sent_at) if whole else None
+    if first is None:
+        return least, most
+    return least + first.cache_read * whole / _MILLION, most + first.input * whole / _MILLION
 
 
 def dollars(trace: Trace, sizes: Sequence[int], start: int = 0, stop: int | None = None) -> Dollars | None:

@@ -287,7 +287,7 @@ class _Columns:
         add["window"].append(plan.budget.window)
         add["known"].append(int(plan.budget.known))
         add["limit"].append(plan.budget.limit)
-        add["recorded"].append(plan.request.usage.prompt_tokens if plan.request.usage else 0)
+        add["recorded"].append(plan.request.usage.carried if plan.request.usage else 0)
         add["left"] += [sent - seen for sent, seen in zip(plan.after.counts, plan.seen.counts, strict=True)]  # by the provider
         add["back"].append(back if back[2] else 0)
         add["before"] += plan.before.counts

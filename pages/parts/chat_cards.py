@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine import Session
 from engine.live.events import Asked, Called, Condensing, Event, Result
-from engine.views import Block, Edit, Message, Plan, by_hand, next_request
+from engine.views import Block, Edit, Message, Plan, by_hand, decision_log, next_request
 from engine.views.labels import label
 from pages.parts import cards, chat_attached, chat_markdown
 from pages.parts.formats import esc, k, percent, short, usd
@@ -141,7 +141,7 @@ def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | 
     seen: set[tuple[object, ...]] = set()
     for n in sorted(log):
         plan, expected = log[n], next_request.fit(fits, n).expected
-        for decision in plan.decisions:
+        for by, decision in decision_log.made(plan):
             edit = decision.edit
             mark = (decision.rule, decision.action, edit.span, edit.slot, n if edit.facts.get("by_hand") else -1)
             if (decision.splice is None and decision.action not in LOUD) or mark in seen:
@@ -149,7 +149,7 @@ def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | 
             seen.add(mark)
             size = f"{k(expected(decision.before))} → {k(expected(decision.after))}" if decision.splice else ""
             tone = "warn" if decision.action in LOUD else ""
-            rule = esc(decision.rule.replace("_", " "))
+            rule = esc(decision.rule.replace("_", " ")) + (" · by the server" if by == "server" else "")
             rule += _rating(edit, session)
             lines.append(
                 f'<div class="chat-log {tone}"><span><b>{decision.action}</b> at request {n} <em>{rule}</em></span>'

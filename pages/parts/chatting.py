@@ -15,7 +15,7 @@ import streamlit as st
 from engine import Session, TurnscopeError
 from engine.live import branches, providers
 from engine.live.chat import Chat, Settings
-from engine.live.events import Assumed, Ending, Event, Planned, Stopped, Text, Thinking
+from engine.live.events import Assumed, Done, Ending, Event, Planned, Stopped, Text, Thinking
 from engine.live.running import Running
 from engine.live.threads import Place
 from engine.views import Plan, knobs, next_request
@@ -73,7 +73,7 @@ class Room:
         if self.running is None:
             return
         for event in list(self.running.events):
-            if isinstance(event, Planned):
+            if isinstance(event, Planned | Done) and event.plan:
                 self.log[event.plan.request.n] = event.plan
         for number in sorted(self.log)[:-KEPT]:
             del self.log[number]

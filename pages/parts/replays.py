@@ -96,6 +96,8 @@ def recall() -> None:
 def chosen(known: knobs.Shelf) -> str:
     """Name of the policy that the URL names, else of what was really sent."""
     wanted = st.query_params.get("policy", RECORDED)
+    if wanted not in known.policies and (now := knobs.renamed(wanted)) != wanted:
+        st.query_params["policy"] = wanted = now
     return wanted if wanted in known.policies else RECORDED
 
 

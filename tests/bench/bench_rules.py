@@ -51,6 +51,7 @@ SAMPLED = {"langchain-core": (500, 1_500, 2_500, 3_500, 4_500), "litellm": (800,
 WHOLE = "balanced"  # a whole policy, run beside the single rules
 GROWN = (REQUESTS, 2 * REQUESTS)  # that policy first condenses at request 5,000 of this session
 PORTS = ("cline-classic", "roo", "librechat-agents", "litellm-trim", "langchain-trim", "librechat-legacy", "chatbot-ui")
+PORTS += ("claude-code", "claude-code-microcompact", "codex", "goose", "letta", "openrouter-middle-out", "mini-swe-agent")
 PORT_SECONDS = 5.0
 LOG = (20, 2_000, 21)  # megabytes, requests and compactions of the session that every policy replays
 LOG_LIMITS = (2.0, 60_000_000)  # seconds, bytes that the plans hold

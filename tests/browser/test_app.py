@@ -5,22 +5,18 @@ The fixture `page` fails a test whose page throws, shows an exception or asks an
 
 from __future__ import annotations
 
+import hashlib
 import re
-import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 import hostile
 import pytest
-from conftest import ROOT, STARTUP_SECONDS, Kept, free_port, healthy, idle, isolated, look, looks, travel
+from conftest import ROOT, idle, look, looks, travel
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Dialog, Page
 
 pytestmark = pytest.mark.browser
 
@@ -86,82 +82,32 @@ def test_a_click_on_a_cell_lands_on_that_request_again_and_again(kept: Page) -> 
     shows(kept, 60)
 
 
-def test_a_click_works_in_turns_and_on_the_saw_tooth(page: Page) -> None:
-    visit(page, "/heatmap?session=tool-results-eat-the-window&request=3")
-    page.locator(".st-key-heatmap-by button", has_text="Turns").click()
-    page.wait_for_function("document.querySelector('.js-plotly-plot')?.layout?.meta?.starts?.length === 25")
-    idle(page)
-    starts = page.evaluate("document.querySelector('.js-plotly-plot').layout.meta.starts")
-    page.wait_for_function("document.querySelector('.js-plotly-plot .ts-cursor')")
-    click(page, cell(page, 7, 1), "turn 7")
-    page.wait_for_function("n => Number(document.querySelector('.ts-headline').dataset.request) >= n", arg=starts[7])
-    assert starts[7] <= request_shown(page) < starts[8]
-    visit(page, "/?session=tool-results-eat-the-window&request=3")
-    box = page.locator(".js-plotly-plot").bounding_box()
+def test_a_click_works_in_turns_and_on_the_saw_tooth(kept: Page) -> None:
+    reach(kept, "/heatmap?session=tool-results-eat-the-window&request=3")
+    kept.locator(".st-key-heatmap-by button", has_text="Turns").click()
+    kept.wait_for_function("document.querySelector('.js-plotly-plot')?.layout?.meta?.starts?.length === 25")
+    idle(kept)
+    starts = kept.evaluate("document.querySelector('.js-plotly-plot').layout.meta.starts")
+    kept.wait_for_function("document.querySelector('.js-plotly-plot .ts-cursor')")
+    click(kept, cell(kept, 7, 1), "turn 7")
+    kept.wait_for_function("n => Number(document.querySelector('.ts-headline').dataset.request) >= n", arg=starts[7])
+    assert starts[7] <= request_shown(kept) < starts[8]
+    reach(kept, "/?session=tool-results-eat-the-window&request=3")
+    box = kept.locator(".js-plotly-plot").bounding_box()
     assert box
-    click(page, (box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.6))
-    page.wait_for_function("document.querySelector('.ts-headline').dataset.request !== '3'")
+    click(kept, (box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.6))
+    kept.wait_for_function("document.querySelector('.ts-headline').dataset.request !== '3'")
 
 
-def test_a_deep_link_works_as_the_first_visit_after_a_start(browser: Browser, tmp_path: Path) -> None:
-    """Streamlit's old router would run the page without the app around it."""
-    visits = (("/heatmap?session=cache-goes-cold&request=36", "High water"), ("/library", "Open a session"))
-    with ExitStack() as closing:  # both start at once: most of it is waiting for files
-        apps = [closing.enter_context(started(tmp_path / title.split()[0])) for _, title in visits]
-        for app, (address, title) in zip(apps, visits, strict=True):
-            url = app.up()
-            context = browser.new_context(base_url=url)
-            tab = context.new_page()
-            tab.goto(address)
-            tab.get_by_text(title).first.wait_for(timeout=20_000)
-            idle(tab)
-            assert (
-                tab.locator("[data-testid=stTopNavLink]").or_(tab.locator("[data-testid=stTopNavLinkContainer]")).count() >= 3
-            )
-            if "request" in address:
-                assert request_shown(tab) == 36
-                tab.reload()
-                tab.locator(".ts-headline").wait_for()
-                assert request_shown(tab) == 36
-            context.close()
-
-
-class started:  # noqa: N801  a context manager that reads as a word
-    """The app as `turnscope` starts it, in a process of its own, which is `up` some seconds later."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.port, self.folder, self.arguments = free_port(), folder, arguments
-
-    def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "engine", *self.arguments, "--no-browser", "--port", str(self.port)]
-        import os
-
-        env = {
-            name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE_", "STREAMLIT_"))
-        }
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=env | isolated(self.folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        return self
-
-    def up(self) -> str:
-        """Its address, once it answers."""
-        url = f"http://127.0.0.1:{self.port}"
-        until = time.monotonic() + STARTUP_SECONDS
-        while not healthy(url):
-            assert self.process.poll() is None, "the app ended"
-            assert time.monotonic() < until, "the app did not start"
-            time.sleep(0.1)
-        return url
-
-    def __exit__(self, *_: object) -> None:
-        import os
-        import signal
-
-        os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(15)
+def test_a_deep_link_works_as_the_first_visit_after_a_start(kept: Page, first_visit: dict[str, str]) -> None:
+    """Streamlit's old router would run the page without the app around it. What was met then was noted; now it is reloaded."""
+    assert int(first_visit["links"]) >= 3
+    assert "High water" in first_visit["text"]
+    assert first_visit["request"] == "36"
+    reach(kept, "/heatmap?session=cache-goes-cold&request=36")
+    kept.reload()
+    kept.locator(".ts-headline").wait_for()
+    assert request_shown(kept) == 36
 
 
 def test_ten_quick_presses_are_ten_steps(kept: Page) -> None:
@@ -251,42 +197,28 @@ def test_every_control_is_reached_with_the_tab_key(page: Page) -> None:
     assert seen == wanted
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The app started on a folder: one hostile session, and one that a test may write to."""
-    folder = tmp_path_factory.mktemp("given")
-    hostile.write(folder)
-    shutil.copy(ROOT / "sample_sessions" / "cache-goes-cold.jsonl", folder / "growing.jsonl")
-    with started(tmp_path_factory.mktemp("app"), str(folder)) as app:
-        yield app.up(), folder
-
-
-@pytest.fixture(scope="module")
-def _found(browser: Browser, found: tuple[str, Path]) -> Iterator[Kept]:
-    context = browser.new_context(base_url=found[0])
-    yield Kept(context, found[0])
-    context.close()
-
-
 @pytest.fixture
-def tab(_found: Kept, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A tab on that app, as high as the page, which its tests share."""
-    with _found.lent(request) as tab:
-        tab.set_viewport_size({"width": 1440, "height": 1400})
-        dialogs: list[str] = []
-        tab.on("dialog", lambda dialog: dialogs.append(dialog.message))
-        yield tab
-        assert dialogs == []
+def tab(kept: Page) -> Iterator[Page]:
+    """The shared tab, as high as the page, for sessions that the machine's tools keep: no dialog opens."""
+    kept.set_viewport_size({"width": 1440, "height": 1400})
+    dialogs: list[str] = []
+
+    def asked(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    kept.on("dialog", asked)
+    yield kept
+    kept.remove_listener("dialog", asked)
+    assert dialogs == []
 
 
 def entry_id(path: Path) -> str:
-    import hashlib
-
     return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
 
 
-def test_hostile_text_shows_as_text_and_nothing_leaves_the_machine(tab: Page, found: tuple[str, Path]) -> None:
-    session = entry_id(found[1] / hostile.NAME)
+def test_hostile_text_shows_as_text_and_nothing_leaves_the_machine(tab: Page, projects: Path) -> None:
+    session = entry_id(projects / hostile.NAME)
     for address in PAGES:
         reach(tab, f"{address}?session={session}&request=8")
         tab.evaluate("document.querySelectorAll('details').forEach((element) => (element.open = true))")
@@ -311,8 +243,8 @@ def test_hostile_text_shows_as_text_and_nothing_leaves_the_machine(tab: Page, fo
         assert tab.locator("[data-testid=stException]").count() == 0
 
 
-def test_a_session_that_is_being_written_is_followed(tab: Page, found: tuple[str, Path]) -> None:
-    path = found[1] / "growing.jsonl"
+def test_a_session_that_is_being_written_is_followed(tab: Page, projects: Path) -> None:
+    path = projects / "growing.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:90]), encoding="utf-8")
     reach(tab, f"/?session={entry_id(path)}")
@@ -327,21 +259,21 @@ def test_a_session_that_is_being_written_is_followed(tab: Page, found: tuple[str
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_nothing_is_blank_cut_off_or_out_of_bounds(page: Page, address: str) -> None:
-    """Measured on boxes, for every sample: charts have layers, text has room, the page has no sideways scroll.
+def test_nothing_is_blank_cut_off_or_out_of_bounds(kept: Page, address: str) -> None:
+    """Measured on boxes, for every sample: charts have layers, text has room, the kept has no sideways scroll.
 
-    The first sample is opened, the others are gone to; each is first seen in one of four looks, no two neighbours in the
-    same, and brought into the other three from there.
+    The first sample is seen in four looks, of width and theme; each other one begins with the next of them, and is pulled to
+    the other width.
     """
-    page.set_viewport_size({"width": 1440, "height": 1000})
+    kept.set_viewport_size({"width": 1440, "height": 1000})
     for first, sample in enumerate(SAMPLES[: 1 if address == "/library" else None]):
         turned = LOOKS[first % len(LOOKS) :] + LOOKS[: first % len(LOOKS)]
-        look(page, *turned[0])
-        reach(page, f"{address}?session={sample}")
-        for width, scheme in turned:
-            look(page, width, scheme)
-            looks(page, scheme)
-            _measure(page, address, width)
+        look(kept, *turned[0])
+        reach(kept, f"{address}?session={sample}")
+        for width, scheme in turned if first == 0 else turned[:2]:
+            look(kept, width, scheme)
+            looks(kept, scheme)
+            _measure(kept, address, width)
 
 
 def _measure(page: Page, address: str, width: int) -> None:
@@ -362,15 +294,14 @@ def _measure(page: Page, address: str, width: int) -> None:
         ), where
 
 
-def test_the_first_page_has_an_address_of_its_own_too(page: Page, server: str) -> None:
-    page.goto(f"{server}/envelope?session=cache-goes-cold&request=24")
-    idle(page)
-    page.get_by_text("At request 24 the model saw").first.wait_for()
-    assert page.get_by_text("Page not found").count() == 0
-    page.get_by_role("link", name="Cost heatmap").first.click()
-    page.wait_for_url("**/heatmap*")
-    idle(page)
-    page.locator(".js-plotly-plot").first.wait_for()
+def test_the_first_page_has_an_address_of_its_own_too(kept: Page) -> None:
+    reach(kept, "/envelope?session=cache-goes-cold&request=24")
+    kept.get_by_text("At request 24 the model saw").first.wait_for()
+    assert kept.get_by_text("Page not found").count() == 0
+    kept.get_by_role("link", name="Cost heatmap").first.click()
+    kept.wait_for_url("**/heatmap*")
+    idle(kept)
+    kept.locator(".js-plotly-plot").first.wait_for()
 
 
 def test_one_click_leads_to_the_cut_and_back_undoes_one_step_per_press(page: Page) -> None:
@@ -403,7 +334,7 @@ def test_one_click_leads_to_the_cut_and_back_undoes_one_step_per_press(page: Pag
     shows(page, 263)
 
 
-def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(tab: Page, found: tuple[str, Path]) -> None:
+def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(tab: Page, projects: Path) -> None:
     reach(tab, "/?session=tool-results-eat-the-window&request=112")
     pane(tab, "Transcript")
     lines = tab.locator(".st-key-transcript-lines button")
@@ -418,7 +349,7 @@ def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(t
     out.click()
     tab.locator(f".ts-closeup[data-block='{at}']").wait_for()
     assert "–111. Compacted into a summary" in tab.locator(".ts-closeup").inner_text()
-    reach(tab, f"/?session={entry_id(found[1] / hostile.NAME)}&request=8")
+    reach(tab, f"/?session={entry_id(projects / hostile.NAME)}&request=8")
     pane(tab, "Transcript")
     tab.get_by_label("Filter the transcript").fill("<script>")
     tab.keyboard.press("Enter")
@@ -489,33 +420,37 @@ def drag(page: Page, start: tuple[float, float], stop: tuple[float, float]) -> N
     page.mouse.up()
 
 
-def test_a_wrong_pattern_is_said_to_be_wrong_and_a_long_list_is_turned(page: Page) -> None:
-    visit(page, "/?session=tool-results-eat-the-window&request=112")
-    field = page.locator(".st-key-header-search input")
+def test_a_wrong_pattern_is_said_to_be_wrong_and_a_long_list_is_turned(kept: Page) -> None:
+    reach(kept, "/?session=tool-results-eat-the-window&request=112")
+    field = kept.locator(".st-key-header-search input")
     field.fill("session")
     field.press("Enter")
-    page.locator(".st-key-found .ts-pages", has_text="1–50 of").wait_for()
-    page.locator(".st-key-found button", has_text="Later").click()
-    page.locator(".st-key-found .ts-pages", has_text="51–100 of").wait_for()
-    page.locator(".st-key-found-regex label").click()
+    kept.locator(".st-key-found .ts-pages", has_text="1–50 of").wait_for()
+    kept.locator(".st-key-found button", has_text="Later").click()
+    kept.locator(".st-key-found .ts-pages", has_text="51–100 of").wait_for()
+    kept.locator(".st-key-found-regex label").click()
     field.fill("(sess")
     field.press("Enter")
-    page.locator(".st-key-found [role=alert]", has_text="no regular expression").wait_for()
+    kept.locator(".st-key-found [role=alert]", has_text="no regular expression").wait_for()
     field.fill("sess(ion|ions)\\b")
     field.press("Enter")
-    page.locator(".st-key-found-rows button mark").first.wait_for()
+    kept.locator(".st-key-found-rows button mark").first.wait_for()
+    kept.locator(".st-key-found-regex label").click()
+    field.fill("")
+    field.press("Enter")
+    kept.locator(".st-key-found").wait_for(state="detached")
 
 
-def test_a_path_typed_into_the_library_opens_what_lies_there(tab: Page, found: tuple[str, Path]) -> None:
+def test_a_path_typed_into_the_library_opens_what_lies_there(tab: Page, projects: Path) -> None:
     reach(tab, "/library")
     field = tab.get_by_label("Or type the path of a file or a folder")
-    empty = found[1].parent / "nothing-in-here"
+    empty = projects.parents[3] / "nothing-in-here"
     empty.mkdir(exist_ok=True)
-    for path, told in ((empty, "holds nothing to open"), (empty / "no.jsonl", "cannot be read"), (found[1], "2 to open")):
+    for path, told in ((empty, "holds nothing to open"), (empty / "no.jsonl", "cannot be read"), (projects, "2 to open")):
         field.fill(str(path))
         field.press("Enter")
         tab.get_by_text(told).first.wait_for()
-    field.fill(str(found[1] / hostile.NAME))
+    field.fill(str(projects / hostile.NAME))
     field.press("Enter")
     tab.locator(".ts-headline").wait_for()
     assert request_shown(tab) >= 0

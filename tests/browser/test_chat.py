@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from conftest import idle, look, looks
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 GEOMETRY = Path(__file__).with_name("geometry.js")
-LONG = "Some words that fill the window. " * 550  # four of these are more than the window
+LONG = "Some words that fill the window. " * 730  # three of these are more than the window
 ANSWER = ".chat-msg.assistant:not(.now)"
 ASKED = "How long is the road, and where does it lead? " * 60  # with thinking on, the answer takes some seconds
 
@@ -63,7 +63,7 @@ def thinking(page: Page) -> None:
 
 def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugger(page: Page) -> None:
     visit(page)
-    for n in range(4):
+    for n in range(3):
         ended(page, send(page, f"Point {n}. {LONG}"))
         assert tokens(page) < 16_000 - 1_024
     page.locator(".chat-log b", has_text="condense").first.wait_for()
@@ -74,7 +74,7 @@ def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugge
     page.get_by_text("The answer was interrupted here").wait_for()
     page.reload()
     page.locator(".chat-msg.user", has_text="How long is the road").wait_for()
-    assert page.locator(".chat-msg.user").count() == 5
+    assert page.locator(".chat-msg.user").count() == 4
     page.get_by_text("The answer was interrupted here").wait_for()
     answers = send(page, "And where does it end?")
     ended(page, answers)
@@ -82,8 +82,8 @@ def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugge
     assert page.get_by_text("The answer was interrupted here").count() == 0
     found(page, "Point 0")
     page.locator(".st-key-chat-requests summary").click()
-    page.locator("[data-testid=stPageLink] a", has_text="Request 5").click()
-    page.wait_for_url(re.compile(r"/debugger\?session=thread-[0-9a-f]{32}&request=5&policy=balanced"))
+    page.locator("[data-testid=stPageLink] a", has_text="Request 4").click()
+    page.wait_for_url(re.compile(r"/debugger\?session=thread-[0-9a-f]{32}&request=4&policy=balanced"))
     page.locator(".ts-title", has_text="turnscope-chat").wait_for()
     page.locator(".policy-line", has_text="changes in").wait_for()
 
@@ -183,8 +183,11 @@ def test_what_is_being_typed_is_weighed_before_it_is_sent(page: Page) -> None:
     assert page.locator(".chat-msg").count() == 0
 
 
-def test_hostile_text_of_a_message_and_a_name_shows_as_text(page: Page) -> None:
-    visit(page)
+def hostile_text_is_text(page: Page) -> None:
+    """A new chat, named after its first message, which attacks."""
+    page.get_by_role("button", name="New", exact=True).click()
+    page.wait_for_function("() => !document.querySelector('.chat-msg')")
+    idle(page)
     hostile = "<img src=https://evil.example/x.png><script>window.pwned=1</script> ![x](https://evil.example/y.png) $a^2$"
     ended(page, send(page, hostile))
     assert page.get_by_text("<script>window.pwned=1</script>").first.is_visible()
@@ -196,13 +199,13 @@ def test_hostile_text_of_a_message_and_a_name_shows_as_text(page: Page) -> None:
     assert page.locator("img[src*=evil], .katex").count() == 0
 
 
-@pytest.mark.parametrize(("widths", "scheme"), [((1440, 800), "dark"), ((800, 1440), "light")], ids=str)
-def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page, widths: tuple[int, ...], scheme: Any) -> None:
-    """Each theme is opened at another width, and pulled to the other one."""
-    look(page, widths[0], scheme)
+def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page) -> None:
+    """One message that is said, and one that attacks; then in each width and theme."""
     visit(page)
     ended(page, send(page, "Please calculate 12*(3+4)"))
-    for width in widths:
+    hostile_text_is_text(page)
+    looked: list[tuple[int, Literal["dark", "light"]]] = [(1440, "dark"), (800, "dark"), (800, "light"), (1440, "light")]
+    for width, scheme in looked:
         look(page, width, scheme)
         looks(page, scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import idle, let_go
+from chat_page import going_to, send
+from conftest import let_go
 from malformed.rogue import SAID, Rogue, events, stream
 from malformed.test_malformed import CASES, PYTHON
 
@@ -52,6 +53,7 @@ def rogue() -> Iterator[Rogue]:
 
 
 def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is_answered(page: Page, rogue: Rogue) -> None:
+    page.goto("/chat")
     going_to(page, rogue.url)
     told = ".st-key-chat-box [role=alert], .st-key-chat-box [role=status]"
     for number, (case, sentence) in enumerate(SENTENCES.items()):
@@ -81,38 +83,3 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
     answer.get_by_role("button", name="Copy").click()
     answer.get_by_role("button", name="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == "print('<b>')\n"
-
-
-def going_to(page: Page, url: str) -> None:
-    """A new chat whose messages go to a server that somebody typed."""
-    page.goto("/chat")
-    page.locator(".chat-fill").wait_for()
-    page.locator(".st-key-chat-settings button").first.click()
-    form = page.locator(".st-key-chat-form")
-    form.get_by_role("combobox", name="Provider").click()
-    page.get_by_role("option", name="Another server").click()
-    address = form.get_by_label("Address")
-    address.fill(url)
-    address.press("Enter")
-    idle(page)
-    model = form.get_by_role("combobox", name="Model", exact=True)
-    model.fill("local-7b")
-    model.press("Enter")
-    idle(page)
-    page.keyboard.press("Escape")
-    page.locator(".ts-chip", has_text="local-7b").first.wait_for()
-
-
-def send(page: Page, text: str, rogue: Rogue) -> None:
-    """Say something, and wait for the end of the turn, which comes after all that was prepared for it."""
-    box = page.locator("[data-testid=stChatInputTextArea]")
-    box.fill(text)
-    box.press("Enter")
-    page.locator(".chat-msg.user", has_text=text).wait_for()
-    for _ in range(600):
-        if not rogue.wrongs:
-            break
-        page.wait_for_timeout(100)
-    page.wait_for_function("() => !document.querySelector('.chat-msg.now, .st-key-chat-stop button')")
-    page.locator("[data-testid=stChatInputTextArea]:not([disabled])").wait_for()
-    idle(page)

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from chat_page import going_to, send
 from conftest import ROOT, STARTUP_SECONDS, free_port, healthy, idle, isolated, let_go
 from malformed.rogue import Rogue
 from malformed.test_secrets import KEY, wrongs
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -67,17 +68,19 @@ def test_a_typed_key_is_in_no_process_file_or_page(browser: Browser, rogue: Rogu
     with started(tmp_path) as (url, process):
         page = browser.new_context(base_url=url, viewport={"width": 1440, "height": 900}).new_page()
         page.set_default_timeout(45_000)
-        going_to(page, rogue.url)
-        shown = []
-        for number, wrong in enumerate(wrongs()[::3]):
-            rogue.wrongs.append(wrong)
-            send(page, f"hello {number}")
-            while rogue.wrongs:  # the answer is not even begun: the test's own limit ends this
-                page.wait_for_timeout(50)
-            page.wait_for_function("() => !document.querySelector('.chat-msg.now, .st-key-chat-stop button')")
-            shown += [page.content(), page.url, page.title()]
         page.goto("/library")
+        page.get_by_text("Open a session").first.wait_for()
+        assert page.locator("[data-testid^=stTopNavLink]").count() >= 3, "the app is around its first page"
+        page.get_by_role("link", name="Live chat").click()
+        going_to(page, rogue.url, KEY)
+        shown = []
+        for number, wrong in enumerate(wrongs()[::6]):
+            rogue.wrongs.append(wrong)
+            send(page, f"hello {number}", rogue)
+            shown += [page.content(), page.url, page.title()]
+        page.get_by_role("link", name="Library").click()
         page.locator(".ts-section").first.wait_for()
+        idle(page)
         shown += [page.content(), page.url]
         tree = ours(process.pid)
         files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
@@ -94,39 +97,3 @@ def test_a_typed_key_is_in_no_process_file_or_page(browser: Browser, rogue: Rogu
         assert any(b"streamlit" in text for text in texts)
         assert not any(b"canary-5up3r" in text for text in texts)
         assert not any(Path(f"/proc/{one}").exists() for one in tree), "all have ended with the command"
-
-
-def going_to(page: Page, url: str) -> None:
-    """A new chat whose messages go to a server that somebody typed, with its key."""
-    page.goto("/chat")
-    page.locator(".chat-fill").wait_for()
-    page.locator(".st-key-chat-settings button").first.click()
-    form = page.locator(".st-key-chat-form")
-    form.get_by_role("combobox", name="Provider").click()
-    page.get_by_role("option", name="Another server").click()
-    for label, text in (("Address", url), ("API key", KEY)):
-        form.get_by_label(label, exact=True).fill(text)
-        form.get_by_label(label, exact=True).press("Enter")
-        idle(page)
-    model = form.get_by_role("combobox", name="Model", exact=True)
-    model.fill("local-7b")
-    model.press("Enter")
-    idle(page)
-    page.keyboard.press("Escape")
-    page.locator(".ts-chip", has_text="local-7b").first.wait_for()
-
-
-def send(page: Page, text: str) -> None:
-    """Say something, and wait for the end of the turn."""
-    box = page.locator("[data-testid=stChatInputTextArea]:not([disabled])")
-    said = page.locator(".chat-msg.user", has_text=text)
-    for attempt in range(400):
-        if said.count():
-            break
-        if attempt % 80 == 0:  # what is sent before the last turn has quite ended stays in the box
-            box.fill(text)
-            box.press("Enter")
-        page.wait_for_timeout(50)
-    said.wait_for()
-    box.wait_for()
-    idle(page)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import signal
@@ -13,13 +12,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import hostile
 import pytest
 from claude_log import Log, call
-from conftest import ROOT, idle, look, looks, serve, travel
+from conftest import ROOT, idle, look, looks, travel
 from debugger_links import linked
 from PIL import Image, ImageChops
 from test_steps import RULES, rule, told, trace_of
@@ -203,15 +203,15 @@ def test_the_axis_is_requests_and_the_slider_reaches_both_ends(film: Film, trace
     assert place(page) == (0, 0), "keys work while the slider has the focus"
 
 
-def test_a_deep_link_to_request_17_step_3_stands_there(page: Page) -> None:
+def test_a_deep_link_to_request_17_step_3_stands_there(kept: Page) -> None:
     changed, decision = linked()
-    visit(page, session=FIRST, policy="clear-tool-results", set=knobs.written(changed), request="17", step="3")
-    assert place(page) == (17, 3)
+    reach(kept, session=FIRST, policy="clear-tool-results", set=knobs.written(changed), request="17", step="3")
+    assert place(kept) == (17, 3)
     assert decision.edit.span
-    assert page.locator(".card .why b").inner_text().startswith(f"#{decision.edit.span.start} ·")
-    assert page.locator(".card .why p").inner_text() == decision.edit.because
-    assert page.locator(".tile.current").get_attribute("data-at") == str(decision.edit.span.start)
-    at(page, 17, 3)
+    assert kept.locator(".card .why b").inner_text().startswith(f"#{decision.edit.span.start} ·")
+    assert kept.locator(".card .why p").inner_text() == decision.edit.because
+    assert kept.locator(".tile.current").get_attribute("data-at") == str(decision.edit.span.start)
+    at(kept, 17, 3)
 
 
 def test_forwards_and_back_gives_identical_screens(film: Film) -> None:
@@ -336,23 +336,19 @@ def test_the_way_back_in_the_browser_is_the_way_back_in_the_session(film: Film) 
     page.locator(f'.where[data-request="{first[0]}"]').wait_for()
 
 
-def test_quick_presses_count_while_the_server_is_slow(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_quick_presses_count_while_the_server_is_slow(film: Film, server: str) -> None:
     """Answers that come late speak of places that one has left: none of them takes one back."""
-    with serve(tmp_path_factory.mktemp("slow")) as url:
-        context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=url)
-        tab = context.new_page()
-        visit(tab, session=FIRST, policy="balanced", request="31", step="0")
-        with held(process_of(url)):
-            for key, times in (("End", 1), ("Home", 1), ("Shift+ArrowRight", 31)):
-                for n in range(times):
-                    tab.keyboard.press(key)
-                    tab.wait_for_timeout((0, 30, 190, 260)[n % 4])
-        assert place(tab) == (31, 0)
-        tab.wait_for_url(re.compile("request=31&.*step=0"), timeout=20_000)
-        idle(tab)
-        tab.wait_for_timeout(400)
-        assert place(tab) == (31, 0), "and it stays there once all is told"
-        context.close()
+    page = film.at(31, 0)
+    with held(process_of(server)):
+        for key, times in (("End", 1), ("Home", 1), ("Shift+ArrowRight", 31)):
+            for n in range(times):
+                page.keyboard.press(key)
+                page.wait_for_timeout((0, 30, 190, 260)[n % 4])
+    assert place(page) == (31, 0)
+    page.wait_for_url(re.compile("request=31&.*step=0"), timeout=20_000)
+    idle(page)
+    page.wait_for_timeout(400)
+    assert place(page) == (31, 0), "and it stays there once all is told"
 
 
 def process_of(url: str) -> int:
@@ -440,30 +436,30 @@ def test_the_cursor_can_be_dragged(film: Film, trace: Trace) -> None:
     assert page.locator(".about").is_hidden()
 
 
-def test_all_decisions_are_listed_filtered_and_gone_to(page: Page, trace: Trace) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
-    page.get_by_role("radio", name="All decisions").click()
-    page.locator(".view .row").first.wait_for()
+def test_all_decisions_are_listed_filtered_and_gone_to(kept: Page, trace: Trace) -> None:
+    reach(kept, session=FIRST, policy="balanced", request="31", step="0")
+    kept.get_by_role("radio", name="All decisions").click()
+    kept.locator(".view .row").first.wait_for()
     decisions = [d for plan in trace.plans for d in plan.decisions]
-    assert page.locator(".many").inner_text().startswith(f"{len(decisions):,} of {len(decisions):,}")
-    assert page.locator(".view .row").count() < 60, "only what is in view is drawn"
+    assert kept.locator(".many").inner_text().startswith(f"{len(decisions):,} of {len(decisions):,}")
+    assert kept.locator(".view .row").count() < 60, "only what is in view is drawn"
     rule = decisions[0].rule
-    page.get_by_label("Rule", exact=True).select_option(rule)
+    kept.get_by_label("Rule", exact=True).select_option(rule)
     meant = [d for d in decisions if d.rule == rule]
-    assert page.locator(".many").inner_text().startswith(f"{len(meant):,} of")
-    page.get_by_label("From request").fill("60")
-    page.get_by_label("To request").fill("200")
+    assert kept.locator(".many").inner_text().startswith(f"{len(meant):,} of")
+    kept.get_by_label("From request").fill("60")
+    kept.get_by_label("To request").fill("200")
     meant = [d for d in meant if 60 <= d.request <= 200]
-    assert page.locator(".many").inner_text().startswith(f"{len(meant):,} of")
-    page.get_by_label("Text to find").fill("no such words anywhere")
-    page.get_by_text("No decision meets this.").wait_for()
-    page.get_by_role("button", name="Reset", exact=True).click()
-    page.get_by_label("Action").select_option("clear")
-    row = page.locator(".view .row").nth(3)
+    assert kept.locator(".many").inner_text().startswith(f"{len(meant):,} of")
+    kept.get_by_label("Text to find").fill("no such words anywhere")
+    kept.get_by_text("No decision meets this.").wait_for()
+    kept.get_by_role("button", name="Reset", exact=True).click()
+    kept.get_by_label("Action").select_option("clear")
+    row = kept.locator(".view .row").nth(3)
     where = [d for d in decisions if d.action == "clear"][3]
     row.click()
-    at(page, where.request, where.seq - trace.plans[where.request].first + 1)
-    page.locator(".view .row.here").wait_for()
+    at(kept, where.request, where.seq - trace.plans[where.request].first + 1)
+    kept.locator(".view .row.here").wait_for()
 
 
 def test_breakpoints_stop_playing_and_can_be_jumped_to(page: Page, trace: Trace) -> None:
@@ -513,6 +509,7 @@ def test_a_recorded_compaction_says_what_it_left(kept: Page, compacted: str) -> 
     assert kept.locator(".verb").inner_text().lower() == "condensed"
     assert kept.locator(".tally").inner_text() == "2 kept · 6 condensed"
     assert kept.locator('.tile[data-state="condensed"]:visible').count() == 6
+    idle(kept)
     kept.locator(".tile.sigma").click()
     kept.locator("[data-testid=stCode]", has_text="What happened so far.").first.wait_for()
     reach(kept, session=compacted, policy="as-recorded", request="4", step="1")
@@ -560,67 +557,56 @@ def test_the_trace_crosses_the_wire_once(page: Page) -> None:
     assert sum(sizes) / 5 < 60_000, sizes
 
 
-def test_typing_in_a_field_does_not_step(page: Page) -> None:
-    visit(page, session=FIRST, policy="balanced", request="31", step="0")
-    page.locator(".st-key-header-search input").fill("no pnp")
-    page.locator(".st-key-header-search input").press("ArrowLeft")
-    assert place(page) == (31, 0)
+def test_typing_in_a_field_does_not_step(kept: Page) -> None:
+    reach(kept, session=FIRST, policy="balanced", request="31", step="0")
+    kept.locator(".st-key-header-search input").fill("no pnp")
+    kept.locator(".st-key-header-search input").press("ArrowLeft")
+    assert place(kept) == (31, 0)
+    kept.locator(".st-key-header-search input").fill("")
 
 
 @pytest.mark.parametrize(("widths", "first"), [((1440, 800, 420), "dark"), ((420, 800, 1440), "light")], ids=str)
-def test_nothing_is_cut_off_at_any_width_and_theme(page: Page, widths: tuple[int, ...], first: Any) -> None:
+def test_nothing_is_cut_off_at_any_width_and_theme(kept: Page, widths: tuple[int, ...], first: Any) -> None:
     """Opened at either end, and pulled from there: each width is measured in each theme."""
-    look(page, widths[0], first)
-    visit(page, session=FIRST, policy="balanced")
+    look(kept, widths[0], first)
+    reach(kept, session=FIRST, policy="balanced", request="31", step="0")
     for width in widths:
         for scheme in ("dark", "light") if first == "dark" else ("light", "dark"):
-            look(page, width, scheme)
-            looks(page, scheme)
-            over = page.locator(".stepper").evaluate(
+            look(kept, width, scheme)
+            looks(kept, scheme)
+            over = kept.locator(".stepper").evaluate(
                 "e => [...e.querySelectorAll('.transport, .card, .bars, .film, .legend, .map, .strip')].filter(p => "
                 "p.getBoundingClientRect().right > innerWidth + 1 || p.scrollWidth > p.clientWidth + 1).map(p => p.className)"
             )
             assert over == [], (width, scheme)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            colour = page.locator(".verb").evaluate("e => getComputedStyle(e).color")
+            assert kept.evaluate("document.documentElement.scrollWidth") <= width
+            colour = kept.locator(".verb").evaluate("e => getComputedStyle(e).color")
             assert colour not in ("rgb(0, 0, 0)", "rgb(255, 255, 255)"), "the theme's colours reach the stepper"
 
 
-def test_hostile_text_is_text_in_the_stepper(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("hostile")
-    projects = folder / "home" / ".claude" / "projects" / "p"
-    projects.mkdir(parents=True)
-    session = hashlib.sha256(str(hostile.write(projects)).encode()).hexdigest()[:12]
-    with serve(folder) as url:
-        context = browser.new_context(viewport={"width": 1440, "height": 1200}, base_url=url)
-        tab = context.new_page()
-        strangers: list[str] = []
-        own = (url, url.replace("http", "ws"), "data:", "blob:")
-        tab.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
-        visit(tab, session=session, policy="one-line-calls", set=json.dumps({"1.keep": 0}).replace(" ", ""))
-        for _ in range(12):
-            tab.keyboard.press("ArrowRight")
-        idle(tab)
-        assert "<script>" in tab.locator(".card").inner_text() or "<script>" in str(
-            tab.locator(".tile").last.get_attribute("title")
-        )
-        assert tab.locator(".stepper script, .stepper img, .stepper style, .stepper form").count() == 0
-        assert tab.evaluate("window.pwned") is None
-        context.close()
-        assert strangers == []
+def test_hostile_text_is_text_in_the_stepper(kept: Page, projects: Path) -> None:
+    session = hashlib.sha256(str(projects / hostile.NAME).encode()).hexdigest()[:12]
+    reach(kept, session=session, policy="one-line-calls", set='{"1.keep":0}', request="0", step="0")
+    for _ in range(12):
+        kept.keyboard.press("ArrowRight")
+    idle(kept)
+    card, last = kept.locator(".card").inner_text(), kept.locator(".tile").last.get_attribute("title")
+    assert "<script>" in card or "<script>" in str(last)
+    assert kept.locator(".stepper script, .stepper img, .stepper style, .stepper form").count() == 0
+    assert kept.evaluate("window.pwned") is None
 
 
-def test_a_changed_parameter_replays_and_stays_in_the_link(page: Page) -> None:
-    visit(page, session=FIRST, policy="clear-tool-results", request="57", step="1")
-    page.locator(".st-key-policy-turn button").first.click()
-    keep = page.get_by_label("Keep the newest (tool uses)", exact=True)
+def test_a_changed_parameter_replays_and_stays_in_the_link(kept: Page) -> None:
+    reach(kept, session=FIRST, policy="clear-tool-results", request="57", step="1")
+    kept.locator(".st-key-policy-turn button").first.click()
+    keep = kept.get_by_label("Keep the newest (tool uses)", exact=True)
     keep.fill("30")
     keep.press("Tab")
-    page.get_by_role("button", name="Apply").click()
-    page.wait_for_url(re.compile(r"set=.*keep"))
-    page.locator(".policy-line", has_text="clear old results: Keep the newest (tool uses) = 30").wait_for()
-    idle(page)
-    link: Any = page.url
-    page.goto(link)
-    page.locator(".where[data-request]").wait_for()
-    page.locator(".policy-line", has_text="clear old results: Keep the newest (tool uses) = 30").wait_for()
+    kept.get_by_role("button", name="Apply").click()
+    kept.wait_for_url(re.compile(r"set=.*keep"))
+    kept.locator(".policy-line", has_text="clear old results: Keep the newest (tool uses) = 30").wait_for()
+    idle(kept)
+    link: Any = kept.url
+    kept.goto(link)
+    kept.locator(".where[data-request]").wait_for()
+    kept.locator(".policy-line", has_text="clear old results: Keep the newest (tool uses) = 30").wait_for()

@@ -2,65 +2,59 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Wire, idle, serve, watched
+from conftest import Wire, idle, opened, travel
 from make_claude_code import write
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import BrowserContext, Page
 
 pytestmark = pytest.mark.browser
 
 SLOW = "librechat-agents"
 SECONDS = 0.4  # of the server's time for a click beside another worker's tests; `bench_browser.py --only replays` wants 0.2
-CLICKS = 5
+CLICKS = 3
 ROOM = 2.5  # times as long as before, on a machine that does something else as well
 
 
 @pytest.fixture(scope="module")
-def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A server with a session of 20 MB, 2,000 requests and 21 compactions; its address, and the session's id."""
-    folder = tmp_path_factory.mktemp("big")
-    file = folder / "big.jsonl"
+def big(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A session of 20 MB, 2,000 requests and 21 compactions: its `file`; and its `session`, once it has been opened."""
+    file = tmp_path_factory.mktemp("big") / "big.jsonl"
     write(file, megabytes=20, requests=2_000, compactions=21)
-    before = os.environ.get("TURNSCOPE_OPEN")
-    os.environ["TURNSCOPE_OPEN"] = str(file)
-    try:
-        with serve(folder) as url:
-            yield url, hashlib.sha256(str(file).encode()).hexdigest()[:12]
-    finally:
-        os.environ.pop("TURNSCOPE_OPEN")
-        if before is not None:
-            os.environ["TURNSCOPE_OPEN"] = before
+    return {"file": str(file)}
 
 
 @pytest.fixture
-def tabs(browser: Browser, big: tuple[str, str]) -> Iterator[tuple[Page, Page]]:
-    """Two windows; each is in front of its own, as with two people."""
-    contexts = [browser.new_context(base_url=big[0], viewport={"width": 1440, "height": 900}) for _ in range(2)]
-    pages = [context.new_page() for context in contexts]
-    with watched(pages[0], big[0]), watched(pages[1], big[0]):
-        for page in pages:
-            page.set_default_timeout(60_000)
-        yield pages[0], pages[1]
-        for context in contexts:
-            context.close()
+def here(kept: Page, big: dict[str, str]) -> Iterator[Page]:
+    """A tab that knows the session; afterwards no replay of it is under way."""
+    kept.set_default_timeout(60_000)
+    if "session" not in big:
+        travel(kept, "/library")
+        field = kept.get_by_label("Or type the path of a file or a folder")
+        field.fill(big["file"])
+        field.press("Enter")
+        kept.wait_for_url(lambda url: "/library" not in url and "session=" in url)
+        idle(kept, 60_000)
+        big["session"] = re.search(r"session=([^&]+)", kept.url)[1]  # type: ignore[index]
+    yield kept
+    if kept.get_by_role("button", name="Cancel").count():
+        kept.get_by_role("button", name="Cancel").click()
+        kept.locator(".replay-line", has_text="Stopped after").wait_for()
 
 
-def clicks(page: Page, wire: Wire) -> float:
+def clicks(page: Page, wire: Wire, times: int = CLICKS) -> float:
     """Seconds from a click on the heatmap until the server has said all it says to it, as a median."""
     found = []
     box = page.locator(".js-plotly-plot").bounding_box()
     assert box
-    for n in range(CLICKS):
-        page.mouse.move(box["x"] + box["width"] * (0.2 + 0.6 * (n * 2 % CLICKS) / CLICKS), box["y"] + box["height"] * 0.7)
+    for n in range(times):
+        page.mouse.move(box["x"] + box["width"] * (0.2 + 0.6 * (n * 2 % times) / times), box["y"] + box["height"] * 0.7)
         page.wait_for_timeout(300)
         before = page.locator(".ts-headline").inner_text()
         page.mouse.down()
@@ -73,17 +67,22 @@ def clicks(page: Page, wire: Wire) -> float:
 
 
 def test_a_long_replay_shows_its_progress_can_be_cancelled_and_slows_nobody(
-    tabs: tuple[Page, Page], big: tuple[str, str]
+    here: Page, profile: BrowserContext, server: str, big: dict[str, str]
 ) -> None:
-    here, there = tabs
+    with opened(profile, server) as there:
+        _watched_and_cancelled(here, there, big["session"])
+
+
+def _watched_and_cancelled(here: Page, there: Page, session: str) -> None:
+    there.set_default_timeout(60_000)
     wire = Wire(there)
-    there.goto(f"/heatmap?session={big[1]}&request=1")
+    there.goto(f"/heatmap?session={session}&request=1")
     there.locator(".ts-cursor").wait_for()
     idle(there, 60_000)
-    clicks(there, wire)  # the first ones warm up
+    clicks(there, wire, 1)  # the first one warms up
     before = clicks(there, wire)
 
-    here.goto(f"/debugger?session={big[1]}&policy={SLOW}&request=1999&step=0")
+    travel(here, f"/debugger?session={session}&policy={SLOW}&request=1999&step=0", settles=False)
     here.locator(".replay-line", has_text=re.compile(r"Replaying [\d,]+ of 2,000 requests")).wait_for()
     here.locator(".replay-line", has_text=re.compile(r"the first [\d,]+ requests")).wait_for()
     here.locator(".where[data-request]").wait_for()
@@ -107,9 +106,11 @@ def test_a_long_replay_shows_its_progress_can_be_cancelled_and_slows_nobody(
     assert after <= max(SECONDS, ROOM * before), f"{after:.2f} s for a click afterwards, {before:.2f} s before"
 
 
-def test_going_back_while_a_replay_is_under_way_shows_what_was_there(tabs: tuple[Page, Page], big: tuple[str, str]) -> None:
-    page, _ = tabs
-    page.goto(f"/debugger?session={big[1]}&policy={SLOW}&set=%7B%22budget.output%22%3A9000%7D&request=5&step=0")
+def test_going_back_while_a_replay_is_under_way_shows_what_was_there(here: Page, big: dict[str, str]) -> None:
+    page = here
+    travel(page, "/library")
+    changed = "set=%7B%22budget.output%22%3A9000%7D"
+    travel(page, f"/debugger?session={big['session']}&policy={SLOW}&{changed}&request=5&step=0", settles=False)
     page.locator('.where[data-request="5"]').wait_for()
     idle(page, 60_000)
     page.keyboard.press("Shift+ArrowRight")
@@ -120,9 +121,11 @@ def test_going_back_while_a_replay_is_under_way_shows_what_was_there(tabs: tuple
     page.wait_for_url(re.compile("request=5"))
 
 
-def test_keys_count_while_more_of_a_replay_arrives(tabs: tuple[Page, Page], big: tuple[str, str]) -> None:
-    page, _ = tabs
-    page.goto(f"/debugger?session={big[1]}&policy={SLOW}&set=%7B%22budget.output%22%3A9100%7D&request=0&step=0")
+def test_keys_count_while_more_of_a_replay_arrives(here: Page, big: dict[str, str]) -> None:
+    page = here
+    travel(page, "/library")
+    changed = "set=%7B%22budget.output%22%3A9100%7D"
+    travel(page, f"/debugger?session={big['session']}&policy={SLOW}&{changed}&request=0&step=0", settles=False)
     page.locator('.where[data-request="0"]').wait_for()
     page.wait_for_function(  # where there are no more requests yet, a key leads nowhere
         """() => { const said = document.querySelector('.replay-line')?.innerText ?? 'the first 99 requests';

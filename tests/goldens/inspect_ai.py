@@ -1,12 +1,25 @@
-"""Inspect's compaction strategies, and its handler over a growing list of messages."""
+"""Inspect's compaction over a growing conversation, planned under its policies; its strategies over single lists."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
+from msgspec import structs
+
+from engine.counting.ledger import Ledger
+from engine.envelope.budget import BudgetParams
+from engine.envelope.condensing import summary_of
+from engine.envelope.plan import Plan
+from engine.planning import policy
+from engine.planning.assemble import Basis, settle, step
 from engine.ports.inspect_ai import handler
 from engine.ports.inspect_ai import strategies as port
+from engine.session.builder import Builder
+from engine.session.model import Answer, Block, Session, Usage
+from tests.goldens._chats import add, fake, sent
 
 SYSTEM = "inspect-ai"
 SHOWN = ("role", "content", "tool_calls", "tool_call_id")
@@ -81,31 +94,72 @@ def _count(messages: Sequence[Message]) -> int:
     return total
 
 
+OPTIONS = {"keep_thinking_turns": "keep_thinking", "keep_tool_uses": "keep_uses", "preserve": "preserve"}
+
+
 def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
-    made = 0
-
-    def summarise(_messages: list[Message]) -> str:
-        nonlocal made
-        made += 1
-        return f"T: summary {made - 1}"
-
-    strategy = handler.strategy_of(given["strategy"], summarise)
-    most = handler.threshold(given["strategy"]["threshold"], None)
-    state, history, steps = handler.State(), list[Message](), list[dict[str, Any]]()
-    prefix = given["messages"][: given["prefix"]]
-    for number, message in enumerate(given["messages"]):
-        history.append(message)
-        if message["role"] == "assistant" or number < given["prefix"] - 1:
-            continue
-        try:
-            appended = handler.prepare(state, history, prefix, strategy, most, _count)
-        except handler.Insufficient:
-            steps.append({"after": message["id"], "error": "insufficient"})
-            break
-        history += [appended] if appended else []
-        tokens = _count(state.sent)
-        told = _told(state.sent, given)
-        steps.append({"after": message["id"], "sent": told, "appended": appended is not None, "tokens": tokens})
-        if given["usage_overhead"] is not None:
-            handler.counted(state, tokens + given["usage_overhead"])
+    """The steps as the strategy's policy sends them, told after each what the provider counted where a case says so."""
+    strategy = given["strategy"]
+    told = {m["id"]: m for m in given["messages"]}
+    session = _session(given["messages"], given["prefix"])
+    chosen = policy.load(f"inspect-{strategy['type']}")
+    options = {ours: strategy[name] for name, ours in OPTIONS.items() if name in strategy}
+    (part,) = chosen.rules
+    most = handler.threshold(strategy["threshold"], None)
+    spec = BudgetParams(formula="fixed", tokens=most)
+    chosen = replace(chosen, budget=spec, rules=(replace(part, params=replace(part.params, cap=0, **options)),))
+    own = fake(session, lambda rows: sum(map(_row, rows)), _bare, lambda parts: 3 + -(-sum(len(p.text) for p in parts) // 4))
+    steps: list[dict[str, Any]] = []
+    for plan in _plans(session, chosen, own, given["usage_overhead"]):
+        after = max(m.id for m in session.messages if m.stop == plan.request.cut)
+        if plan.verdict == "refuse":
+            return [*steps, {"after": after, "error": "insufficient"}]
+        summary = {piece.start: text for piece in plan.after.pieces if (text := summary_of(piece))}
+        made = {session.messages[session.blocks[at].message].id: text for at, text in summary.items()}
+        messages = [
+            {"role": "user", "content": made[id]}
+            if id in made
+            else told[id]
+            if content is None
+            else {**told[id], "id": "", "content": content}
+            for id, content in sent(session, plan.after).items()
+        ]
+        appended = any(d.splice and d.action == "condense" for d in plan.decisions)
+        steps.append({"after": after, "sent": _told(messages, given), "appended": appended, "tokens": _count(messages)})
     return steps
+
+
+def _plans(session: Session, chosen: policy.Policy, own: Ledger, overhead: int | None) -> Iterator[Plan]:
+    """The fold, told after each request what the provider counted of it, where a case says so: what was sent, and so much."""
+    previous: Plan | None = None
+    numbers = count()
+    basis = Basis.of(session, own)
+    for request in session.requests:
+        previous = step(
+            previous, session, request, chosen, basis, lambda _ask: Answer(f"T: summary {next(numbers)}", source="model")
+        )
+        yield previous
+        usage = None if overhead is None else Usage(input_tokens=previous.after.tokens + overhead)
+        previous = settle(structs.replace(previous, request=structs.replace(request, usage=usage)))
+
+
+def _row(row: tuple[int, list[Block]]) -> int:
+    return 3 + _bare(*row) + 10 * sum(block.kind == "tool_use" for block in row[1])
+
+
+def _bare(_number: int, blocks: list[Block]) -> int:
+    return -(-sum(len(block.text) for block in blocks if block.kind != "tool_use") // 4)
+
+
+def _session(messages: Sequence[Message], prefix: int) -> Session:
+    """A request after each message that is no answer, from the end of the prefix on."""
+    builder = Builder("golden", SYSTEM)
+    for number, message in enumerate(messages):
+        add(builder, {**message, "tool_calls": [_call(call) for call in message.get("tool_calls") or ()]})
+        if message["role"] != "assistant" and number >= prefix - 1:
+            builder.unanswered()
+    return builder.build()
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": call["id"], "name": call["function"], "args": call["arguments"]}

@@ -1,11 +1,12 @@
-"""OpenHands 0.62: its view of events and its condensers."""
+"""OpenHands 0.62: sequences are replayed under its policy; single views and condensers are functions over events."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from engine.ports.openhands.legacy import Condensation, Event, View, condense, view_of
+from engine.ports.openhands.legacy import Event, View, condense, view_of
+from tests.goldens._events import answered_plans, events_session, newly_forgotten, standing, with_params
 
 SYSTEM = "openhands-legacy"
 
@@ -47,22 +48,18 @@ def _once(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sequence(given: dict[str, Any]) -> dict[str, Any]:
-    history: list[Event] = []
+    """Replayed under the policy with the condenser's options; one request after every event that is no action."""
+    options = {key: value for key, value in given["condenser"].items() if key != "type"}
+    told = events_session(given["events"], SYSTEM)
+    chosen = with_params("openhands-legacy", **options)
     steps: list[dict[str, Any]] = []
-    made = 0
-    for event in given["events"]:
-        history.append(event)
-        if event["type"] == "action":
-            continue
-        found = condense(view_of(history), given["condenser"], lambda _previous, _events: f"T: summary {made}")  # noqa: B023
+    for event, plan in zip(told.asked, answered_plans(told.session, chosen), strict=True):
         step: dict[str, Any] = {"after_event": event["id"]}
-        if isinstance(found, Condensation):
-            history.append(found.event(1000 + made))
-            made += 1
-            step["forgotten_range"] = found.span and [*found.span]
-            step["sent"] = _ids(view_of(history).events)
+        shown = [int(one) if isinstance(one, str) else one for one in standing(told, plan.after)]
+        if forgotten := newly_forgotten(told, plan):
+            step["forgotten_range"] = [int(forgotten[0]), int(forgotten[-1])]
+            step["sent"] = shown
         else:
-            whole = given["condenser"]["type"] == "recent"
-            step["sent"] = _ids(found.events) if whole else len(found.events)
+            step["sent"] = len(shown)
         steps.append(step)
     return {"steps": steps}

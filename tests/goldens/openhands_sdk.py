@@ -1,4 +1,4 @@
-"""OpenHands' agent SDK: its view of events and its condenser."""
+"""OpenHands' agent SDK: sequences are replayed under its policy; its view of events and its condenser are functions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from engine.ports.openhands.sdk import (
     safe_indices,
     view_of,
 )
+from tests.goldens._events import answered_plans, events_session, newly_forgotten, standing, with_params
 
 SYSTEM = "openhands-sdk"
 
@@ -104,6 +105,26 @@ def _event(found: Condensation, id: str) -> Event:
 
 
 def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Replayed under the policy with the condenser's options; one request after every event that is no action."""
+    if given["requests_after"]:
+        return _asked_for(given)
+    told = events_session(given["events"], SYSTEM)
+    steps: list[dict[str, Any]] = []
+    made = 0
+    for event, plan in zip(
+        told.asked, answered_plans(told.session, with_params("openhands-sdk", **given["options"])), strict=True
+    ):
+        gone, first = newly_forgotten(told, plan), made
+        made += bool(gone)
+        before = [f"C{first}-summary"] if gone and first else []
+        shown = [f"C{made}-summary" if isinstance(one, dict) else one for one in standing(told, plan.after)]
+        named = f"C{made}" if gone else None
+        steps.append({"after_event": event["id"], "condensation": named, "forgotten": [*before, *gone], "sent": shown})
+    return steps
+
+
+def _asked_for(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """A sequence in which somebody asks for condensations, which no log of a session tells: the functions over its events."""
     settings = Settings(**given["options"])
     history: list[Event] = []
     steps: list[dict[str, Any]] = []

@@ -14,11 +14,11 @@ from tests.goldens import ROOT
 # What whole preparations of an original need and no rule does: the rules stand on the helpers below them.
 ALONE = {
     "cline_sdk": {"Builder", "budget_of"},  # builds a body, which rendering does here
-    "inspect_ai": {"strategy_of"},  # strategies over lists of messages; the rule edits an envelope
-    "opencode": {"Reply"},  # a turn of its loop
-    "openhands_legacy": {"view_of"},  # a view of events, which an envelope is here
-    "openhands_sdk": {"view_of"},
-    "swe_agent": {"process"},  # several processors one after another, which a policy's rules are
+    "inspect_ai": {"strategy_of"},  # single strategies over lists of messages; the rule edits an envelope
+    "opencode": {"Reply"},  # a turn of its loop, stored marks and all; `test_opencode_policy` replays the cases
+    "openhands_legacy": {"view_of"},  # a stored view of events, which no session holds; sequences are replayed
+    "openhands_sdk": {"view_of"},  # the same, and condensations that somebody asked for
+    "swe_agent": {"process"},  # tags on calls, marks for the cache and images in texts, which no rule touches
 }
 ENGINE = ROOT / "engine"
 PORTS = "engine.ports"

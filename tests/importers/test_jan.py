@@ -111,6 +111,31 @@ def test_the_active_child_is_the_main_path(chosen: dict[str, str], last: str) ->
     assert len(session.branches) == 1
 
 
+def test_an_answer_that_lost_its_parent_hangs_from_the_question_before_it() -> None:
+    rows = [
+        said("u1", "user", part("text", "q"), metadata={"parentId": None}),
+        said("a1", "assistant", part("text", "lost"), n=1, metadata={"parentId": None}),
+        said("u2", "user", part("text", "r"), n=2, metadata={"parentId": "u1"}),
+        said("a2", "assistant", part("text", "s"), n=3, metadata={"parentId": "u2"}),
+    ]
+    session = opened(rows, lines=True)
+    assert texts(session) == ["q", "lost", "r", "s"]
+    assert not session.branches
+
+
+def test_without_a_root_all_messages_are_one_path() -> None:
+    rows = [
+        said("u1", "user", part("text", "q"), metadata={"parentId": "gone"}),
+        said("a1", "assistant", part("text", "x"), n=1, metadata={"parentId": "u1"}),
+        said("u2", "user", part("text", "r"), n=2, metadata={"parentId": "gone too"}),
+        said("u1", "user", part("text", "again"), n=3, metadata={"parentId": "gone"}),
+    ]
+    session = opened(rows, lines=True)
+    assert texts(session) == ["q", "x", "r"]
+    assert not session.branches
+    assert survives(rows, lines=True)
+
+
 def test_older_calls_and_failures_are_read_and_nothing_breaks() -> None:
     made = {
         "tool": {"id": "c", "function": {"name": "calc", "arguments": "{}"}},

@@ -90,7 +90,7 @@ def test_what_lapsed_is_told_by_edits_that_put_it_back(
 
 # --- what is repeated -------------------------------------------------------------------------------------------------------
 
-FRESH = [name for name in names() if any(part.rule.memory == "fresh" for part in load(name).rules)]
+FRESH = [name for name in names() if any(part.rule.memory == "fresh" and not part.rule.sends for part in load(name).rules)]
 LONG = make([[("tool", 400), ("think", 60), ("tool", 900)], [("say", 200)]] * 24, system=True)
 
 

@@ -53,7 +53,7 @@ def declaring(guarantee: str) -> list[str]:
 
 def test_every_policy_of_ours_declares_that_it_keeps_pairs_and_prefix() -> None:
     ours = [name for name in NAMES if policies.load(name).fidelity.startswith("ours") and policies.load(name).rules]
-    assert {"balanced", "staged", "ladder", "condense-oldest"} <= set(ours)
+    assert {"balanced", "chainreview-staged", "ladder", "condense-oldest"} <= set(ours)
     assert all({"paired", "prefix"} <= set(policies.load(name).guarantees) for name in ours)
 
 

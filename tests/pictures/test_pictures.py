@@ -14,6 +14,8 @@ A file holds cases, each headed by `## a sentence that names it`. Lines starting
     answer: words                             what a model answers to every ask; nothing = an empty summary (default: offline)
     after: S U1 -A1 ~R2 [summary:U2..A3]      the envelope of the last request
     after 2: ...                              the envelope of request 2 (requests count from 0)
+    seen: S U1 ~R2                            what the model sees of it, once the provider has left out what it does; `seen 2:`
+    settings: thinking = { type = "adaptive" }    of every request, as TOML; `sends:` a setting that the last one goes with
     because: words                            stand in the reason of one of the last request's decisions
     because 2: words
     action R2: repair                         what one of the last request's decisions does from block R2 on
@@ -46,6 +48,7 @@ from msgspec import structs
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.budget import BudgetParams
+from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Piece
 from engine.envelope.plan import Plan
 from engine.planning.answers import Answers
@@ -199,6 +202,8 @@ def told(session: Session, labels: list[str], case: Case) -> Session:
             about |= _table(value)
         elif name == "record":
             observed += (Observed(int(which), _edit(word, session, labels)) for word in value.split())
+        elif name == "settings":
+            requests = [structs.replace(request, settings=_table(value)) for request in requests]
         elif name == "billed":
             prompt, _, answer = value.partition("+")
             usage = Usage(input_tokens=int(prompt), output_tokens=int(answer))
@@ -224,9 +229,9 @@ def _table(given: str) -> dict[str, Any]:
     return table
 
 
-def seen(plan: Plan, labels: list[str]) -> str:
-    """The envelope of a plan as the `after:` line writes it."""
-    return " ".join(word for piece in plan.after.pieces for word in _words(piece, labels))
+def seen(envelope: Envelope, labels: list[str]) -> str:
+    """An envelope as the `after:` line writes it."""
+    return " ".join(word for piece in envelope.pieces for word in _words(piece, labels))
 
 
 def _words(piece: Piece, labels: list[str]) -> list[str]:
@@ -273,7 +278,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-GIVEN = "params first then limit budget session extra about record billed answer".split()
+GIVEN = "params first then limit budget session extra about record billed answer settings".split()
 ALL = [case for path in sorted(HERE.glob("*.txt")) for case in cases(path)]
 
 
@@ -286,9 +291,11 @@ def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
     for key, wanted in case.lines:
         name, _, number = key.partition(" ")
         plan = plans[int(number) if number.isdigit() else -1]
-        if name == "after":
+        if name in ("after", "seen"):
             shown += 1
-            assert seen(plan, labels) == " ".join(wanted.split()), f"request {plan.request.n}: {_why(plan)}"
+            assert seen(plan.after if name == "after" else plan.seen, labels) == " ".join(wanted.split()), (
+                f"request {plan.request.n}: {_why(plan)}"
+            )
         elif name == "because":
             assert any(wanted in d.edit.because for d in standing(plans, plan)), _why(plan)
         elif name == "action":
@@ -301,6 +308,8 @@ def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
             assert plan.verdict == wanted, _why(plan)
         elif name == "model":
             assert plan.model == wanted
+        elif name == "sends":
+            assert _table(wanted).items() <= plan.request.settings.items(), plan.request.settings
         else:
             assert name in GIVEN, f"unknown line {key!r}"
     assert shown, "a picture shows an envelope"
@@ -311,7 +320,7 @@ def test_a_rule_changes_an_envelope_as_its_picture_shows(case: Case) -> None:
 def standing(plans: list[Plan], plan: Plan) -> list[Decision]:
     """A request's own decisions, and those of earlier ones that hold in it: what is decided again is no decision."""
     made = {d.seq: d for each in plans for d in each.decisions}
-    return [*plan.decisions, *(made[piece.by] for piece in plan.after.pieces if piece.by >= 0)]
+    return [*plan.decisions, *plan.server, *(made[piece.by] for piece in plan.after.pieces if piece.by >= 0)]
 
 
 def text_of(plan: Plan, what: str, labels: list[str]) -> str:

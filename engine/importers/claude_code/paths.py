@@ -15,7 +15,7 @@ from engine.importers.claude_code.attachments import with_notices
 from engine.importers.claude_code.edits import compacted, microcompacted, never_sent
 from engine.importers.claude_code.lines import TITLES, Entry, File, string
 from engine.importers.claude_code.tree import END, Limb, Tree
-from engine.session.builder import Builder, Draft, Look, dollars, usage
+from engine.session.builder import Builder, Draft, Look, applied, dollars, usage
 from engine.session.content import text_of
 from engine.session.model import BEGUN, Fork, Note, Session, joined
 
@@ -265,6 +265,7 @@ def _spoken(path: Path, entry: Entry, before: float | None, attempts: int, known
             stop_reason=string(message.get("stop_reason")) or None,
             attempts=earlier.attempts if earlier else attempts,
             logged_usd=dollars(data.get("costUSD"), earlier.logged_usd if earlier else None),
+            applied=applied(message.get("context_management")) or (earlier.applied if earlier else ()),
         )
     return draft
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
 from engine.counting.media import media_tokens
 from engine.counting.tokens import Counter, count_texts
+from engine.live.offline.editing import visible
 from engine.live.offline.strict import signature
 from engine.planning.extract import extract
 from engine.session.content import block_text, dumps, text_of
@@ -22,7 +23,6 @@ COUNTER = Counter("toktok", "o200k_base", 1.0, "", "o200k_base")
 PER_MESSAGE = 4
 MIN_CACHE = 256  # tokens; a shorter prefix is not cached
 TTL = {"5m": 300.0, "1h": 3600.0}  # seconds
-CLEARED = "[cleared to save context]"
 TRANSCRIPT = re.compile(r"<transcript>\n?(.*)\n?</transcript>", re.DOTALL)
 
 _WISHES = (
@@ -82,15 +82,9 @@ def units(body: Mapping[str, JSON]) -> list[Unit]:
     return found
 
 
-def visible(messages: list[JSON]) -> list[JSON]:
-    """Messages from the newest compaction block on: what stands before it is not read."""
-    for i in range(len(messages) - 1, -1, -1):
-        content = messages[i].get("content")
-        if isinstance(content, list):
-            for j in range(len(content) - 1, -1, -1):
-                if isinstance(content[j], dict) and content[j].get("type") == "compaction":
-                    return [{**messages[i], "content": content[j:]}, *messages[i + 1 :]]
-    return messages
+def sized(body: Mapping[str, JSON]) -> int:
+    """Input tokens of a body."""
+    return sum(unit.tokens for unit in units(body))
 
 
 def bill(found: list[Unit], memory: Memory, now: float) -> dict[str, JSON]:
@@ -119,39 +113,11 @@ def bill(found: list[Unit], memory: Memory, now: float) -> dict[str, JSON]:
     }
 
 
-def edited(body: dict[str, JSON], size: int) -> tuple[dict[str, JSON], list[JSON]]:
-    """The body after its own `context_management` edits, and what was applied (clear_tool_uses, clear_thinking)."""
-    applied: list[JSON] = []
-    for edit in (body.get("context_management") or {}).get("edits") or ():
-        if edit.get("type") == "clear_tool_uses_20250919":
-            trigger = (edit.get("trigger") or {"value": 100_000}).get("value", 100_000)
-            keep = (edit.get("keep") or {"value": 3}).get("value", 3)
-            if size > trigger:
-                body, cleared, tokens = _clear_results(body, keep, set(edit.get("exclude_tools") or ()))
-                applied.append({"type": edit["type"], "cleared_tool_uses": cleared, "cleared_input_tokens": tokens})
-        elif edit.get("type") == "clear_thinking_20251015" and isinstance(edit.get("keep"), dict):
-            body, turns = _clear_thinking(body, edit["keep"].get("value", 1))
-            applied.append({"type": edit["type"], "cleared_thinking_turns": turns, "cleared_input_tokens": 0})
-    return body, applied
-
-
-def compaction(body: Mapping[str, JSON], size: int) -> str | None:
-    """The summary that a compaction edit asks for now; None where none is due."""
-    for edit in (body.get("context_management") or {}).get("edits") or ():
-        if edit.get("type") == "compact_20260112" and size > (edit.get("trigger") or {}).get("value", 150_000):
-            return extract(transcript(visible(body["messages"])), 800)
-    return None
-
-
-def transcript(messages: list[JSON]) -> str:
-    """Messages as `role: text` lines."""
-    return "\n".join(f"{message['role']}: {text_of(message.get('content'))}" for message in messages)
-
-
 def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
     """The content blocks of an answer to `sent` messages. Deterministic; it says what it is."""
     messages = body["messages"]
-    last = messages[-1].get("content")
+    asked_last = next((m for m in reversed(messages) if m["role"] == "user"), messages[-1])  # behind it, a summary may stand
+    last = asked_last.get("content")
     attached, text = attachments.parted(last)
     given = {tool.get("name") for tool in body.get("tools") or ()}
     blocks: list[JSON] = []
@@ -237,41 +203,6 @@ def _thought(text: str, size: int, messages: int) -> str:
     return f"The prompt holds {messages} messages and {size:,} tokens. The newest says: {words}. " * (
         1 + min(len(text) // 400, 6)
     )
-
-
-def _clear_results(body: dict[str, JSON], keep: int, exclude: set[str]) -> tuple[dict[str, JSON], int, int]:
-    names = {b["id"]: b.get("name") for m in body["messages"] for b in _blocks(m) if b.get("type") == "tool_use"}
-    ids = [b["tool_use_id"] for m in body["messages"] for b in _blocks(m) if b.get("type") == "tool_result"]
-    old = {i for i in (ids[:-keep] if keep else ids) if names.get(i) not in exclude}
-    texts: list[str] = []
-
-    def swap(block: JSON) -> JSON:
-        if isinstance(block, dict) and block.get("tool_use_id") in old and block.get("content") != CLEARED:
-            texts.append(text_of(block.get("content")))
-            return {**block, "content": CLEARED}
-        return block
-
-    messages = [
-        {**m, "content": [swap(b) for b in m["content"]]} if isinstance(m["content"], list) else m for m in body["messages"]
-    ]
-    return {**body, "messages": messages}, len(texts), sum(count_texts(texts, COUNTER))
-
-
-def _clear_thinking(body: dict[str, JSON], keep: int) -> tuple[dict[str, JSON], int]:
-    thought = [i for i, m in enumerate(body["messages"]) if any(b.get("type") == "thinking" for b in _blocks(m))]
-    old = set(thought[:-keep] if keep else thought)
-    messages = [
-        {**m, "content": [b for b in m["content"] if not (isinstance(b, dict) and b.get("type") == "thinking")]}
-        if i in old
-        else m
-        for i, m in enumerate(body["messages"])
-    ]
-    return {**body, "messages": messages}, len(old)
-
-
-def _blocks(message: JSON) -> Iterator[dict[str, JSON]]:
-    content = message.get("content")
-    return (b for b in content if isinstance(b, dict)) if isinstance(content, list) else iter(())
 
 
 def _bare(raw: JSON) -> JSON:

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from engine.counting.tokens import count_texts
+from engine.live.offline import editing, strict, strict_edits
 from engine.live.offline import model as offline
-from engine.live.offline import strict
 from engine.session.content import dumps
 
 JSON = Any
@@ -46,6 +46,7 @@ class Offline:
         self.cut_after, self.slow, self.delay, self.clock = 3, 2.0, delay, clock
         self.lock = threading.Lock()
         self.count = 0
+        self.betas: list[tuple[str, ...]] = []  # what each request for an answer was sent under
         self._http = _Http(("127.0.0.1", 0), _Handler)
         self._http.offline = self
         threading.Thread(target=self._http.serve_forever, name="offline-model", daemon=True).start()
@@ -72,38 +73,58 @@ class Offline:
         wrong = strict.rejected(body)
         if wrong:
             return _error(400, "invalid_request_error", wrong)
-        original = sum(unit.tokens for unit in offline.units(body))
+        if body.get("compaction"):
+            return self._on_demand(body, window)
         messages = body["messages"]
-        body, applied = offline.edited(body, original)
+        body, applied = editing.edited(body, offline.sized)
+        size = offline.sized(body)
+        wished = editing.due(body, size)
+        passes, first = ([], []) if wished is None else self._compacted(body, size)
+        if wished is not None and size <= window:
+            body = {**body, "messages": [{"role": "assistant", "content": first}]}
+            if wished.get("pause_after_compaction"):
+                return self._said(body, first, "compaction", _nothing() | {"iterations": passes}, applied)
         found = offline.units(body)
         size = sum(unit.tokens for unit in found)
-        summary = offline.compaction(body, size)
-        iterations: list[JSON] = []
-        if summary is not None:
-            written = count_texts([summary], offline.COUNTER)[0]
-            iterations.append({"type": "compaction", "input_tokens": size, "output_tokens": written})
-            kept = {"role": "assistant", "content": [{"type": "compaction", "content": summary}]}
-            body = {**body, "messages": [kept, body["messages"][-1]]}
-            found = offline.units(body)
-            size = sum(unit.tokens for unit in found)
         if size > window:
             return _error(400, "invalid_request_error", f"prompt is too long: {size} tokens > {window} maximum")
         if size + body["max_tokens"] > window:
             what = f"input length and `max_tokens` exceed context limit: {size} + {body['max_tokens']} > {window}"
             return _error(400, "invalid_request_error", what)
-        blocks = offline.answer(body, size, messages)
-        blocks, spent, whole = offline.within(blocks, body["max_tokens"], body, messages)
+        sent = [*messages, *({"role": "assistant", "content": first} for _ in passes)]
+        blocks = offline.answer({**body, "messages": messages}, size, sent)
+        blocks, spent, whole = offline.within(blocks, body["max_tokens"], body, sent)
         with self.lock:
             usage = offline.bill(found, self.memory, self.clock())
-            usage["output_tokens"] = spent
-            if iterations:
-                usage["iterations"] = [*iterations, {**usage, "type": "message"}]
+        usage["output_tokens"] = spent
+        if passes:
+            usage["iterations"] = [*passes, {**usage, "type": "message"}]
+        stop = "max_tokens" if not whole else "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn"
+        return self._said(body, [*first, *blocks], stop, usage, applied)
+
+    def _on_demand(self, body: dict[str, JSON], window: int) -> tuple[int, dict[str, JSON]]:
+        """A summary and nothing else, as the `compaction` parameter asks for one."""
+        size = offline.sized(body)
+        if size > window:
+            return _error(400, "invalid_request_error", f"prompt is too long: {size} tokens > {window} maximum")
+        passes, (block,) = self._compacted(body, size)
+        block["signature"] = strict_edits.signed(block["content"])
+        return self._said(body, [block], "compaction", _nothing() | {"iterations": passes}, [])
+
+    def _compacted(self, body: dict[str, JSON], size: int) -> tuple[list[JSON], list[JSON]]:
+        """A pass that sums up: its usage, and the block that it leads to."""
+        text = editing.summary(body, body["max_tokens"])
+        written = count_texts([text], offline.COUNTER)[0]
+        made = _nothing() | {"type": "compaction", "input_tokens": size, "output_tokens": written}
+        return [made], [{"type": "compaction", "content": text}]
+
+    def _said(
+        self, body: dict[str, JSON], blocks: list[JSON], stop: str, usage: dict[str, JSON], applied: list[JSON]
+    ) -> tuple[int, dict[str, JSON]]:
+        with self.lock:
             self.count += 1
             self.memory.billed.append(usage)
             number = self.count
-        if summary is not None:
-            blocks.insert(0, {"type": "compaction", "content": summary})
-        stop = "max_tokens" if not whole else "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn"
         answer = {
             "id": f"msg_offline_{number:06}",
             "type": "message",
@@ -115,6 +136,11 @@ class Offline:
             "usage": usage,
         }
         return 200, answer | ({"context_management": {"applied_edits": applied}} if body.get("context_management") else {})
+
+
+def _nothing() -> dict[str, JSON]:
+    """Usage of no token."""
+    return dict.fromkeys(("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"), 0)
 
 
 def _error(status: int, kind: str, what: str) -> tuple[int, dict[str, JSON]]:
@@ -152,6 +178,8 @@ def _pieces(block: dict[str, JSON]) -> tuple[JSON, list[JSON]]:
     if block["type"] == "tool_use":
         parts = [{"type": "input_json_delta", "partial_json": part} for part in _cut(dumps(block["input"]))]
         return {**block, "input": {}}, parts
+    if block.get("signature"):  # made on demand: it comes whole
+        return block, []
     return {"type": "compaction", "content": None}, [{"type": "compaction_delta", "content": block["content"]}]
 
 
@@ -180,12 +208,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+        given = [name.strip() for name in (self.headers.get("anthropic-beta") or "").split(",") if name.strip()]
+        if lacking := strict_edits.lacking(body, given):
+            self.send(*_error(400, "invalid_request_error", lacking))
+            return
         if self.path.split("?")[0].endswith("/count_tokens"):
-            before = sum(unit.tokens for unit in offline.units(body))
-            after = sum(unit.tokens for unit in offline.units(offline.edited(body, before)[0]))
-            self.send(200, {"input_tokens": after, "context_management": {"original_input_tokens": before}})
+            after = offline.sized(editing.edited(body, offline.sized)[0])
+            told = {"context_management": {"original_input_tokens": offline.sized(body)}}
+            self.send(200, {"input_tokens": after} | (told if body.get("context_management") else {}))
             return
         offline_model = self.server.offline
+        offline_model.betas.append(tuple(given))
         fault = offline_model.faults.popleft() if offline_model.faults else ""
         if fault == "slow":
             time.sleep(offline_model.slow)

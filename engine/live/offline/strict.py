@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from engine.live.offline import strict_edits
 from engine.session.content import dumps
-from engine.views.attachments import wrong
+from engine.views.attachments import crowded, wrong
 
 JSON = Any
 KEY = b"the built-in model"  # it signs so that an edit is noticed; there is nobody to keep a secret from
@@ -58,6 +59,9 @@ def _wrong(body: Mapping[str, JSON]) -> Iterator[str]:
     if sum(1 for _ in _marks(body)) > BREAKPOINTS:
         found = sum(1 for _ in _marks(body))
         yield f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
+    if large := crowded(messages):
+        yield f"{large[0]}.image.source.base64.data: {large[1]}"
+    yield from strict_edits.wrong(body)
     yield from _bound(str(body.get("model", "")), messages)
 
 

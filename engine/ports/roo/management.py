@@ -148,11 +148,12 @@ def synthetic(messages: Sequence[Stored]) -> list[JSON] | None:
     return [{"type": "tool_result", "tool_use_id": call, "content": DEFERRED} for call in missing] or None
 
 
-def summary_content(heading: str, summary: str, first: Stored, environment: str) -> list[JSON]:
-    """What a summary message holds: the summary, the commands that the task began with, and the environment."""
+def summary_content(heading: str, summary: str, first: Stored, environment: str, outlines: Sequence[str] = ()) -> list[JSON]:
+    """What a summary message holds: the summary, the task's first commands, outlines of files, and the environment."""
     texts = [heading + summary]
     if found := _COMMAND.findall(_said(first.get("content"))):
         texts.append("\n".join(found).join(WORKFLOWS))
+    texts += outlines
     if environment.strip(SPACE):
         texts.append(environment)
     return [{"type": "text", "text": text} for text in texts]

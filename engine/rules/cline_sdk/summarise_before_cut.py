@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, NamedTuple
 
-from engine.envelope.condensing import How, condense, opening, standing, summary_at, summary_of
+from engine.envelope.condensing import How, condense, led, summary_of
 from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -37,9 +37,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     there = upto(starts, ctx.request.cut)
     if not there:
         return
-    begin = opening(envelope, ctx, False)
-    old = summary_at(envelope, begin)
-    first = upto(starts, standing(envelope, ctx, old.stop) if old else begin)
+    begin, old, fresh = led(envelope, ctx)
+    first = upto(starts, fresh)
     held = port.estimate(port.units(summary_of(old))) if old else 0
     overhead = sizes.static[upto(ctx.index.static, ctx.request.cut)]
     total, trigger = overhead + held + sizes.sums[there] - sizes.sums[first], ctx.budget.limit

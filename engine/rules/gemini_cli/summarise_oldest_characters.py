@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, NamedTuple
 
-from engine.envelope.condensing import How, condense, opening, standing, summary_at, summary_of
+from engine.envelope.condensing import How, condense, led, summary_of
 from engine.envelope.conversation import alone, once, result, result_text
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -40,9 +40,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     there = upto(starts, ctx.request.cut)
     if not there:
         return
-    begin = opening(envelope, ctx, False)
-    old = summary_at(envelope, begin)
-    first = upto(starts, standing(envelope, ctx, old.stop) if old else begin)
+    begin, old, fresh = led(envelope, ctx)
+    first = upto(starts, fresh)
     lengths = [b - a for a, b in zip(sizes.sums[first:there], sizes.sums[first + 1 : there + 1], strict=True)]
     before = [port.units(summary_of(old))] if old else []
     index = port.split_point(

@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
-from engine.envelope.condensing import How, condense
+from engine.envelope.condensing import STAND_IN, How, account, ask
 from engine.envelope.conversation import alone, droppable, result
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.inspect_ai.handler import MORE_PASSES, PRESERVED
-from engine.ports.inspect_ai.strategies import REMOVED, SEARCH, first_kept
+from engine.ports.inspect_ai.strategies import BEFORE, REMOVED, SEARCH, first_kept, summary_message
 from engine.ports.rows import rows
 from engine.session.index import upto
-from engine.session.model import Action, Body, Edit, Span
+from engine.session.model import Action, Answer, Body, Edit, Part, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,31 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         else:
             begin = _said(ctx)
             if ctx.tokens(*begin) > params.cap:
-                envelope = yield from condense(envelope, ctx, begin, How("summarise", cap=params.cap), because, facts)
+                envelope = yield from _summed_up(envelope, ctx, begin, params, because, facts)
         size = ctx.size(envelope)
         if size >= before:
             break
     if size > ctx.limit and passes:
         yield Edit("refuse", f"{because}; after {passes} passes {size:,} are left", facts={**facts, "left": size})
     return done
+
+
+def _summed_up(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because: str, facts: dict[str, Any]) -> Edits:
+    """A message of the user's stands for all of it: the summary between the program's words. Of a failed one nothing does."""
+    question = ask(envelope, ctx, span, How("summarise", cap=params.cap))
+    answer = (yield question) if question else Answer(failed="nothing in it can be read")
+    if answer.failed or not answer.text.strip():
+        yield Edit("keep", f"{because}, but no summary was made: {answer.failed or 'it was empty'}", facts=facts)
+        return envelope
+    messages = upto(ctx.index.messages, span.stop) - upto(ctx.index.messages, span.start)
+    text = summary_message(answer.text)["content"]
+    if answer.source == "offline":
+        text = text.replace(BEFORE, f"{BEFORE}{STAND_IN.format(messages)}\n", 1)
+    facts = {**facts, **account(answer), "messages": messages}
+    for number, part in enumerate(ctx.index.talk(*span)):
+        body = () if number else (Part("user", "summary", text),)
+        envelope = yield Edit("condense", f"{because}: a summary stands for {messages:,} messages", part, body, facts=facts)
+    return envelope
 
 
 def _said(ctx: Ctx) -> Span:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Annotated, Any
 
 from engine.counting.ledger import Ledger
+from engine.envelope.conversation import first_standing
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.jan.messages import DONE, Unit, called, joined, mended, with_files, without_images
@@ -55,10 +57,12 @@ def _sent(held: list[Unit], vision: bool) -> list[dict[str, Any]]:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Looks at every run that is not sent as it stands."""
+    """Looks at every run that stands and is not sent as it stands."""
     talk = gathered(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
-    for start, stop in _changed(ctx, params.vision):
+    changed = _changed(ctx, params.vision)
+    begin = bisect_right(changed, first_standing(envelope, talk.starts), key=itemgetter(1))
+    for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
         held = talk.units[start : min(stop, there)]
         held = [unit for unit in held if envelope.at(unit.start).body is None]
         if not held:

@@ -75,16 +75,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if params.summarise and on:
         state = yield from _summary(ctx, params, state)
     first = window(there, on, params.count + BESIDE)
+    facts = {"kept": there - first, "of": there, "tokens shown by the app": ctx.tokens(0, ctx.request.cut)}  # sent or not
     kept, because = there - first, f"the {there - first:,} newest of {there:,} messages are sent"
     if first:
         stop = talk.starts[first] if kept else ctx.request.cut
         for span in droppable(ctx, envelope, 0, stop):
-            envelope = yield Edit("drop", because, span, facts={"kept": kept, "of": there})
+            envelope = yield Edit("drop", because, span, facts=facts)
         systems = _systems(ctx)
         for number in systems[: bisect_left(systems, first)]:
             one = talk.said[number]
             if envelope.at(one.start).body != ():
-                envelope = yield Edit("drop", because, Span(one.start, one.stop), facts={"kept": kept, "of": there})
+                envelope = yield Edit("drop", because, Span(one.start, one.stop), facts=facts)
     yield from _in_order(ctx, first, there)
     text = state.summary if state else str(ctx.session.about.get("history_summary") or "")
     if text:

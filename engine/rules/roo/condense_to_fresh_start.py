@@ -8,13 +8,15 @@ from hashlib import blake2b
 from typing import Annotated, Any
 
 from engine.envelope.condensing import prompt
+from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
+from engine.envelope.readings import Reading, readings, shown
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports.roo import management
+from engine.ports.roo import folding, management
 from engine.ports.roo.history import SLOT, Size, Summary, measured, message, since_summary, stored
 from engine.session.content import text_of
-from engine.session.index import upto
-from engine.session.model import Answer, Ask, Edit, Part, Span
+from engine.session.index import Index, upto
+from engine.session.model import Answer, Ask, Edit, Part, Session, Span
 
 NEWEST = "newest"
 _ENVIRONMENT = "<environment_details>"
@@ -31,6 +33,7 @@ class Params:
     count_after_condense: Annotated[bool, "right after a condense the summary's count is compared, not what was billed"] = True
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "hand-over"
     model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    fold: Annotated[int, "characters of outlines of the files that were read (0 = none); Roo has 50,000"] = 0
     environment: Annotated[str, "text behind the summary (newest = the log's newest block of environment details)"] = NEWEST
 
 
@@ -80,9 +83,26 @@ def _content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
     environment = params.environment
     if environment == NEWEST:
         environment = next(_environments(ctx), "")
+    outlines = folding.sections(_files(ctx), params.fold) if params.fold else ()
     return management.summary_content(
-        heading, answer.text.strip(management.SPACE), message(ctx, ctx.index.messages[0]), environment
+        heading, answer.text.strip(management.SPACE), message(ctx, ctx.index.messages[0]), environment, outlines
     )
+
+
+@once
+def _read(session: Session, _index: Index) -> tuple[Reading, ...]:
+    """Every reading of a file, in order."""
+    said = (block for block in session.blocks if block.role == "user")
+    return tuple(reading for block in said for reading in readings(block, session))
+
+
+def _files(ctx: Ctx) -> Iterator[tuple[str, str]]:
+    """Files that were read, the one that was read last first, each with the text of its newest whole reading, or its newest."""
+    known = [reading for reading in _read(ctx) if reading.at < ctx.request.cut]
+    for path in dict.fromkeys(reading.path for reading in reversed(known)):
+        of = [reading for reading in known if reading.path == path]
+        newest = next((reading for reading in reversed(of) if not reading.part), of[-1])
+        yield path, shown(ctx.session.blocks[newest.at], path)
 
 
 def _environments(ctx: Ctx) -> Iterator[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
 from msgspec import Struct
 
 from engine.envelope.conversation import alone, result, since
 from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, Edits, NoParams, Rule
+from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.swe_agent.texts import closed, window
 from engine.session.model import Block, Bucket, Edit, Part, Span
 
@@ -19,12 +21,19 @@ class Windows(Struct, frozen=True):
     newest: Mapping[str, int] = {}
 
 
-def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    """Tool results count as the user's messages that they are in the original, where a window is an observation's text."""
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    results: Annotated[bool, "results of tools count, too: windows were users' messages before agents called tools"] = True
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """A window closes older ones of its file."""
     known: Windows = ctx.state or Windows()
-    newest = dict(known.newest)
+    newest, kinds = dict(known.newest), ("text", "tool_result") if params.results else ("text",)
     for block in ctx.session.blocks[since(ctx) : ctx.request.cut]:
-        file = window(block.text) if block.role == "user" and block.kind in ("text", "tool_result") else None
+        file = window(block.text) if block.role == "user" and block.kind in kinds else None
         if file is None or ctx.session.messages[block.message].extra.get("is_demo") or not alone(envelope, block.at):
             continue
         older = newest.get(file) if file else block.at
@@ -49,7 +58,7 @@ RULE = Rule(
     "close_outdated_windows",
     "Of a file's older windows (numbered lines behind a header) a line stays once a newer window of it was shown.",
     edits,
-    NoParams,
+    Params,
     source="SWE-agent 3ea751c0 (v1.1.0-177), sweagent/agent/history_processors.py: ClosedWindowHistoryProcessor",
     state=Windows,
 )

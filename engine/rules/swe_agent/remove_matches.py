@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,8 +12,7 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.errors import PolicyError
 from engine.ports.swe_agent.texts import without
-from engine.session.index import upto
-from engine.session.model import Bucket, Edit, Part, Span
+from engine.session.model import Block, Bucket, Edit, Part, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Params:
 
     remove: Annotated[tuple[str, ...], "regular expressions, each on what the one before left"] = ("<diff>.*</diff>",)
     keep_last: Annotated[int, "newest messages that stay as they are"] = 0
+    system: Annotated[bool, "search system prompts as well, as the original does"] = False
 
     def __post_init__(self) -> None:
         for pattern in self.remove:
@@ -31,20 +32,30 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Texts and results alone; system prompt and calls stay. State: how many messages were looked at."""
-    starts, done = ctx.index.messages, ctx.state or 0
-    old = max(done, upto(starts, ctx.request.cut) - max(0, params.keep_last))
-    for at in range(starts[done] if done < old else ctx.request.cut, starts[old] if old < len(starts) else ctx.request.cut):
-        block = ctx.session.blocks[at]
-        text = result_text(block) if block.bucket is Bucket.TOOL_RESULTS else block.text if block.kind == "text" else None
-        if not text or not alone(envelope, at):
-            continue
-        left = without(text, params.remove)
-        if left != text:
-            body = (result(block, left),) if block.bucket is Bucket.TOOL_RESULTS else (Part(block.role, "text", left),)
-            because = "what a pattern matches is taken out"
-            envelope = yield Edit("truncate", because, Span(at, at + 1), body if left or block.kind != "text" else ())
+    """Texts and results; calls and thoughts stay. State: how many messages were looked at."""
+    messages, done = ctx.session.messages, ctx.state or 0
+    there = bisect_left(messages, ctx.request.cut, key=lambda message: message.start)
+    old = max(done, there - max(0, params.keep_last))
+    for message in messages[done:old]:
+        for block in ctx.session.blocks[message.start : message.stop]:
+            found = _text(block, params)
+            if found and alone(envelope, block.at) and (left := without(found, params.remove)) != found:
+                because = "what a pattern matches is taken out"
+                envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (_part(block, left),))
     return old
+
+
+def _text(block: Block, params: Params) -> str | None:
+    if block.bucket is Bucket.TOOL_RESULTS:
+        return result_text(block)
+    searched = block.kind == "text" or (params.system and block.bucket is Bucket.SYSTEM)
+    return block.text if searched else None
+
+
+def _part(block: Block, text: str) -> Part:
+    if block.bucket is Bucket.TOOL_RESULTS:
+        return result(block, text)
+    return Part(block.role, block.kind, text, place="system" if block.bucket is Bucket.SYSTEM else "own")
 
 
 RULE = Rule(

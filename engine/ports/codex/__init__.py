@@ -1,0 +1,1 @@
+"""What Codex computes for its compaction."""

@@ -1,0 +1,61 @@
+"""Codex's limits and what a compaction keeps, as pure functions. From openai/codex, `codex-rs/core/src`: `compact.rs`
+(e06dd0e5d5), `session/context_window.rs` (11237ebb1b). Its summary's prefix is ours, at the length of the original."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+PROMPTS = 20_000  # COMPACT_USER_MESSAGE_MAX_TOKENS
+EFFECTIVE = 95  # effective_context_window_percent: what its logs call the window
+ENCRYPTED = 650  # bytes taken off three quarters of an encrypted thought
+EMPTY = "(no summary available)"
+PREFIX = (
+    "Another model began this task and has summed up what it did and how it thought. What it wrote stands below, beside the "
+    "newest messages of the user. The files and tools are as that model left them, so take its work as done and go on from it "
+    "instead of doing the same again. Where the summary and what you see for yourself are different, trust what you see. The "
+    "summary of that other model begins here:"
+)
+
+
+def estimate(size: int) -> int:
+    """Tokens of so many bytes."""
+    return -(-size // 4)
+
+
+def encrypted(length: int) -> int:
+    """Tokens of an encrypted thought of so many characters."""
+    return estimate(max(0, length * 3 // 4 - ENCRYPTED))
+
+
+def limit(window: int, configured: int = 0) -> int:
+    """Tokens at which it compacts: what is configured, at most nine tenths of the window. `window`: the whole one."""
+    return min(configured, window * 9 // 10) if configured else window * 9 // 10
+
+
+def whole(effective: int) -> int:
+    """The window, of what a log calls it."""
+    return round(effective * 100 / EFFECTIVE)
+
+
+def kept(sizes: Sequence[int], most: int = PROMPTS) -> Iterator[tuple[int, int]]:
+    """Numbers of the prompts that stay, newest first, each with the tokens that it may have; sizes in tokens, oldest first.
+
+    The first that does not fit is cut to what is left, and ends it. `most` below 0: all stay.
+    """
+    left = most if most >= 0 else sum(sizes)
+    for number in range(len(sizes) - 1, -1, -1):
+        if left <= 0:
+            return
+        yield number, min(sizes[number], left)
+        left -= sizes[number]
+
+
+def shortened(text: str, tokens: int) -> str:
+    """A text cut in its middle to about so many tokens, head and tail kept."""
+    held = text.encode("utf-8", "surrogatepass")
+    if estimate(len(held)) <= tokens:
+        return text
+    room = tokens * 4
+    head, tail = held[: room // 2], held[len(held) - (room - room // 2) :]
+    gone = estimate(len(held) - room)
+    return f"{head.decode('utf-8', 'ignore')}…{gone} tokens truncated…{tail.decode('utf-8', 'ignore')}"

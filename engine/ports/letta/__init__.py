@@ -1,0 +1,1 @@
+"""What Letta computes for its compaction."""

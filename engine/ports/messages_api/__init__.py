@@ -1,0 +1,1 @@
+"""What Anthropic's Messages API does to a prompt on its server, as pure functions."""

@@ -1,0 +1,1 @@
+"""Rules of Claude Code: its compaction and its microcompaction."""

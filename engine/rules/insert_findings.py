@@ -1,0 +1,57 @@
+"""Put what is known beside the conversation, such as a review's findings, into the system prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Annotated
+
+from engine.envelope.envelope import Envelope
+from engine.envelope.rule import Ctx, Edits, Rule
+from engine.session.model import JSON, Edit, Part, Span
+
+SLOT = "findings"
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    key: Annotated[str, "what the log calls them: a text, a list of texts, or of tables with a title or text"] = "findings"
+    text: Annotated[str, "findings to insert where the log holds none"] = ""
+    heading: Annotated[str, "line before them"] = "Findings of this review so far:"
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    found = _lines(ctx.session.about.get(params.key)) or params.text.strip()
+    inserts = takewhile(lambda piece: piece.stop == 0, envelope.pieces)
+    standing = next((piece for piece in inserts if piece.slot == SLOT), None)
+    body = (Part("system", "text", f"{params.heading}\n{found}", place="system"),) if found else ()
+    if body != ((standing.body or ()) if standing else ()):
+        because = "findings belong to the system prompt, not to what the user says"
+        yield Edit("insert" if body else "drop", because, Span(0, 0), body, slot=SLOT)
+
+
+def _lines(found: JSON) -> str:
+    if isinstance(found, str):
+        return found.strip()
+    rows = found if isinstance(found, list) else []
+    return "\n".join(f"- {text}" for text in map(_line, rows) if text)
+
+
+def _line(row: JSON) -> str:
+    if not isinstance(row, Mapping):
+        return row.strip() if isinstance(row, str) else ""
+    words = (str(row[key]) for key in ("severity", "file", "title", "text", "description") if row.get(key))
+    return ": ".join(words)
+
+
+RULE = Rule(
+    "insert_findings",
+    "Put the findings of a review, which are known before its chat begins, into the system prompt.",
+    edits,
+    Params,
+    "remembers",
+    "a survey of memory patterns, section 3.4: a findings summary is part of the system prompt, not a user message",
+)

@@ -1,0 +1,1 @@
+"""Rules of mini-swe-agent: how it shows what a command printed."""

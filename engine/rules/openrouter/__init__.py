@@ -1,0 +1,1 @@
+"""Rules of OpenRouter: its middle-out compression."""

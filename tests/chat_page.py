@@ -1,0 +1,52 @@
+"""The chat page in a browser: a chat that goes to a server which somebody typed, and a message said in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from conftest import idle
+
+if TYPE_CHECKING:
+    from malformed.rogue import Rogue
+    from playwright.sync_api import Page
+
+BOX = "[data-testid=stChatInputTextArea]:not([disabled])"
+
+
+def going_to(page: Page, url: str, key: str = "") -> None:
+    """Where a new chat is shown: its messages go to another server, with a key of one's own."""
+    page.locator(".chat-fill").wait_for()
+    page.locator(".st-key-chat-settings button").first.click()
+    form = page.locator(".st-key-chat-form")
+    form.get_by_role("combobox", name="Provider").click()
+    page.get_by_role("option", name="Another server").click()
+    for label, text in (("Address", url), *([("API key", key)] if key else [])):
+        form.get_by_label(label, exact=True).fill(text)
+        form.get_by_label(label, exact=True).press("Enter")
+        idle(page, 45_000)
+    model = form.get_by_role("combobox", name="Model", exact=True)
+    model.fill("local-7b")
+    model.press("Enter")
+    idle(page)
+    page.keyboard.press("Escape")
+    page.locator(".ts-chip", has_text="local-7b").first.wait_for()
+
+
+def send(page: Page, text: str, rogue: Rogue) -> None:
+    """Say something, and wait for the end of the turn, which comes after all that was prepared for it."""
+    said = page.locator(".chat-msg.user", has_text=text)
+    for attempt in range(800):
+        if said.count():
+            break
+        if attempt % 80 == 0:  # what is sent before the last turn has quite ended stays in the box
+            page.locator(BOX).fill(text)
+            page.locator(BOX).press("Enter")
+        page.wait_for_timeout(25)
+    said.wait_for()
+    for _ in range(1_200):
+        if not rogue.wrongs:
+            break
+        page.wait_for_timeout(25)
+    page.wait_for_function("() => !document.querySelector('.chat-msg.now, .st-key-chat-stop button')")
+    page.locator(BOX).wait_for()
+    idle(page)

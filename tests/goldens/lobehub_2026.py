@@ -1,0 +1,279 @@
+"""LobeHub 2.2.10 against cases of the original: stored topics, replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import ceil
+from typing import Any
+
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
+from engine.envelope.plan import Plan
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, load
+from engine.ports.lobechat.prompt import HEAD, TAIL
+from engine.ports.lobechat.shaping import CLOSED, FAILED, FINISH, OPENED, RATED, UNSEEN, call_name, flattened
+from engine.ports.lobechat.stored import LISTED
+from engine.ports.lobechat.tokens import DRIFT, RATIO, SOURCES, WINDOW, estimate, size, sizes, stored_summary, trigger
+from engine.ports.lobechat.window import BESIDE, groups
+from engine.session.builder import Builder
+from engine.session.model import Session
+from tests.goldens._apps import Teller, sent
+
+SYSTEM = "lobehub-2026"
+CLOCK = datetime(2026, 1, 15, 12, tzinfo=UTC).timestamp()
+VARIABLES = ("username=Ada", "date=1/2/2026")
+NOTICES = {
+    FAILED: "⟦TOOL_FAILURE⟧",
+    UNSEEN: "⟦NO_VISION⟧",
+    FINISH: "⟦FORCE_FINISH⟧",
+    HEAD: "⟦SUMMARY_HEAD⟧",
+    TAIL: "⟦SUMMARY_TAIL⟧",
+    OPENED: "⟦COMPRESSED_HEAD⟧",
+    CLOSED: "⟦COMPRESSED_TAIL⟧",
+    RATED: "⟦FEEDBACK⟧",
+    "Current date: ": "⟦DATE⟧",
+    "Current model: ": "⟦MODEL⟧",
+    "Model knowledge cutoff: ": "⟦CUTOFF⟧",
+}
+
+
+def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
+    """What the port gives for one case."""
+    return KINDS[case["kind"]](_filled(case["input"]))
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) == {"fill", "unit"}:
+        return (value["unit"] * value["fill"])[: value["fill"]]
+    if isinstance(value, list):
+        return [_filled(one) for one in value]
+    return {key: _filled(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _slice(given: dict[str, Any]) -> dict[str, Any]:
+    said, count = given["messages"], given["history_count"]
+    on = given["enable"] and count is not None
+    numbers = {n for group in groups(said)[: max(0, count)] for n in group} if on else range(len(said))
+    return {"kept": [said[n]["id"] for n in sorted(numbers)]}
+
+
+def _accounting(given: dict[str, Any]) -> dict[str, Any]:
+    said, tools = given["messages"], [estimate(tool) for tool in given["tools"] or ()]
+    sources = {name: sum(sizes(message)[name] for message in said) for name in SOURCES} | {"toolDefinition": sum(tools)}
+    raw = sum(sources.values())
+    return {"raw_total": raw, "adjusted_total": ceil(raw * DRIFT), "by_source": sources, "messages": [*map(size, said)]}
+
+
+def _tokens(given: Mapping[str, Any]) -> int:
+    tools = () if given.get("force_finish") else given.get("tools") or ()
+    return sum(map(size, given["messages"])) + sum(map(estimate, tools))
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _due(given: Mapping[str, Any]) -> Any:
+    window, ratio = _or(given.get("max_window"), WINDOW), _or(given.get("threshold_ratio"), RATIO)
+    return trigger(_tokens(given), window, ratio, _or(given.get("drift"), DRIFT))
+
+
+def _decide(given: dict[str, Any]) -> dict[str, Any]:
+    due = _due(given)
+    if given.get("enabled") is False or not due.compress:
+        return {"next": "call_llm", "tokens": None, "existing_summary": None}
+    return {"next": "compress_context", "tokens": due.tokens, "existing_summary": stored_summary(given["messages"])}
+
+
+def policy(changes: Mapping[str, Mapping[str, Any]], window: int = 0) -> Policy:
+    """LobeHub's policy with other parameters, by rule, for a model with this window."""
+    chosen = load(SYSTEM)
+    steps = [replace(s, params=replace(s.params, **changes.get(s.rule.name, {}))) for s in chosen.rules]
+    return replace(chosen, rules=tuple(steps), budget=replace(chosen.budget, window=window))
+
+
+def build(builder: Builder, said: Sequence[Mapping[str, Any]]) -> None:
+    """Stored messages; what is stored with each goes beside the conversation."""
+    for message in said:
+        builder.about.setdefault("stored", {})[message["id"]] = {**message}
+        role, held = message["role"], message["content"]
+        if role == "tool":
+            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": held}
+            role, held = "user", [result]
+        elif role in ("compressedGroup", "assistantGroup", "task", "supervisor"):
+            role = "user" if role == "compressedGroup" else "assistant"
+        elif calls := message.get("tools"):
+            uses = [{"type": "tool_use", "id": call["id"], "name": call["apiName"], "input": {}} for call in calls]
+            held = [*([{"type": "text", "text": held}] if held else []), *uses]
+        builder.message(role, held, id=message["id"], fence=True)
+
+
+def _prepare(given: dict[str, Any]) -> dict[str, Any]:
+    builder = Builder("golden", SYSTEM)
+    if given.get("system_role"):
+        builder.message("system", given["system_role"])
+    if given.get("history_summary"):
+        builder.about["history_summary"] = given["history_summary"]
+    build(builder, given["messages"])
+    builder.unanswered(model="m", sent_at=CLOCK)
+    session = builder.build()
+    count = given["history_count"]
+    shape = {
+        "template": given.get("input_template") or "",
+        "calling": given["function_calling"],
+        "vision": given["vision"],
+        "files": bool(given.get("file_context")),
+        "disabled": tuple(given.get("disabled_tools") or ()),
+        "last_step": bool(given.get("force_finish")),
+    }
+    told = {"dated": bool(given.get("system_date")), "timezone": given.get("timezone") or ""}
+    told |= {"model": given.get("model_name") or "", "cutoff": given.get("model_cutoff") or ""}
+    changes = {
+        "compress_topic": {"on": False},
+        "keep_last_groups": {"on": bool(given["enable"]) and count is not None, "count": (count or 0) - BESIDE},
+        "add_to_system": {**told, "variables": VARIABLES},
+        "send_prepared": {**shape, "variables": VARIABLES},
+    }
+    plan = next(iter(replay(session, policy(changes), build_ledger(session, CHARS))))
+    return {"messages": _shown(sent(session, plan, ""), given)}
+
+
+def _shown(made: list[dict[str, Any]], given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One system message in front, results named after their tools, and the field that the original leaves on answers."""
+    closing = [m for m in made if m["role"] == "system" and m["content"] == FINISH]
+    system = [m["content"] for m in made if m["role"] == "system" and m not in closing]
+    rest = [m for m in made if m["role"] != "system"]
+    stored = [part for message in given["messages"] for part in flattened(message)]
+    tools = {m["tool_call_id"]: m["plugin"] for m in reversed(stored) if m["role"] == "tool" and m.get("plugin")}
+    names = {call["id"]: call["function"]["name"] for m in rest for call in m.get("tool_calls", ())}
+    for message in rest:
+        if message["role"] == "tool":
+            id = message["tool_call_id"]
+            own = tools.get(id) if message["content"] != FAILED else None
+            message["name"] = call_name(own) if own else names[id]
+        thought = next((m["reasoning"] for m in stored if m.get("reasoning") and _says(message, m)), None)
+        if thought and message["role"] == "assistant":
+            message["reasoning"] = thought
+    head = [{"role": "system", "content": "\n\n".join(system)}] if system else []
+    return named([*head, *rest, *closing])
+
+
+def _says(message: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
+    held = message.get("content")
+    return (held[-1].get("text") if isinstance(held, list) and held else held) == stored["content"]
+
+
+def named(value: Any) -> Any:
+    """Our own notices as the placeholders of the original's."""
+    if isinstance(value, str):
+        for text, name in NOTICES.items():
+            value = value.replace(text, name)
+        return value
+    if isinstance(value, list):
+        return [named(one) for one in value]
+    return {key: named(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _listed(session: Session, plan: Plan) -> tuple[list[str], dict[str, str]]:
+    """Ids of what is listed, stored messages and new summaries, in order; and the texts of summaries."""
+    ids: list[str] = []
+    texts: dict[str, str] = {}
+    for piece in plan.after.pieces:
+        if piece.slot.startswith(LISTED) and piece.start == piece.stop:
+            name = f"G{piece.slot.removeprefix(LISTED)}"
+            ids.append(name)
+            texts[name] = piece.body[0].text.removeprefix(OPENED).removesuffix(CLOSED) if piece.body else ""
+        elif piece.body != ():
+            ids += [session.messages[b.message].id for b in session.blocks[piece.start : piece.stop] if b.role != "system"]
+    return list(dict.fromkeys(ids)), texts
+
+
+def _hidden(session: Session, plan: Plan) -> list[str]:
+    """Ids of the messages that this request's compression read."""
+    spans = [d.edit.span for d in plan.decisions if d.rule == "compress_topic" and d.action == "condense" and d.edit.span]
+    return [m.id for m in session.messages if any(s.start <= m.start < s.stop for s in spans)]
+
+
+def _compress(given: dict[str, Any]) -> dict[str, Any]:
+    builder = Builder("golden", SYSTEM)
+    build(builder, given["stored"])
+    builder.unanswered()
+    session = builder.build()
+    on = all(given.get(key) is not False for key in ("topic", "user")) and not given.get("no_model")
+    teller = Teller([given["summary"]])
+    off = {"send_prepared": {"vision": True}}
+    chosen = policy({"compress_topic": {"on": on, "ratio": 0.0}, **off}, WINDOW)
+    plan = next(iter(replay(session, chosen, build_ledger(session, CHARS), answers=teller)))
+    ids, texts = _listed(session, plan)
+    asked, read = bool(teller.asks), _hidden(session, plan)
+    made = [d.edit.facts for d in plan.decisions if d.rule == "compress_topic" and d.action == "insert"]
+    failed = [d.edit.facts for d in plan.decisions if d.rule == "compress_topic" and d.action == "keep"]
+    if failed:
+        read = [m["id"] for m in given["stored"] if m["role"] != "compressedGroup"][: failed[0]["messages"]]
+    stored = {m["id"]: m["content"] for m in given["stored"] if m["role"] == "compressedGroup"}
+    return {
+        "skipped": not made,
+        "summarised": read if asked else None,
+        "next_messages": ids,
+        "next_contents_of_groups": stored | texts,
+        "parent_message": made[0]["parent"] if made else None,
+        "error": bool(failed),
+    }
+
+
+def _sequence(given: dict[str, Any]) -> dict[str, Any]:
+    builder, words = Builder("golden", SYSTEM), " tundra"
+    builder.message("system", "Be brief.")
+    for turn, (asked, answered) in enumerate(given["turns"]):
+        said = [("user", f"u{turn}", asked), ("assistant", f"a{turn}", answered)]
+        build(builder, [{"id": id, "role": role, "content": f"#{id}{words * n}"} for role, id, n in said])
+        builder.request(builder.drafts[-1])
+    session = builder.build()
+    count = given["history_count"]
+    changes = {
+        "compress_topic": {"on": given["compression"]},
+        "keep_last_groups": {"on": bool(given["enable_history_count"]) and count is not None, "count": (count or 0) - BESIDE},
+    }
+    chosen, teller = policy(changes, given["max_window"]), Teller([])
+    summary = f"#S{{}}{words * given['summary_words']}"
+    tokens = {message.id: size({"content": session.blocks[message.start].text}) for message in session.messages}
+    steps: list[dict[str, Any]] = []
+    whole: list[str] = []
+    for turn, plan in enumerate(_plans(session, chosen, teller, summary)):
+        ids, texts = _listed(session, plan)
+        tokens |= {f"G:S{name[1:]}": size({"content": text}) for name, text in texts.items()}
+        whole += [*([f"a{turn - 1}"] if turn else []), f"u{turn}"]
+        before, read = sum(tokens[id] for id in whole), _hidden(session, plan)
+        if read:
+            whole = [*(id for id in whole if id not in read), f"G:S{len(plan.state('compress_topic').places)}"]
+        steps.append(
+            {
+                "tokens": before,
+                "compress": bool(read),
+                "summarised": read or None,
+                "sent": [f"G:S{id[1:]}" if id in texts else id for id in ids],
+                "sent_tokens": sum(tokens[id] for id in whole),
+            }
+        )
+    return {"steps": steps}
+
+
+def _plans(session: Session, chosen: Policy, teller: Teller, text: str) -> Any:
+    plans = replay(session, chosen, build_ledger(session, CHARS), answers=teller)
+    for _ in session.requests:
+        teller.texts = [text.format(len(teller.asks) + 1)]
+        yield next(plans)
+
+
+KINDS = {
+    "prepare": _prepare,
+    "slice": _slice,
+    "accounting": _accounting,
+    "trigger": lambda given: _due(given)._asdict(),
+    "decide": _decide,
+    "compress": _compress,
+    "sequence": _sequence,
+}

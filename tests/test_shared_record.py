@@ -1,0 +1,66 @@
+"""Replays of one session share what no policy changes: its counts, and the fold over what was really sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import engine
+from engine import library
+from engine.library import opening
+from engine.planning import assemble, policy
+from tests.goldens import ROOT
+
+FIVE = ("last-20-messages", "balanced", "claude-code", "codex", "cline-classic")
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often a request was planned, by policy."""
+    told: Counter[str] = Counter()
+    step = assemble.step
+
+    def counted(previous: Any, session: Any, request: Any, chosen: Any, *rest: Any) -> Any:
+        told[chosen.name] += 1
+        return step(previous, session, request, chosen, *rest)
+
+    monkeypatch.setattr(assemble, "step", counted)
+    return told
+
+
+def test_five_replays_follow_the_record_once_and_count_the_session_once(
+    steps: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = engine.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    counted: list[str] = []
+    build = opening.build_ledger
+    monkeypatch.setattr(opening, "build_ledger", lambda session, *rest: (counted.append(session.id), build(session, *rest))[1])
+    traces = [engine.replay(session, name) for name in FIVE]
+    record = engine.replay(session)
+    requests = len(session.requests)
+    assert steps == dict.fromkeys(("as-recorded", *FIVE), requests)
+    assert counted == [session.id]
+    for found in traces:
+        alone = engine.replay(session, found.policy, opening.ledger_of(session))  # a ledger of its own shares nothing
+        assert (found.plans, found.fits) == (alone.plans, alone.fits)
+    assert record.plans == engine.replay(session, ledger=opening.ledger_of(session)).plans
+
+
+def test_a_replay_that_somebody_watches_takes_the_record_that_is_shown(steps: Counter[str]) -> None:
+    session = engine.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    recorded = engine.replay(session)
+    steps.clear()
+    whole, plans = library.begun(recorded, policy.load("balanced"))
+    made = [*plans]
+    assert steps == {"balanced": len(session.requests)}
+    assert (made, whole.fits) == ([*engine.replay(session, "balanced").plans], engine.replay(session, "balanced").fits)
+
+
+def test_another_session_or_other_prices_share_nothing(steps: Counter[str]) -> None:
+    paths = [ROOT / "sample_sessions" / f"{name}.jsonl" for name in ("chat-forgets-first-instruction", "thinking-grows")]
+    one, two = map(engine.load, paths)
+    for session in (one, two, one):
+        engine.replay(session, "balanced")
+    assert steps["as-recorded"] == 2 * len(one.requests) + len(two.requests)
