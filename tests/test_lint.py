@@ -14,9 +14,10 @@ from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.library.opening import load, load_all
 from engine.planning.assemble import replay
-from engine.planning.lint import Problem, binds_thinking, lint, stale_thinking, takes_prefill
+from engine.planning.lint import Problem, lint, stale_thinking
 from engine.planning.policy import parse
 from engine.planning.render import render
+from engine.pricing.abilities import binds_thinking, takes_prefill
 from engine.session.builder import Builder
 
 OLD, NEW = "claude-sonnet-4-5", "claude-opus-5-5"

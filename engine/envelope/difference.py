@@ -14,9 +14,10 @@ from typing import TypeVar
 from engine.envelope.envelope import Chunk, Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.rule import Ctx
-from engine.session.model import Action, Edit, Span
+from engine.session.model import Action, Body, Edit, Span
 
 V = TypeVar("V")
+_NOTHING: object = object()
 
 
 def changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
@@ -177,6 +178,31 @@ def inserts(old: Envelope, new: Envelope) -> tuple[set[int], set[int]]:
         gone |= slotted(before)
         come |= slotted(after)
     return come - gone, gone - come
+
+
+def altered(old: Envelope, new: Envelope) -> list[Span]:
+    """Where `new` carries something else than `old`, what is new at its end included: rising. An insert is an empty span."""
+    found: list[Span] = []
+    for was, now in gaps(old, new):
+        same = indexOf(chain(map(is_, was, now), (False,)), False)
+        before, after = was[same:], now[same:]
+        found += (Span(start, stop) for start, stop, _ in repainted(before, after, _carried, _NOTHING))
+        one, two = _inserted(before), _inserted(after)
+        found += (Span(at, at) for at in one.keys() | two.keys() if one.get(at) != two.get(at))
+    return sorted(found)
+
+
+def _carried(piece: Piece) -> object:
+    """What a piece sends of its own blocks."""
+    return (piece.start, piece.stop, piece.body) if piece.body else piece.body
+
+
+def _inserted(pieces: Sequence[Piece]) -> dict[int, list[Body]]:
+    found: dict[int, list[Body]] = {}
+    for piece in pieces:
+        if piece.start == piece.stop:
+            found.setdefault(piece.start, []).append(piece.body)
+    return found
 
 
 def slotted(pieces: Sequence[Piece]) -> set[int]:

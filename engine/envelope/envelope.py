@@ -86,6 +86,14 @@ class Envelope(Struct, frozen=True, gc=False):
             if piece.start < piece.stop:
                 yield piece
 
+    def along(self, span: Span) -> Iterator[Piece]:
+        """The pieces that reach into `span`, with the inserts before its blocks; those at its end where the envelope ends."""
+        inside = span.start < self.stop and self.at(span.start).start < span.start
+        for piece in self._from(self._find(span.start) if inside else self._seek(span.start)):
+            if piece.start >= span.stop and (span.stop < self.stop or piece.start > span.stop):
+                return
+            yield piece
+
     def grow(self, stop: int, ledger: Ledger) -> Envelope:
         """The same envelope with the blocks `[self.stop, stop)` added verbatim."""
         start = self.stop

@@ -5,6 +5,7 @@ Pure readings of an envelope, for the rules that mend what others cut. It yields
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from engine.envelope.rule import Ctx
 from engine.session.index import Index, after, before, upto
 from engine.session.model import Bucket, Part, Session, Span
 
+_ODD = re.compile(r"[^a-zA-Z0-9_-]")  # what a provider takes in no id
+
 
 def within(addresses: Sequence[int], spans: Sequence[Span]) -> Iterator[int]:
     """Those of rising `addresses` that lie in `spans`."""
@@ -26,15 +29,26 @@ def within(addresses: Sequence[int], spans: Sequence[Span]) -> Iterator[int]:
 
 @once
 def twins(session: Session, index: Index) -> dict[int, str]:
-    """Calls whose id an earlier call has already, with an id that sets them apart."""
+    """Calls whose id an earlier call has already, or that is none to a provider, with an id that sets them apart."""
     ids: set[str] = set()
     found: dict[int, str] = {}
     for at in index.calls:
         name = str(raw_of(session.blocks[at].raw).get("id"))
-        if name in ids:
-            found[at] = f"{name}-{at}"
+        if name in ids or odd(name):
+            found[at] = f"{_ODD.sub('_', name)}-{at}"
         ids.add(name)
     return found
+
+
+def odd(name: object) -> bool:
+    """Whether a provider takes no such id of a call."""
+    return not name or bool(_ODD.search(str(name)))
+
+
+@once
+def unkeyed(session: Session, index: Index) -> tuple[int, ...]:
+    """Calls whose input is no object, which a provider does not take back."""
+    return tuple(at for at in index.calls if not isinstance(raw_of(session.blocks[at].raw).get("input"), Mapping))
 
 
 def raw_of(raw: Any) -> Mapping[str, Any]:

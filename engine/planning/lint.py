@@ -7,10 +7,9 @@ a body costs.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.planning.calls import MAPPING, Calls, blocks
+from engine.pricing.abilities import binds_thinking, takes_prefill
 from engine.pricing.prices import PRICES, Prices
 from engine.session.model import BUCKETS, JSON, Bucket, Session
 
@@ -26,7 +26,6 @@ BREAKPOINTS = 4  # prompt caching, explicit marks of one request
 TTLS = ("5m", "1h")
 ROLES = ("user", "assistant", "system")
 DROP = {"prefix_mismatch_behavior": "drop_block"}  # thinking.block_binding: the provider leaves such blocks out itself
-_CLAUDE = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d)(?!\d))?")
 _THINKING = ("thinking", "redacted_thinking")
 
 
@@ -67,7 +66,7 @@ def lint_on(
     known = before is not None and len(before.messages) < len(messages) and all(map(is_, before.messages, messages))
     start, calls = (len(before.messages), before.calls) if before and known else (0, Calls())
     found = _linted(body, model, (), prices, start, calls.copy())
-    if found or any(_marked(message) for message in messages[start:]):
+    if found or any(marked(message) for message in messages[start:]):
         return found, None
     calls = calls.copy()
     for i in range(start, len(messages) - 1):
@@ -82,37 +81,65 @@ def _linted(
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return (Problem("messages", "at least one message is required"),)
-    found = [*_settings(body, model, prices), *_cache(body, start)]
-    if len(messages) > MESSAGES:
-        found.append(Problem("messages", f"{len(messages):,} messages are more than {MESSAGES:,}"))
-    found += _order(messages, model, prices, start)
+    found = [*head(body, model, prices, start), *ends(messages, messages[-1], len(messages), model, prices)]
     bound = bool(stale) and _binds(body, model, prices)
     number = 0
     for i in range(start, len(messages)):
-        message = messages[i]
-        found += _content(message, f"messages.{i}", i == len(messages) - 1)
-        for j, block in enumerate(blocks(message)):
-            if block.get("type") in _THINKING:
-                found += _thinking(block, f"messages.{i}.content.{j}", message, bound and number in stale)
-                number += 1
+        thoughts = sum(block.get("type") in _THINKING for block in blocks(messages[i]))
+        wrong = bound and {n - number for n in range(number, number + thoughts) if n in stale}
+        found += (Problem(f"messages.{i}{path}", what) for path, what in alone(messages[i], wrong or ()))
+        number += thoughts
     found += (Problem(*wrong) for i in range(start, len(messages)) for wrong in calls.read(i, messages[i]))
     return (*found, *(Problem(*wrong) for wrong in calls.unanswered()))
 
 
-def _marked(message: Any) -> bool:
-    return any(True for _ in _marks({"messages": [message]}))
+def head(body: Mapping[str, JSON], model: str, prices: Prices = PRICES, start: int = 0) -> Iterator[Problem]:
+    """What is wrong with the settings of a body, its tools and system prompt, and its cache marks; see `lint`.
+
+    `start`: the number of the first message whose cache marks are read.
+    """
+    yield from _settings(body, model, prices)
+    yield from _cache(body, start)
 
 
-def binds_thinking(model: str, prices: Prices = PRICES) -> bool:
-    """True for models whose thinking blocks are accepted only behind the exact prefix that they were made with."""
-    family, version = _version(model, prices)
-    return version >= ((5, 1) if family in ("fable", "mythos") else (5, 5))
+def ends(messages: Iterable[Any], last: Any, many: int, model: str, prices: Prices = PRICES) -> Iterator[Problem]:
+    """What is wrong with how `many` messages a body has, with the first of them and with the `last`; see `lint`."""
+    if many > MESSAGES:
+        yield Problem("messages", f"{many:,} messages are more than {MESSAGES:,}")
+    first = next((message for message in messages if _role(message) != "system"), None)
+    summed = any(block.get("type") == "compaction" for block in blocks(first)[:1])  # the server's own summary may stand first
+    if _role(first) == "assistant" and not summed:
+        yield Problem("messages.0", "the first message must be a user's")
+    path = f"messages.{many - 1}"
+    paused = any(block.get("type") == "compaction" for block in blocks(last)[-1:])  # it goes on from its summary
+    if _role(last) == "assistant" and not paused and not takes_prefill(model, prices):
+        yield Problem(path, f"{model} does not go on from an answer: the last message must be a user's")
+    if _role(last) == "assistant" and isinstance(last["content"], str) and not _trimmed(last["content"]):
+        yield Problem(path, "the last answer must not end with white space")
 
 
-def takes_prefill(model: str, prices: Prices = PRICES) -> bool:
-    """True for models that go on from an answer that was begun for them; none since Claude 4.6 does."""
-    family, version = _version(model, prices)
-    return not family or version < (4, 6)
+def alone(message: Any, stale: Collection[int] = ()) -> Iterator[tuple[str, str]]:
+    """What is wrong with a message by itself: the rest of the path behind its number, and what; see `lint`.
+
+    `stale`: the numbers of its thinking blocks, from 0, that stand behind another prefix than their own.
+    """
+    if _role(message) not in ROLES:
+        yield "", f"there is no role {_role(message)!r}"
+    yield from _content(message)
+    number = 0
+    for j, block in enumerate(blocks(message)):
+        if block.get("type") in _THINKING:
+            yield from _thinking(block, f".content.{j}", message, number in stale)
+            number += 1
+
+
+def marked(message: Any) -> bool:
+    """Whether a message holds a cache mark."""
+    return any("cache_control" in block or any(map(_has_mark, _list(block.get("content")))) for block in blocks(message))
+
+
+def _has_mark(part: Any) -> bool:
+    return isinstance(part, MAPPING) and "cache_control" in part
 
 
 def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
@@ -140,11 +167,6 @@ def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
 def _last(rising: Sequence[int], value: int) -> int:
     """Number of the last of `rising` that is <= `value`; -1 where none is."""
     return bisect_right(rising, value) - 1
-
-
-def _version(model: str, prices: Prices) -> tuple[str, tuple[int, int]]:
-    found = _CLAUDE.search(prices.facts(model).name) or _CLAUDE.search(model)
-    return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))
 
 
 def _binds(body: Mapping[str, JSON], model: str, prices: Prices) -> bool:
@@ -176,60 +198,46 @@ def _settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[
             yield Problem(f"system.{i}", "a text block is empty")
 
 
-def _order(messages: Sequence[Any], model: str, prices: Prices, start: int) -> Iterator[Problem]:
-    for i in range(start, len(messages)):
-        if _role(messages[i]) not in ROLES:
-            yield Problem(f"messages.{i}", f"there is no role {_role(messages[i])!r}")
-    first = next((message for message in messages if _role(message) != "system"), None)
-    summed = any(block.get("type") == "compaction" for block in blocks(first)[:1])  # the server's own summary may stand first
-    if _role(first) == "assistant" and not summed:
-        yield Problem("messages.0", "the first message must be a user's")
-    paused = any(block.get("type") == "compaction" for block in blocks(messages[-1])[-1:])  # it goes on from its summary
-    if _role(messages[-1]) == "assistant" and not paused and not takes_prefill(model, prices):
-        yield Problem(
-            f"messages.{len(messages) - 1}", f"{model} does not go on from an answer: the last message must be a user's"
-        )
-
-
 def _role(message: Any) -> Any:
     return message.get("role") if isinstance(message, MAPPING) else None
 
 
-def _content(message: Any, path: str, last: bool) -> Iterator[Problem]:
+def _trimmed(text: str) -> bool:
+    return not text.strip() or text == text.rstrip()
+
+
+def _content(message: Any) -> Iterator[tuple[str, str]]:
     """Empty content, as a gateway measured against the API in 2026: an answer may be empty, a user's message may not."""
     content = message.get("content") if isinstance(message, MAPPING) else None
-    role = message.get("role") if isinstance(message, MAPPING) else None
     if not isinstance(content, (str, list)):
-        yield Problem(path, "content must be a string or a list of blocks")
-    elif not content and role != "assistant":
-        yield Problem(path, "a user's message must not be empty")
+        yield "", "content must be a string or a list of blocks"
+    elif not content and _role(message) != "assistant":
+        yield "", "a user's message must not be empty"
     elif isinstance(content, str):
         if content and not content.strip():
-            yield Problem(path, "a message must hold more than white space")
-        elif last and role == "assistant" and content != content.rstrip():
-            yield Problem(path, "the last answer must not end with white space")
+            yield "", "a message must hold more than white space"
     else:
         texts = [
             (j, block.get("text"))
             for j, block in enumerate(content)
             if isinstance(block, MAPPING) and block.get("type") == "text"
         ]
-        yield from (Problem(f"{path}.content.{j}", "a text block is empty") for j, text in texts if not text)
+        yield from ((f".content.{j}", "a text block is empty") for j, text in texts if not text)
         if (
             texts
             and len(texts) == len(content)
             and all(isinstance(text, str) and text and not text.strip() for _, text in texts)
         ):
-            yield Problem(path, "a message must hold more than white space")
+            yield "", "a message must hold more than white space"
 
 
-def _thinking(block: Mapping[str, Any], path: str, message: Mapping[str, Any], stale: bool) -> Iterator[Problem]:
+def _thinking(block: Mapping[str, Any], path: str, message: Mapping[str, Any], stale: bool) -> Iterator[tuple[str, str]]:
     if message.get("role") != "assistant":
-        yield Problem(path, "thinking stands in answers alone")
+        yield path, "thinking stands in answers alone"
     if block.get("type") == "thinking" and not block.get("signature"):
-        yield Problem(path, "thinking without a signature cannot be sent back")
+        yield path, "thinking without a signature cannot be sent back"
     if stale:
-        yield Problem(path, "the messages before this thinking were edited; this model accepts it behind its own prefix alone")
+        yield path, "the messages before this thinking were edited; this model accepts it behind its own prefix alone"
 
 
 def _cache(body: Mapping[str, JSON], start: int) -> Iterator[Problem]:

@@ -30,7 +30,8 @@ from engine.errors import PolicyError
 HERE = Path(__file__).parent / "policies"
 GUARANTEES = {"fits", "paired", "prefix"}
 WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
-MENDING = ("repair", "drop_blank_texts", "end_with_question", "strip_stale_thinking")  # the last sees what all others changed
+MENDING = ("drop_blank_texts", "repair", "end_with_question", "strip_stale_thinking")  # each sees what those before it changed
+OURS = "ours"  # how the fidelity of a policy of our own begins
 PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
 LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
 RENAMED = {"staged": "chainreview-staged"}  # names that links and chats of earlier versions hold
@@ -165,23 +166,33 @@ def following(policy: Policy) -> Policy:
     return replace(policy, rules=(Step(find(WISHES), NoParams()), *policy.rules))
 
 
-def sendable(policy: Policy) -> Policy:
-    """The policy as a chat sends under it: wishes first, and at the end what a provider would reject is mended.
+def mended(policy: Policy) -> Policy:
+    """The policy with what mends a request that a provider would reject at its end, which it gets once.
 
     Mending stands behind all that cuts, but before what only looks at the outcome. The record is what it is.
     """
-    policy = following(policy)
     names = [part.rule.name for part in policy.rules]
-    if names[0] != WISHES or MENDING[-1] in names:
+    if MENDING[-1] in names or "follow_the_record" in names:
         return policy
     steps = [*policy.rules]
     end = len(steps)
-    while steps[end - 1].rule.name in LOOKING:
+    while end and steps[end - 1].rule.name in LOOKING:
         end -= 1
     paired = not PAIRING.isdisjoint(names)
     rules = (find(name) for name in MENDING if name != "repair" or not paired)
-    steps[end:end] = (Step(rule, rule.params()) for rule in rules)
+    steps[end:end] = (
+        Step(rule, replace(rule.params(), bound=True) if rule.name == MENDING[-1] else rule.params()) for rule in rules
+    )
     return replace(policy, rules=tuple(steps))
+
+
+def sendable(policy: Policy) -> Policy:
+    """The policy as a chat sends under it: wishes first, and mended.
+
+    Where a chat goes is not known for good, so thinking behind an edit is sent to no model.
+    """
+    steps = mended(following(policy)).rules
+    return replace(policy, rules=tuple(Step(s.rule, s.rule.params()) if s.rule.name == MENDING[-1] else s for s in steps))
 
 
 def wishes_alone(policy: Policy) -> Policy:
@@ -209,7 +220,7 @@ def parse(name: str, text: str) -> Policy:
         raise PolicyError(f"policy {name!r} names an unknown counter {counter!r}", hint=f"Known: {', '.join(COUNTERS)}.")
     steps = tuple(map(_step, file.rules))
     _tables(name, file.models, steps)
-    return Policy(
+    policy = Policy(
         name,
         **{key: str(data.get(key, "")) for key in TEXTS},
         per_message=file.per_message,
@@ -219,6 +230,7 @@ def parse(name: str, text: str) -> Policy:
         constants=file.constants,
         models=file.models,
     )
+    return mended(policy) if policy.fidelity.startswith(OURS) else policy
 
 
 def in_force(policy: Policy, *names: str) -> tuple[Policy, str]:

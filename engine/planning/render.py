@@ -16,7 +16,7 @@ from engine.counting.ledger import Ledger
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
-from engine.session.model import JSON, SHAPE, Bucket, Counts, Part, Session
+from engine.session.model import JSON, SHAPE, Bucket, Counts, Part, Session, Span
 
 AMID = maxsize  # no place to go on from
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
@@ -115,17 +115,39 @@ def rendered(envelope: Envelope, session: Session, before: Rendered | None = Non
         first, block, tools, system = before.points[shared]
         read = _Read(session, [*before.tools[:tools]], [*before.system[:system]])
     for i in range(first, len(pieces)):
-        piece = pieces[i]
-        if piece.body is None:
-            _verbatim(piece, i, max(piece.start, block), read)
-        else:
-            for j, part in enumerate(piece.body):
-                _part(part, piece, (i, AMID if j else piece.start), read)
+        _piece(pieces[i], i, Span(block, pieces[i].stop), read)
     new = [*_merged(read.messages)]
     messages, points = (*map(_written, new),), (*(message.point for message in new),)
     if before and shared:
         messages, points = before.messages[:shared] + messages, before.points[:shared] + points
     return Rendered(session, pieces, tuple(read.tools), tuple(read.system), messages, points, shared)
+
+
+def stretch(envelope: Envelope, session: Session, span: Span) -> Rendered:
+    """The part of an envelope's rendering that `span` gives: what it is in the whole, if a message begins at either end of it.
+
+    A message that begins amid what stands at one address has its point there at `AMID`.
+    """
+    read, pieces, amid = _Read(session, [], []), tuple(envelope.along(span)), False
+    for i, piece in enumerate(pieces):
+        known = len(read.messages)
+        _piece(piece, i, span, read)
+        for message in read.messages[known:] if amid else ():
+            if message.point.block == piece.start:
+                message.point = message.point._replace(block=AMID)
+        amid = piece.start == piece.stop
+    new = [*_merged(read.messages)]
+    points = (*(message.point for message in new),)
+    return Rendered(session, pieces, tuple(read.tools), tuple(read.system), (*map(_written, new),), points)
+
+
+def _piece(piece: Piece, number: int, span: Span, read: _Read) -> None:
+    """One piece of an envelope; where it stands verbatim, its blocks in `span`."""
+    if piece.body is None:
+        _verbatim(number, Span(max(piece.start, span.start), min(piece.stop, span.stop)), read)
+    else:
+        for j, part in enumerate(piece.body):
+            _part(part, piece, (number, AMID if j else piece.start), read)
 
 
 def _grown(before: Session, now: Session) -> bool:
@@ -164,10 +186,10 @@ def _body(made: Rendered, settings: Mapping[str, JSON]) -> dict[str, JSON]:
     return _shaped(body, settings.get(SHAPE))
 
 
-def _verbatim(piece: Piece, number: int, start: int, read: _Read) -> None:
+def _verbatim(number: int, span: Span, read: _Read) -> None:
     session, messages = read.session, read.messages
     message = messages[-1] if messages else _Message("")
-    for block in session.blocks[start : piece.stop]:
+    for block in session.blocks[span.start : span.stop]:
         bucket, raw = block.bucket, block.raw
         if bucket == Bucket.TOOLS:
             read.tools.append(raw)

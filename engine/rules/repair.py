@@ -1,6 +1,6 @@
 """Mend what a provider would reject after other rules have cut: results without calls, calls without results, and the like."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -17,15 +17,18 @@ from engine.envelope.pairs import (
     itself,
     late,
     neighbour,
+    odd,
     raw_of,
     role_at,
     stands,
     stray,
     twins,
+    unkeyed,
     verbatim,
     within,
 )
 from engine.envelope.rule import Ctx, Edits, Rule
+from engine.session.content import block_text
 from engine.session.model import Edit, Part, Span
 
 Mended = Generator[Edit, Any, Envelope]
@@ -47,6 +50,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     blocks, messages = ctx.session.blocks, ctx.session.messages
     spans = changes(envelope, ctx)
     envelope = yield from _rename(envelope, ctx, spans)
+    envelope = yield from _key(envelope, ctx, spans)
     calls = [*within(ctx.index.calls, spans)]
     ends = {messages[blocks[at].message].stop - 1 for at in calls if not _whole(envelope, ctx, at)}
     theirs = {blocks[at].pair for at in calls if at < blocks[at].pair < ctx.request.cut}
@@ -117,7 +121,21 @@ def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
             text = parts[0].text or ctx.session.blocks[at].text
             body = (structs.replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
             why = f"an earlier call has the id {raw.get(key)} already"
+            why = f"a provider takes no id like {raw.get(key)!r}" if odd(raw.get(key)) else why
             envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"id": name})
+    return envelope
+
+
+def _key(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
+    """Calls whose input is no object get one that holds it."""
+    for at in within(unkeyed(ctx), spans):
+        piece, parts = verbatim(envelope, ctx, at)
+        given = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
+        if parts and piece.stop - piece.start == 1 and not isinstance(given.get("input"), Mapping):
+            held = given.get("input")
+            raw = {**given, "input": {} if held is None else {"input": held}}
+            body = (structs.replace(parts[0], text=block_text("tool_use", raw), raw=raw, ref=None), *parts[1:])
+            envelope = yield Edit("repair", "a call's input must be an object", Span(at, at + 1), body, facts={"block": at})
     return envelope
 
 
@@ -193,7 +211,7 @@ def _begin(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 RULE = Rule(
     "repair",
-    "Mend what a provider would reject: results without calls, calls without results, two calls with one id, an answer first.",
+    "Mend what a provider would reject: results without calls, calls without results, odd ids and inputs, an answer first.",
     edits,
     Params,
     memory="monotone",

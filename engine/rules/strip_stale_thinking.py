@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
 
 from engine.envelope.conversation import once
 from engine.envelope.difference import first_difference
 from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, Edits, NoParams, Rule
+from engine.envelope.rule import Ctx, Edits, Rule
+from engine.pricing.abilities import binds_thinking
 from engine.session.index import Index, before, runs
 from engine.session.model import Body, Edit, Session, Span
 
 _THINKING = ("thinking", "redacted_thinking")
 
 
-def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    bound: Annotated[bool, "only for models known to take thinking back behind its own prefix alone"] = False
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     was = ctx.previous.after if ctx.previous else Envelope()
     moved = ctx.previous is not None and ctx.previous.model != ctx.request.model
     for at in _unsigned(ctx):
         if at < ctx.request.cut and envelope.at(at).body is None:
             envelope = yield Edit("strip", "thinking without a signature cannot be sent back", Span(at, at + 1))
+    if params.bound and not binds_thinking(ctx.request.model, ctx.prices):
+        return
     start = 0 if moved else first_difference(was, envelope)
     if start is None or start >= ctx.request.cut:
         return
@@ -55,7 +67,7 @@ RULE = Rule(
     "strip_stale_thinking",
     "Leave out thinking that stands behind an edit, or that another model thought: a provider may refuse it.",
     edits,
-    NoParams,
+    Params,
     "remembers",
     "Anthropic Messages API: thinking is bound to the model and to the exact messages before it (Opus 5.5, Fable 5.1)",
 )

@@ -27,6 +27,7 @@ WORDS: Mapping[str, str] = {
     "clear_old_results.keep": "Keep the newest (tool uses)",
     "clear_old_results.clear_at_least": "Clear at least (tokens)",
     "clear_old_results.placeholder": "Text for a cleared result",
+    "strip_stale_thinking.bound": "Only for models that bind thinking to its prefix",
     "strip_old_thinking.keep": "Keep thinking of the newest (turns)",
     "condense.share": f"Condense at fill of the budget ({_SHARE})",
     "condense.pairs": "Condense above (pairs of messages)",

@@ -8,9 +8,9 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import Trace
-from engine.views import Cursor, closeup, decision_log, exact_body
+from engine.views import Cursor, closeup, decision_log, exact_body, rejected
 from engine.views.stepper import summary_of
-from pages.parts import decisions, replays, state
+from pages.parts import decisions, laddering, replays, state
 from pages.parts.formats import esc, k
 
 _BLOCK = "debugger.block"
@@ -20,6 +20,7 @@ PANES = {
     "list": "All decisions",
     "sent": "What was sent",
     "difference": "Against the request before",
+    "ladder": "Ladder",
     "asks": "Asked",
     "log": "This decision",
 }
@@ -38,6 +39,9 @@ def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
     close = closeup.closeup(replay.trace, cursor, at.block)
     if close:
         _why(shown, replay, at, close)
+    if replay.whole and (wrong := rejected.line(replays.rejected(replay).requests[at.request])):
+        told = "The API would refuse this request"
+        st.html(f'<div class="why-line refused" role="status"><b class="tone-bad">{told}</b> <span>{esc(wrong)}</span></div>')
     asked = len(replay.trace.plans[at.request].asks)
     names = {key: f"{name} ({asked})" if key == "asks" and asked else name for key, name in PANES.items()}
     pane = st.segmented_control(
@@ -52,6 +56,8 @@ def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
         _sent(replay, at)
     elif pane == "difference":
         code(exact_body.difference(replay.trace, at.request))
+    elif pane == "ladder":
+        laddering.draw(shown, replay, at)
     elif pane == "asks":
         _asks(replay, at)
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from engine.views import replay_cost
+from engine.views.rejected import line
 from engine.views.stepper import VERDICTS
 from pages.parts import replays, state
 from pages.parts.formats import between, esc, k, usd
@@ -38,7 +39,7 @@ def verdict(shown: state.Shown, replay: replays.Replay) -> str:
         for name, many in zip(VERDICTS, made.verdicts, strict=True)
         if many and name != "send"
     )
-    chips += _dollars(shown, replay)
+    chips += _refused(replay) + _dollars(shown, replay)
     if not made.changes:
         hint = "It would send every request as it stands." if not over else "It lets requests grow past the limit."
         return (
@@ -69,6 +70,13 @@ def _dollars(shown: state.Shown, replay: replays.Replay) -> str:
         "What a cache would have held is not simulated here."
     )
     return f'<span class="ts-chip" title="{told}">estimated {between(cost)} · recorded {usd(recorded)}</span>'
+
+
+def _refused(replay: replays.Replay) -> str:
+    """How many requests the provider would not take, and why."""
+    found = replays.rejected(replay)
+    hint = f"The first is request {found.first:,}: {line(found.requests[found.first])}" if found.count else ""
+    return f'<span class="ts-chip bad" title="{esc(hint)}">{esc(found.sentence)}</span>' if found.count else ""
 
 
 def _many(number: int, word: str) -> str:

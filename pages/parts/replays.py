@@ -18,7 +18,8 @@ import streamlit as st
 
 from engine import Policy, Trace, library, settings
 from engine.live.threads import Threads
-from engine.views import knobs, one_request, stepper
+from engine.views import knobs, ladder, one_request, stepper
+from engine.views import rejected as refused
 from pages.parts import state
 
 RECORDED = "as-recorded"
@@ -148,6 +149,26 @@ def _replays() -> library.Replays:
     """Every replay that is held. From then on threads take turns more often, so that a page need not wait for a replay."""
     sys.setswitchinterval(SWITCH)
     return library.Replays(HELD)
+
+
+def rejected(replay: Replay) -> refused.Rejected:
+    """What the provider would refuse of a replay; once for all tabs."""
+    return _rejected(replay.trace, replay.key)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _rejected(_trace: Trace, key: str) -> refused.Rejected:  # noqa: ARG001  what the cache goes by
+    return refused.rejected(_trace)
+
+
+def over_limit(replay: Replay) -> tuple[int, ...]:
+    """The requests of a replay that came over their limit."""
+    return _over_limit(replay.trace, replay.key)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _over_limit(_trace: Trace, key: str) -> tuple[int, ...]:  # noqa: ARG001  what the cache goes by
+    return ladder.over_limit(_trace)
 
 
 # The place: the URL, and what the stepper reports

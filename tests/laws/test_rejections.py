@@ -1,0 +1,92 @@
+"""What a provider would reject of a trace's requests: read on what changed it is what lint finds; of ours there is nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_sessions import ledger_of, sessions
+
+import engine
+from engine.planning.assemble import replay
+from engine.planning.lint import lint
+from engine.planning.policy import OURS, load, names
+from engine.planning.rejections import Looking, rejections
+from engine.planning.render import body
+from engine.planning.trace import trace
+from engine.pricing.prices import PRICES
+from engine.session.builder import Builder
+from engine.session.model import Session
+from tests.laws.test_policies import limits, tight
+
+SAMPLES = sorted((Path(__file__).resolve().parents[2] / "sample_sessions").glob("*.jsonl"))
+MINE = [name for name in names() if load(name).fidelity.startswith(OURS)]
+MODELS = ("claude-opus-4-5", "claude-opus-4-6", "gpt-4o")
+SAID: dict[str, Any] = {"ask": "question", "blank": " \n", "empty": []}
+IDS = {"call": ["c{}"], "two": ["c{}", "d{}"], "odd": ["f.x:{}"], "twin": ["same"], "string": ["s{}"]}
+KINDS = (*SAID, *IDS, "answer", "blank answer", "late", "unsigned", "static")
+
+
+def rough(model: str, steps: list[tuple[str, bool]]) -> Session:
+    """A session as logs have them after accidents: calls without results, messages without a word, answers first and last."""
+    builder = Builder("rough", "test")
+    held: list[str] = []
+    for n, (kind, answered) in enumerate(steps):
+        if kind in SAID:
+            builder.message("user", SAID[kind])
+            continue
+        if kind == "late":
+            builder.message("user", [result(name) for name in held] or f"late {n}")
+            continue
+        if kind == "static":
+            builder.message("system", f"Be kind, {n}.")
+            continue
+        said: list[Any] = [{"type": "text", "text": "  " if kind == "blank answer" else f"a{n} "}]
+        said += [{"type": "thinking", "thinking": "hm"}] if kind == "unsigned" else []
+        ids = [name.format(n) for name in IDS.get(kind, ())]
+        given = "text" if kind == "string" else {"path": "f"}
+        said += [{"type": "tool_use", "id": name, "name": "read", "input": given} for name in ids]
+        builder.request(builder.message("assistant", said if ids or kind != "answer" else f"a{n} "), model=model)
+        if ids and answered:
+            builder.message("user", [result(name) for name in ids[:1]])
+        held = ids[answered:]
+    return builder.build()
+
+
+def result(name: str) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": name, "content": "ok"}
+
+
+accidents = st.builds(
+    rough, st.sampled_from(MODELS), st.lists(st.tuples(st.sampled_from(KINDS), st.booleans()), min_size=1, max_size=14)
+)
+
+
+@pytest.mark.parametrize("name", names())
+@settings(max_examples=10)
+@given(session=sessions | accidents, limit=limits)
+def test_what_is_read_on_what_changed_is_what_lint_finds(name: str, session: Session, limit: int) -> None:
+    looking = Looking(session)
+    for plan in replay(session, tight(name, limit), ledger_of(session)):
+        found = lint(body(plan, session), plan.model, prices=PRICES)
+        assert sorted(looking.look(plan, PRICES)) == sorted(found), plan
+
+
+@pytest.mark.parametrize("name", MINE)
+@settings(max_examples=25)
+@given(session=accidents, limit=limits)
+def test_no_policy_of_ours_sends_what_a_provider_rejects(name: str, session: Session, limit: int) -> None:
+    looking = Looking(session)
+    for plan in replay(session, tight(name, limit), ledger_of(session)):
+        assert plan.verdict == "refuse" or looking.look(plan, PRICES) == (), plan.decisions
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_no_policy_of_ours_sends_it_of_a_sample(path: Path) -> None:
+    session = engine.load(path)
+    ledger = ledger_of(session)
+    for name in MINE:
+        assert not any(rejections(trace(session, load(name), ledger))), name

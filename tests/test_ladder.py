@@ -1,0 +1,79 @@
+"""The overflow ladder as a tree, and what of a session would be refused, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import engine
+from engine.planning.policy import load
+from engine.planning.trace import Trace
+from engine.views.ladder import ladder, over_limit
+from engine.views.rejected import kind, line, rejected
+
+SAMPLES = Path(__file__).parent.parent / "sample_sessions"
+
+
+@cache
+def trace(policy: str, sample: str = "tool-results-eat-the-window") -> Trace:
+    return engine.replay(engine.load(SAMPLES / f"{sample}.jsonl"), policy)
+
+
+def path(made: Trace, request: int) -> list[str]:
+    return [f"{node.step}{'!' if node.yes else ''}" for node in ladder(made, request) if node.came]
+
+
+def test_a_request_that_is_compacted_leaves_the_ladder_there_with_its_decision() -> None:
+    made = trace("ladder")
+    for request in over_limit(made):
+        projected, compaction, fallback, refuse = ladder(made, request)
+        assert path(made, request) == ["projected", "compaction!"]
+        assert projected.tokens > projected.limit >= made.plans[request].projected
+        decision = made.plans[request].decisions[compaction.decision]
+        assert (decision.rule, decision.action, compaction.because) == ("compact_when_over", "condense", decision.edit.because)
+        assert compaction.after < compaction.tokens == projected.tokens
+        assert not fallback.came
+        assert not refuse.came
+    assert over_limit(made)
+
+
+def test_a_policy_without_rules_overflows_and_every_step_says_that_there_is_none() -> None:
+    made = trace("keep-everything")
+    request = over_limit(made)[-1]
+    assert path(made, request) == ["projected", "compaction", "fallback", "refuse"]
+    assert [node.decision for node in ladder(made, request)] == [-1] * 4
+    assert "refuses nothing" in ladder(made, request)[-1].because
+    assert made.plans[request].verdict == "overflow"
+
+
+def _ladder(*left_out: str, window: int) -> Trace:
+    policy = load("ladder")
+    budget = replace(policy.budget, formula="fixed", tokens=window)
+    rules = tuple(part for part in policy.rules if part.rule.name not in left_out)
+    policy = replace(policy, budget=budget, rules=rules)
+    return engine.replay(engine.load(SAMPLES / "cache-goes-cold.jsonl"), policy)
+
+
+def test_a_request_that_nothing_can_save_is_refused_in_so_many_words() -> None:
+    made = _ladder("compact_when_over", "fall_back_to_larger_window", window=60_000)
+    request = over_limit(made)[0]
+    assert path(made, request) == ["projected", "compaction", "fallback", "refuse!"]
+    last = ladder(made, request)[-1]
+    assert made.plans[request].decisions[last.decision].action == "refuse"
+
+
+def test_every_request_over_its_limit_has_a_ladder_and_no_other_has() -> None:
+    made = trace("last-5-pairs")
+    over = {n for n, plan in enumerate(made.plans) if plan.verdict in ("overflow", "refuse")}
+    assert over <= {*over_limit(made)}
+    assert all(bool(ladder(made, n)) == (n in over_limit(made)) for n in range(len(made.plans)))
+
+
+def test_what_would_be_refused_is_counted_and_said_in_one_sentence() -> None:
+    found = rejected(trace("as-recorded", "chat-forgets-first-instruction"))
+    assert found.sentence == "30 of 40 requests would be refused by the API: the first message must be a user's"
+    assert (found.first, found.count) == (10, 30)
+    assert line(found.requests[10]) == "messages.0: the first message must be a user's"
+    assert kind(found.requests[10][0]) == "the first message must be a user's"
+    assert rejected(trace("balanced")).sentence == ""
