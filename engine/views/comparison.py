@@ -21,8 +21,8 @@ from engine.envelope.difference import first_difference, repainted, shown
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.errors import UnknownEntry
-from engine.planning.bodies import Bodies
 from engine.planning.prompt_cache import Kept, walked
+from engine.planning.rejections import rejections
 from engine.planning.trace import Trace
 from engine.session.model import Action, Session
 from engine.views.cached_cost import Spent, answers_of, spent
@@ -126,10 +126,7 @@ def row(trace: Trace, shared: Shared) -> Row:
 
 def rejected(trace: Trace) -> tuple[int, ...]:
     """The requests whose body the provider's API would reject."""
-    bodies = Bodies()
-    return tuple(
-        plan.request.n for plan in trace.plans if bodies.wrong(bodies.body(plan, trace.session), plan.model, trace.prices)
-    )
+    return tuple(n for n, wrong in enumerate(rejections(trace)) if wrong)
 
 
 class Differs(NamedTuple):

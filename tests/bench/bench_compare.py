@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import sys
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
@@ -48,14 +50,10 @@ def main() -> int:
     parts = []
     for trace in made.traces:
         marks = [process_time()]
-        for part in (
-            lambda trace=trace: losses(trace, shared),
-            lambda trace=trace: walked(trace),
-            lambda trace=trace: rejected(trace),
-        ):
-            part()
+        for part in (partial(losses, used=shared), walked, rejected):
+            part(trace)
             marks.append(process_time())
-        parts.append([now - then for then, now in zip(marks, marks[1:], strict=False)])
+        parts.append([now - then for then, now in pairwise(marks)])
     lost = reading + sum(part[0] for part in parts)
     print(f"{len(session.requests):,} requests, {len(POLICIES)} policies")
     print(f"first {first:.2f} s (limit {FIRST}), again {again:.3f} s (limit {AGAIN}), losses {lost:.2f} s (limit {LOSSES})")
