@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.library.opening import AS_RECORDED, named, replay
+from engine.library.opening import AS_RECORDED, begun, named, replay
 from engine.planning.policy import Policy, write
 from engine.planning.trace import Trace
 from engine.session.model import Session
@@ -24,14 +24,23 @@ class _Memory:
     """The newest replays of one session."""
 
     session: Session
+    record: Trace | None = None
     shared: Shared | None = None
     made: dict[str, tuple[Trace, Row]] = field(default_factory=dict)
+
+    def trace(self, policy: Policy) -> Trace:
+        """A policy's replay; what was really sent is put together once for all."""
+        self.record = self.record or replay(self.session)
+        if policy == self.record.policy:
+            return self.record
+        whole, plans = begun(self.record, policy)
+        return replace(whole, plans=tuple(plans))
 
     def one(self, policy: Policy) -> tuple[Trace, Row]:
         """A policy's replay and its row."""
         key = f"{policy.name}\n{write(policy)}"
         if key not in self.made:
-            trace = replay(self.session, policy)
+            trace = self.trace(policy)
             self.shared = self.shared or Shared.of(trace)
             self.made[key] = trace, row(trace, self.shared)
             while len(self.made) > KEPT:
@@ -61,16 +70,8 @@ def compare(session: Session, policies: Iterable[Policy | str] = SHOWN) -> Compa
 def sweep(session: Session, policies: Iterable[Policy | str], windows: Sequence[int] = WINDOWS) -> dict[int, tuple[Row, ...]]:
     """The same policies on windows of several sizes (tokens): rows by window, in the policies' order."""
     chosen = [named(policy) if isinstance(policy, str) else policy for policy in policies]
-    shared: Shared | None = None
-    found: dict[int, tuple[Row, ...]] = {}
-    for window in windows:
-        rows: list[Row] = []
-        for policy in chosen:
-            trace = replay(session, sized(policy, window))
-            shared = shared or Shared.of(trace)
-            rows.append(row(trace, shared))
-        found[window] = tuple(rows)
-    return found
+    memory = _Memory(session)
+    return {window: tuple(memory.one(sized(policy, window))[1] for policy in chosen) for window in windows}
 
 
 def sized(policy: Policy, window: int) -> Policy:

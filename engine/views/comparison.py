@@ -173,7 +173,7 @@ class Comparison:
 
     def csv(self) -> str:
         """A line per policy."""
-        return csv_text(HEAD, (row.cells for row in self.rows))
+        return rows_csv(self.rows)
 
     def _repr_html_(self) -> str:
         head = ("policy", "USD", "from cache", "kept", "peak fill", "refused", "overflow", "rejected", "lost references")
@@ -193,6 +193,11 @@ class Comparison:
         ]
         name = self.session.title or self.session.id
         return notebook.card(f"{len(self.rows)} policies · {name}", notebook.table(head, lines), notebook.line(ASSUMED))
+
+
+def rows_csv(rows: Sequence[Row]) -> str:
+    """Rows as CSV."""
+    return csv_text(HEAD, (row.cells for row in rows))
 
 
 def parted(one: Trace, other: Trace) -> int | None:

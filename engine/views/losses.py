@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from engine.envelope.envelope import Chunk, Envelope
@@ -25,6 +26,7 @@ _WORDS = re.compile(
     r"|\b[A-Za-z]\w*_\w+\b|\b[A-Za-z]?[a-z]+[A-Z]\w+\b|\b[A-Za-z]\w{4,}(?=\()"  # names of code, ids of calls
     r"|(?<![\w.])\d+\.\d{2,}\b|\b\d{4,}\b"  # numbers
 )
+_RUN = re.compile(r"[\w.@+~/-]{4,}\(?")
 _QUOTED = re.compile(r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|(?<!\w)'([^'\n]{4,80})'(?!\w)")
 _ESCAPES = re.compile(r"\\[ntr\"\\/]")  # of the JSON in which a call's input stands
 
@@ -73,10 +75,16 @@ class Used:
 def identifiers(text: str) -> set[str]:
     """The identifiers in a text."""
     plain = _ESCAPES.sub(" ", text) if "\\" in text else text
-    found = {word for word in _WORDS.findall(plain) if len(word) <= LONGEST}
+    found = set().union(*map(_in_run, {*_RUN.findall(plain)}))
     quoted = (next(filter(None, groups)) for groups in _QUOTED.findall(plain))
     found.update(text for text in quoted if not text.isalpha())  # a word in quotes is a word
     return found
+
+
+@lru_cache(maxsize=1 << 17)
+def _in_run(run: str) -> tuple[str, ...]:
+    """The identifiers in characters that stand together; the same ones stand in many blocks."""
+    return tuple(word for word in _WORDS.findall(run) if len(word) <= LONGEST)
 
 
 def _told(block: Block) -> set[str]:
