@@ -112,7 +112,8 @@ def test_whatever_is_planted_is_lost_where_no_block_of_the_request_says_it_and_o
 def _texts(trace: Trace, n: int) -> list[Any]:
     pieces = [*trace.plans[n].seen.pieces]
     whole = [block.text for p in pieces if p.body is None for block in trace.session.blocks[p.start : p.stop]]
-    return whole + [part.text for p in pieces for part in p.body or ()]
+    parts = [part for piece in pieces for part in piece.body or ()]
+    return whole + [part.text if part.ref is None else trace.session.blocks[part.ref].text for part in parts]
 
 
 def test_when_a_text_left_is_told_for_every_policy() -> None:

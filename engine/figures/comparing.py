@@ -34,10 +34,10 @@ def fills(rows: Sequence[Row], theme: Theme = "dark", height: int = 320) -> go.F
                 hovertemplate=f"request %{{x}}<br>{name}: %{{customdata:,}} tokens went<extra></extra>",
             )  # fmt: skip
     if limits := [limit for row in rows for limit in row.limits]:
-        figure.add_hline(y=min(limits), line={"color": palette["limit"], "width": 1, "dash": "dash"})
+        figure.add_hline(y=min(limits), line={"color": palette["bad"], "width": 1, "dash": "dash"})
         figure.add_annotation(
             x=0, xref="paper", y=min(limits), text=f"limit {min(limits):,}", showarrow=False, xanchor="left", yanchor="bottom",
-            font={"color": palette["limit"]},
+            font={"color": palette["bad"]},
         )  # fmt: skip
     figure.update_layout(
         height=height, margin={"l": 64, "r": 10, "t": 8, "b": 36}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",

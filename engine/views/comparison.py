@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import accumulate, pairwise
 from operator import attrgetter
+from statistics import median
 from typing import Any, Literal, NamedTuple
 
 from engine import notebook
@@ -21,10 +22,13 @@ from engine.envelope.difference import first_difference, repainted, shown
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.errors import UnknownEntry
+from engine.planning.assemble import AS_RECORDED
 from engine.planning.prompt_cache import Kept, walked
 from engine.planning.rejections import rejections
 from engine.planning.trace import Trace
-from engine.session.model import Action, Session
+from engine.session.content import dumps
+from engine.session.model import Action, Session, written
+from engine.views.bill import charge
 from engine.views.cached_cost import Spent, answers_of, spent
 from engine.views.labels import label
 from engine.views.losses import Losses, Used, losses, used
@@ -35,7 +39,8 @@ ASSUMED = (
     "simulated at list prices; lost references are counted by their letters alone, so at least so much is missing."
 )
 HEAD = (
-    "policy", "title", "usd", "usd_condensing", "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
+    "policy", "title", "usd", "usd_condensing", "usd_billed",
+    "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
     "refusals", "overflows", "rejected", "changed", "decisions", "lost", "lost_share",
 )  # fmt: skip
 How = Literal["only in A", "only in B", "other form"]
@@ -46,7 +51,8 @@ _STOP = attrgetter("stop")
 @dataclass(frozen=True, slots=True)
 class Row:
     """One policy's replay in numbers. `sizes`: provider tokens of every prompt; `limits`: what each may have; `rejected`:
-    requests that the provider's API would reject; `kept`: tokens sent of those with everything kept, 0 to 1."""
+    requests that the provider's API would reject; `kept`: tokens sent of those with everything kept, 0 to 1. Of the record
+    alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded ones."""
 
     policy: str
     title: str
@@ -62,11 +68,24 @@ class Row:
     changed: tuple[int, ...]
     decisions: Mapping[Action, int]
     losses: Losses
+    billed: Decimal | None = None
+    off: tuple[float, ...] = ()
 
     @property
     def usd(self) -> Decimal | None:
         """USD of all requests with a known price, summaries included."""
         return self.cost.total
+
+    @property
+    def checked(self) -> str:
+        """How the simulated cache stands to what was recorded, in a sentence; "" where nothing was."""
+        if not self.off or self.billed is None or self.usd is None:
+            return ""
+        within = sum(error <= 0.02 for error in self.off) / len(self.off)
+        return (
+            f"Held against the record: {self.usd:,.2f} USD simulated, {self.billed:,.2f} billed; cache reads are off by "
+            f"{median(self.off):.2%} of the prompt at the median request, and within 2 % at {within:.0%} of them."
+        )
 
     @property
     def peak(self) -> tuple[float, int]:
@@ -78,7 +97,10 @@ class Row:
     def cells(self) -> tuple[Any, ...]:
         """Its values in the order of `HEAD`."""
         fill, at = self.peak
-        money = (None if usd is None else round(float(usd), 6) for usd in (self.usd, sum(self.cost.condensing, Decimal(0))))
+        money = (
+            None if usd is None else round(float(usd), 6)
+            for usd in (self.usd, sum(self.cost.condensing, Decimal(0)), self.billed)
+        )
         return (
             self.policy, self.title, *money, self.cost.unpriced, round(self.cost.share, 4), sum(self.sizes),
             round(self.kept, 4), round(fill, 4), at, self.refusals, self.overflows, len(self.rejected), len(self.changed),
@@ -121,7 +143,18 @@ def row(trace: Trace, shared: Shared) -> Row:
         tuple(plan.request.n for plan in trace.plans if plan.changed),
         dict(made.most_common()),
         losses(trace, shared.used),
+        *(_held_against(trace, cache) if trace.policy.name == AS_RECORDED else ()),
     )
+
+
+def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, tuple[float, ...]]:
+    """What was billed for the record, and how far off each simulated cache read is, as a share of the prompt."""
+    session = trace.session
+    pairs = [(r, cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]
+    off = tuple(abs(read - r.usage.cache_read_input_tokens) / r.usage.prompt_tokens for r, read in pairs if r.usage)
+    made = (charge(r, trace.prices, written(session.blocks[r.cut : r.stop]), trace.ledger.content).cost for r, _ in pairs)
+    billed = [cost.total for cost in made if cost]
+    return (sum(billed, Decimal(0)) if billed else None), off
 
 
 def rejected(trace: Trace) -> tuple[int, ...]:
@@ -198,6 +231,17 @@ class Comparison:
 def rows_csv(rows: Sequence[Row]) -> str:
     """Rows as CSV."""
     return csv_text(HEAD, (row.cells for row in rows))
+
+
+def rows_json(rows: Sequence[Row]) -> str:
+    """Rows as JSON: the values of the table, and by request the prompt's tokens and those that the cache served."""
+    listed = [
+        dict(zip(HEAD, row.cells, strict=True))
+        | {"sizes": row.sizes, "read": [kept.read for kept in row.cache], "rejected_requests": row.rejected}
+        | {"lost_references": [hit._asdict() for hit in row.losses.hits]}
+        for row in rows
+    ]
+    return dumps({"assumed": ASSUMED, "policies": listed}) + "\n"
 
 
 def parted(one: Trace, other: Trace) -> int | None:

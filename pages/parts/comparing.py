@@ -121,6 +121,7 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
         {
             "policy": [row.title for row in rows],
             "USD": [None if row.usd is None else float(row.usd) for row in rows],
+            "billed": [None if row.billed is None else float(row.billed) for row in rows],
             "of that summaries": [float(sum(row.cost.condensing)) for row in rows],
             "from cache": [100 * row.cost.share for row in rows],
             "kept": [100 * row.kept for row in rows],
@@ -137,6 +138,7 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
         key="compare.table",
         column_config={
             "USD": st.column_config.NumberColumn(format="%.2f", help="prompt with its simulated cache, answers, summaries"),
+            "billed": st.column_config.NumberColumn(format="%.2f", help="what was really sent, from its recorded usage"),
             "of that summaries": st.column_config.NumberColumn(format="%.2f"),
             **{
                 name: st.column_config.NumberColumn(format="%.0f %%", help=told)
@@ -150,7 +152,8 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
             "rejected": st.column_config.NumberColumn(help="requests whose body the provider's API would reject"),
         },
     )
-    st.caption(esc(comparison.ASSUMED))
+    checked = " ".join(row.checked for row in rows)
+    st.html(f'<div class="ts-empty">{esc(f"{comparison.ASSUMED} {checked}")}</div>')
     made = comparison.rows_csv(rows)
     st.download_button("Table as CSV", made, f"{shown.entry.id}-policies.csv", "text/csv", icon=":material/download:")
 
