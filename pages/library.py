@@ -10,9 +10,9 @@ shown = controls.header_if_any()
 listing.upload()
 if shown:
     listing.conversations(shown)
+indexing.draw()  # under the folder whose button starts it
 seeking.draw()
 rows = everything.draw(listing.show)
-indexing.draw()
 totals.draw()
 if shown:
     listing.notes(shown)

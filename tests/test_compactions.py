@@ -128,3 +128,11 @@ def test_a_roo_task_is_replayed_to_the_recorded_ranges(tmp_path: Path, full: int
     session = engine.load(original_tasks.write(tmp_path, *original_tasks.roo(full + 4, full, hidden)))
     there, ours = bench.ranges(session, 64_000)
     assert there == ours != []
+
+
+def test_codexs_next_summary_is_made_of_the_one_before_and_of_what_came_since() -> None:
+    session = engine.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
+    plans = engine.replay(session, "codex").plans
+    first, second = ((ask, answer) for plan in plans for ask, answer in plan.asks)
+    assert not first[0].content.startswith("summary: ")
+    assert second[0].content.startswith(f"summary: {first[1].text}")

@@ -35,6 +35,7 @@ from engine.session.model import Applied, Session, Usage
 from engine.session.portable import dumps, loads
 from engine.storage.threads import Threads
 from engine.views.decision_log import made, rows
+from engine.views.knobs import tuned
 from engine.views.overview import overview
 from tests.matrix import Watched, _billed, _ledger, files
 
@@ -282,6 +283,20 @@ def test_store_and_json_give_back_what_the_server_did(any_of: Talked) -> None:
     assert again == any_of.stored
     assert [r.applied for r in again.requests] == [r.applied for r in any_of.stored.requests]
     assert Threads(any_of.path).load(any_of.stored.id) == any_of.stored
+
+
+def test_what_the_server_did_once_may_be_undone_at_the_next_request(tmp_path: Path) -> None:
+    """A request without the edit reads all again, though nothing was decided at it."""
+    calls = [_log()[0], _log()[1]]
+    calls[1]["response"]["content"] = [{"type": "text", "text": "So."}]
+    path = tmp_path / "calls.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in calls))
+    (session,) = read_file(path)
+    record = engine.replay(session, "as-recorded")
+    at = next(b.at for b in session.blocks if b.kind == "tool_result" and b.raw["tool_use_id"] == "b")
+    assert [record.why(at, n).state for n in (0, 1)] == ["unseen", "here"]
+    assert next(record.carried([at])) == ((1, 2),)
+    assert not record.plans[1].server
 
 
 # --- facts and prices -------------------------------------------------------------------------------------------------------
@@ -645,6 +660,9 @@ def test_a_policy_that_asks_for_what_the_api_never_takes_is_refused(name: str, o
     assert old in text
     with pytest.raises(PolicyError, match="at least"):
         parse(name, text.replace(old, new))
+    key, _, value = new.partition(" = ")
+    with pytest.raises(PolicyError, match="at least"):
+        tuned(load(name), {f"1.{key}": int(value)})
 
 
 def test_lint_lets_a_servers_summary_stand_first_or_last() -> None:

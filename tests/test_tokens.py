@@ -369,21 +369,6 @@ def test_a_process_that_dies_or_cannot_be_started_costs_nothing_but_time(monkeyp
     assert count_texts(["some words"], O200K) == here
 
 
-def test_a_process_without_questions_ends_and_the_next_question_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = count_texts(["some words"], O200K)
-    monkeypatch.setattr(tokens, "_LOADED", set())
-    monkeypatch.setattr(tokens, "_APART", {})
-    monkeypatch.setattr(tokens, "_load", lambda _encoding: pytest.fail("it was loaded here"))
-    monkeypatch.setattr(apart, "IDLE", 0.05)
-    tokens.prepare()
-    first = tokens._APART["o200k_base"]
-    assert first._process.wait(10) == 0
-    monkeypatch.setattr(apart, "IDLE", 60.0)
-    assert count_texts(["some words"], O200K) == here
-    assert tokens._APART["o200k_base"] is not first
-    tokens._APART["o200k_base"].end()
-
-
 @pytest.mark.parametrize(
     ("name", "texts", "tokens"),
     [
@@ -415,3 +400,18 @@ def test_counters_have_names_and_labels_of_their_own() -> None:
     assert all(named(name).error for name in NAMED)
     with pytest.raises(TurnscopeError, match="no counter 'letters'"):
         named("letters")
+
+
+def test_a_process_without_questions_ends_and_the_next_question_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = count_texts(["some words"], O200K)
+    monkeypatch.setattr(tokens, "_LOADED", set())
+    monkeypatch.setattr(tokens, "_APART", {})
+    monkeypatch.setattr(tokens, "_load", lambda _encoding: pytest.fail("it was loaded here"))
+    monkeypatch.setattr(apart, "IDLE", 0.05)
+    tokens.prepare()
+    first = tokens._APART["o200k_base"]
+    assert first._process.wait(10) == 0
+    monkeypatch.setattr(apart, "IDLE", 60.0)
+    assert count_texts(["some words"], O200K) == here
+    assert tokens._APART["o200k_base"] is not first
+    tokens._APART["o200k_base"].end()

@@ -148,9 +148,10 @@ def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = F
     return None
 
 
-def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Ask | None:
-    """The question for a summary of the conversation in `span`; None where nothing in it can be read."""
-    text, content = prompt(how.prompt), "\n".join(_lines(envelope, ctx, span, how))
+def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How, old: str = "") -> Ask | None:
+    """The question for a summary of the conversation in `span`, and of an `old` one; None where nothing can be read."""
+    lines = [f"summary: {old}"] if old else []
+    text, content = prompt(how.prompt), "\n".join([*lines, *_lines(envelope, ctx, span, how)])
     key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
     return Ask("summary", key.hexdigest(), text, content, how.cap) if content else None
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.importers import Importer, Place
 from engine.reading.calls import as_text, when
-from engine.reading.jan_threads import active_path, new_parents
+from engine.reading.jan_threads import active_path, new_parents, ui_message, waves
 from engine.reading.nodes import Node, Passed, Said, rounds, thread
 from engine.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
 from engine.reading.source import Entry, Source
@@ -80,6 +80,8 @@ def read(source: Source, _entry: Entry) -> Thread:
         nodes.append(_node(one, parent, times, model, passed))
         speed = one["metadata"].get("tokenSpeed")
         speeds |= {one["id"]: speed} if speed is not None else {}
+    kept = {id: facts for one, node in zip(held, nodes, strict=True) for id, facts in _kept(one, node)}
+    builder.about |= {"stored": {NAME: kept}} if kept else {}
     if speeds:
         builder.about["tokenSpeed"] = speeds
     passed.tell(builder)
@@ -145,6 +147,36 @@ def _node(message: Value, above: str, times: Mapping[str, float | None], model: 
     else:
         passed.add(f"message of role {message.get('role')}", message)
     return node
+
+
+def _kept(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
+    """What Jan sends of a stored message, by the ids of the session's: its parts, a message for each round of calls."""
+    content, files = [_read(part) for part in _rows(message.get("content"))], list[JSON]()
+    calls = [_read_call(made) for made in rows(message["metadata"].get("tool_calls"))]
+    shown = ui_message({"id": node.id, "role": message.get("role"), "content": content, "metadata": {"tool_calls": calls}})
+    for file in rows(message["metadata"].get("inline_file_contents")):
+        files.append({"name": as_text(file.get("name")), "content": as_text(file.get("content"))})
+    parted = waves([shown])
+    answers = [n for n, said in enumerate(node.said) if said.role == shown["role"]]
+    plain = not files and all(part == {"type": "text", "text": part.get("text")} for part in shown["parts"])
+    if not plain and len(answers) == len(parted):
+        for number, wave in zip(answers, parted, strict=True):
+            beside = {"metadata": {"inline_file_contents": files}} if files else {}
+            yield f"{node.id}:{number}" if number else node.id, {"parts": wave["parts"], **beside}
+
+
+def _read(part: Value) -> Value:
+    """A part of a stored message whose texts are texts."""
+    told = as_text(mapping(part.get("text")).get("value")) or as_text(part.get("text"))
+    return {**part, "text": {"value": told}, "image_url": {"url": as_text(mapping(part.get("image_url")).get("url"))}}
+
+
+def _read_call(made: Value) -> Value:
+    """A call as older versions keep it, read safely."""
+    tool, gave = mapping(made.get("tool")), mapping(made.get("response"))
+    texts = [{"text": as_text(part.get("text"))} for part in rows(gave.get("content"))]
+    function = mapping(tool.get("function"))
+    return {"tool": {"id": tool.get("id"), "function": function}, "state": made.get("state"), "response": {"content": texts}}
 
 
 def _rows(content: Any) -> list[Value]:

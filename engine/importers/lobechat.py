@@ -22,6 +22,8 @@ from engine.session.thread import Thread
 
 NAME = "lobechat"
 TABLES = {"messages", "sessions", "topics", "agents", "messagePlugins", "userSettings", "threads"}
+FLAGS = ("isMultimodal", "agentCouncil", "compare", "compressionSummary")  # of a message's metadata, that requests hang on
+CALL = ("id", "identifier", "apiName", "arguments", "type", "thoughtSignature")
 Value = Mapping[str, Any]
 
 
@@ -88,6 +90,8 @@ def read(source: Source, entry: Entry) -> Thread:
     linked = any(m.get("role") == "user" and m.get("parentId") for m in talk)
     roots = {id: as_text(row.get("sourceMessageId")) for id, row in tables["threads"].items()}
     nodes = list(_nodes(talk, linked, roots, as_text(agent.get("model")), builder, passed))
+    kept = {node.id: _kept(message) for node, message in zip(nodes, talk, strict=True) if node.said}
+    builder.about |= {"stored": {NAME: kept}} if kept else {}
     role = as_text(agent.get("systemRole"))
     passed.tell(builder)
     current = _active(nodes, {as_text(m.get("id")): mapping(m.get("metadata")) for m in talk}) if linked else ""
@@ -152,6 +156,45 @@ def _said(message: Value, model: str, before: float | None, passed: Passed) -> l
     return rounds(blocks, request, parallel=True) or [Said("", request=request)]
 
 
+def _kept(message: Value) -> dict[str, JSON]:
+    """A message as it is stored, as far as the app's requests hang on it."""
+    plugin, metadata = mapping(message.get("_plugin")), mapping(message.get("metadata"))
+    error = mapping(message.get("pluginError")) or mapping(plugin.get("error"))
+    reasoning = mapping(message.get("reasoning"))
+    used = mapping(message.get("usage")) or mapping(metadata.get("usage")) or metadata
+    kept: dict[str, JSON] = {
+        "tools": [_kept_call(tool) for tool in rows(message.get("tools"))],
+        "tool_call_id": as_text(message.get("tool_call_id")) or as_text(plugin.get("toolCallId")),
+        "plugin": {key: as_text(plugin.get(key)) for key in ("identifier", "apiName", "type") if plugin.get(key)},
+        "pluginError": {"message": as_text(error.get("message"))} if error else None,
+        "reasoning": {key: as_text(reasoning.get(key)) for key in ("content", "signature") if reasoning.get(key)},
+        "imageList": [{key: as_text(one.get(key)) for key in ("url", "alt")} for one in rows(message.get("imageList"))],
+        "fileList": [{key: as_text(one.get(key)) for key in ("url", "name")} for one in rows(message.get("fileList"))],
+        "usage": {"totalOutputTokens": used["totalOutputTokens"]} if isinstance(used.get("totalOutputTokens"), int) else None,
+        "metadata": {key: metadata[key] for key in FLAGS if metadata.get(key) is True}
+        | ({"reactions": _emojis(metadata)} if _emojis(metadata) else {}),
+        "children": [_kept(child) for child in rows(message.get("children"))],
+        **{key: as_text(message.get(key)) for key in ("id", "parentId", "agentId")},
+    }
+    spoken = {"role": as_text(message.get("role")), "content": as_text(message.get("content"))}
+    return spoken | {key: value for key, value in kept.items() if value}
+
+
+def _kept_call(tool: Value) -> JSON:
+    kept: dict[str, JSON] = {key: as_text(tool[key]) for key in CALL if tool.get(key)}
+    gave = tool.get("result")
+    if isinstance(gave, Mapping):
+        error = mapping(gave.get("error"))
+        kept["result"] = {"id": as_text(gave.get("id")), "content": as_text(gave.get("content"))}
+        kept["result"] |= {"error": {"message": as_text(error.get("message"))}} if error else {}
+    return kept
+
+
+def _emojis(metadata: Value) -> list[JSON]:
+    found = (as_text(one.get("emoji")) for one in rows(metadata.get("reactions")))
+    return [{"emoji": emoji} for emoji in found if emoji]
+
+
 def _blocks(message: Value) -> list[JSON]:
     reasoning, told = mapping(message.get("reasoning")), as_text(message.get("content"))
     told = "" if told == "..." else told
@@ -189,4 +232,5 @@ IMPORTER = Importer(
     suffixes=(".json",),
     wants="shared chat (`version`, `exportedAt`), database export or backup (`exportType`)",
     right="each topic a conversation; trees where prompts name parents; failed answers",
+    version=2,
 )

@@ -8,7 +8,7 @@ Longer than a mapping for three containers and two forms of an answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,8 @@ def read(source: Source, entry: Entry) -> Thread:
     passed = Passed()
     nodes = [_node(id, message, messages, passed) for id, message in messages.items()]
     named = (row.get("current_message_id"), history.get("currentId"), chat.get("currentId"), chat.get("branchPointMessageId"))
+    kept = {node.id: facts for node in nodes if (facts := _kept(messages[node.id], _blocks(node)))}
+    builder.about |= {"stored": {NAME: kept}} if kept else {}
     current = next((id for id in named if isinstance(id, str) and id in messages), "")
     system = as_text(mapping(chat.get("params")).get("system")) or as_text(chat.get("system"))
     passed.tell(builder)
@@ -136,6 +138,41 @@ def _node(id: str, message: Value, messages: Mapping[str, Value], passed: Passed
     if summary := as_text(message.get("contextSummary")):
         node.cut = Cut("compacted: a summary in the system prompt replaced the history", [parts_of("system", summary)])
     return node
+
+
+def _kept(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
+    """What is stored with a message beside its text; and for an answer in which more is read than that, all that it is."""
+    kept: dict[str, JSON] = {key: mapping(message.get(key)) for key in ("usage", "info") if mapping(message.get(key))}
+    kept |= {"files": rows(message.get("files"))} if rows(message.get("files")) else {}
+    kept |= {key: as_text(message.get(key)) for key in ("contextSummary",) if as_text(message.get(key))}
+    told, voice = as_text(message.get("content")), mapping(mapping(message.get("meta")).get("voice"))
+    speech = [{"transcript": as_text(part.get("transcript"))} for part in rows(voice.get("speech"))]
+    if voice:
+        kept |= {"meta": {"voice": {"model": as_text(voice.get("model")), "speech": speech}}, "model": message.get("model")}
+    if message.get("role") == "assistant" and (message.get("output") or voice or [*blocks] != text(told)):
+        output = [_kept_item(part) for part in rows(message.get("output"))]
+        kept |= {"role": "assistant", "content": told, **({"output": output} if output else {})}
+    return kept
+
+
+def _blocks(node: Node) -> list[JSON]:
+    """All that is read in a message."""
+    held = [said.content for said in node.said if said.role]
+    return [block for content in held for block in (text(content) if isinstance(content, str) else content)]
+
+
+def _kept_item(part: Value) -> Value:
+    """An item of an answer's output whose parts are objects, and their texts texts."""
+    lists = {key: part[key] for key in ("content", "summary", "output") if isinstance(part.get(key), list)}
+    clean = {key: [{**one, "text": as_text(one.get("text"))} for one in rows(held)] for key, held in lists.items()}
+    names = {key: as_text(part[key]) for key in ("type", "call_id", "name", "status") if key in part}
+    kind, gave = names.get("type"), part.get("output")
+    if kind == "function_call_output" and not isinstance(gave, list):
+        clean["output"] = [{"type": "input_text", "text": gave if isinstance(gave, str) else ""}]
+    loose = [key for key in ("content", "summary") if key in part and key not in lists]
+    if kind != "open_webui:context_compaction" and loose:
+        clean |= {key: [] for key in loose}
+    return {**part, **clean, **names}
 
 
 def _usage(used: Value) -> Any:
@@ -190,4 +227,5 @@ IMPORTER = Importer(
     suffixes=(".json", ".jsonl", ".db"),
     wants="chat with `history.messages`, nor tables `chat` and `user`",
     right="the tree with its branches; old and new forms of an answer; compactions",
+    version=2,
 )

@@ -140,7 +140,9 @@ class Chat(Talk):
 
     def _would_cost(self) -> tuple[Decimal, Decimal] | None:
         plan = self.planned()
-        least, most = (self.cost(Usage(plan.projected, output_tokens=n), plan.model) for n in (0, self.settings.max_tokens))
+        first = (Usage(plan.largest),) if plan.largest > plan.projected else ()  # what a server reads to sum up is billed too
+        told = (Usage(plan.projected, output_tokens=n, iterations=first) for n in (0, self.settings.max_tokens))
+        least, most = (self.cost(usage, plan.model) for usage in told)
         return None if least is None or most is None else (least, most)
 
     def leave_out(self, message: int) -> None:

@@ -24,7 +24,7 @@ from engine.errors import RuleError
 from engine.planning.answers import Answers, answerer
 from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries, servers_summaries
 from engine.planning.policy import Policy, Step, find, in_force, load
-from engine.planning.provider_edits import asking, seen_under, serverside
+from engine.planning.provider_edits import ASKING, asking, seen_under, serverside
 from engine.planning.render import render
 from engine.planning.repeated import laid, wanted
 from engine.pricing.prices import PRICES, Prices
@@ -156,7 +156,7 @@ def answered(plan: Plan, session: Session, basis: Basis) -> Plan:
 
     A replay of the record plans it so at once. `session` holds the answer.
     """
-    if not (plan.server or plan.request.applied):
+    if not (plan.server or ASKING in plan.request.settings):
         return plan
     ctx = _context(None, session, plan.request, basis, plan.calibration, plan.budget, None)
     seen = seen_under(None, plan.after, ctx, (), answerer(session.recorded.answers.get), recorded=True)

@@ -260,7 +260,12 @@ def _differ(one: Plan, two: Plan) -> bool:
     """Whether a block of both may stand otherwise in the second: something was decided in either, or edits held no longer."""
     decided = one.decisions or one.server or two.decisions or two.server
     lasts = one.again is two.again or one.again == two.again
-    return bool(decided) or not lasts or one.model != two.model or one.budget.limit != two.budget.limit
+    return bool(decided) or not lasts or one.model != two.model or one.budget.limit != two.budget.limit or _undone(one, two)
+
+
+def _undone(one: Plan, two: Plan) -> bool:
+    """Whether the provider did otherwise to the second of two recorded requests, which may be that it did nothing."""
+    return one.request.applied != two.request.applied
 
 
 def _offline(answer: Answer) -> bool:

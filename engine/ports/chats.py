@@ -1,20 +1,20 @@
 """A session as chat apps hold it: messages as plain mappings, each with the blocks it stands for, and the way back.
 
 Rows are those of `ports.rows`. What an app stores with a message beside its content (items, usage, summaries) is no part of the
-conversation: a session's `about` holds it under `stored`, by the message's id. Holds readings and conversions; decides nothing.
+conversation: a session's `about` holds it under `stored`, by the tool that stored it and the message's id; it is read where a
+tool's own rules ask for it. Holds readings and conversions; decides nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
-from engine.counting.ledger import Ledger
 from engine.envelope.rule import Ctx
 from engine.ports.rows import content, remembered, rows_of
 from engine.session.content import dumps, text_of
-from engine.session.index import Index
 from engine.session.model import JSON, Block, Part, Session
 
 
@@ -27,37 +27,63 @@ class Said(NamedTuple):
 
 
 class Chat(NamedTuple):
-    """The conversation's messages without prompt and tools, the addresses where they begin, and they as mappings."""
+    """The conversation's messages without prompt and tools, where they begin and end, and they as mappings."""
 
     said: tuple[Said, ...]
     starts: tuple[int, ...]
+    stops: tuple[int, ...]
     messages: tuple[dict[str, Any], ...]
 
 
-def chat_of(session: Session) -> Chat:
-    """Read a session as a chat. Results are messages of role `tool`; what is stored with a message's id is merged into it."""
-    kept = session.about.get("stored")
-    stored: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
-    found = []
+def stored_by(session: Session, tool: str) -> Mapping[str, Any]:
+    """What a tool stored with messages, by their ids."""
+    held = session.about.get("stored")
+    kept = held.get(tool) if isinstance(held, Mapping) else None
+    return kept if isinstance(kept, Mapping) else {}
+
+
+def whole(name: str, stored: Mapping[str, Any]) -> str:
+    """The id of the stored message that a message of the session was made of, beside others (`id`, `id:1`, ...); "" = none."""
+    of = name.rpartition(":")[0]
+    return of if of in stored and name not in stored else ""
+
+
+def chat_of(session: Session, tool: str = "") -> Chat:
+    """Read a session as a chat. Results are messages of role `tool`.
+
+    What `tool` stored with a message is merged into it, and stands for it where it has a role of its own.
+    """
+    stored = stored_by(session, tool)
+    found: list[Said] = []
     for row in rows_of(session).rows:
         if row.role == "system" and not session.messages[session.blocks[row.start].message].fence:
             continue  # the prompt; a message of the system in the conversation is fenced
         blocks = session.blocks[row.start : row.stop]
+        name = session.messages[blocks[0].message].id
+        if found and (of := whole(name, stored)) and found[-1].message.get("id") == of:
+            found[-1] = Said(found[-1].start, row.stop, found[-1].message)
+            continue
         message: dict[str, Any] = {"role": row.role, "content": content(session, row)}
         if row.role == "tool":
             message |= {"tool_call_id": _id(blocks[0], "tool_use_id"), "content": text_of(message["content"] or "")}
         if calls := [call(block) for block in blocks if block.kind == "tool_use"]:
             message["tool_calls"] = calls
-        if row.framed and (name := session.messages[blocks[0].message].id):
-            message |= {"id": name, **stored.get(name, {})}
+        if row.framed and name:
+            facts = stored.get(name, {})
+            message = {**({} if "role" in facts else message), "id": name, **facts}
         found.append(Said(row.start, row.stop, message))
-    return Chat(tuple(found), tuple(one.start for one in found), tuple(one.message for one in found))
+    starts, stops = tuple(one.start for one in found), tuple(one.stop for one in found)
+    return Chat(tuple(found), starts, stops, tuple(one.message for one in found))
 
 
-@remembered
-def chat(session: Session, _index: Index, _own: Ledger) -> Chat:
-    """The session at hand as a chat, read once."""
-    return chat_of(session)
+@cache
+def _reading(tool: str) -> Callable[[Ctx], Chat]:
+    return remembered(lambda session, _index, _own: chat_of(session, tool))
+
+
+def chat(ctx: Ctx, tool: str = "") -> Chat:
+    """The session at hand as a chat with what `tool` stored, read once."""
+    return _reading(tool)(ctx)
 
 
 def leading(ctx: Ctx) -> int:

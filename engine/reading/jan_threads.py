@@ -1,4 +1,4 @@
-"""Jan's stored threads: the active path through their branches, answers that lost their parent, and stored content as parts.
+"""Jan's stored threads: the active path, answers that lost their parent, stored content as parts, and the rounds of an answer.
 
 Written from what is documented of message-branching.ts and messages.ts (janhq/jan 92eeab44). Messages are plain mappings as
 `messages.jsonl` holds them. It reads no file.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Stored = Mapping[str, Any]
@@ -75,6 +75,28 @@ def ui_message(message: Stored) -> dict[str, Any]:
             parts.append(call)
     parts += [_old_call(call) for call in _meta(message).get("tool_calls") or ()]
     return {"id": message["id"], "role": message["role"], "parts": parts or [{"type": "text", "text": ""}]}
+
+
+def called(part: Stored) -> bool:
+    """Whether a part is a call of a tool."""
+    kind = str(part.get("type"))
+    return kind == "dynamic-tool" or kind.startswith("tool-")
+
+
+def waves(messages: Iterable[Stored]) -> list[dict[str, Any]]:
+    """Answers in which something follows calls, as one message per round."""
+    made: list[dict[str, Any]] = []
+    for message in messages:
+        rounds: list[list[Any]] = [[]]
+        for part in message.get("parts") or () if message.get("role") == "assistant" else ():
+            if rounds[-1] and called(rounds[-1][-1]) and not called(part):
+                rounds.append([])
+            rounds[-1].append(part)
+        if len(rounds) < 2:
+            made.append(dict(message))
+        else:
+            made += [{**message, "id": f"{message.get('id')}_w{n}", "parts": parts} for n, parts in enumerate(rounds)]
+    return made
 
 
 def _segments(text: str) -> list[dict[str, Any]]:

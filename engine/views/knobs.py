@@ -155,7 +155,10 @@ def _changed(params: Any, given: Mapping[str, JSON]) -> Any:
         new = {name: msgspec.convert(value, hints[name], strict=True) for name, value in given.items()}
     except msgspec.ValidationError as error:
         raise PolicyError(f"{', '.join(given)}: {error}", hint="Give a value of the kind that the parameter has.") from error
-    return replace(params, **new) if new else params
+    try:
+        return replace(params, **new) if new else params
+    except ValueError as error:  # the rule itself knows what it cannot do
+        raise PolicyError(str(error), hint="Give another value.") from error
 
 
 def changes(policy: Policy, base: Policy) -> dict[str, JSON]:

@@ -174,7 +174,7 @@ def standing(summary: by_hand.Summary) -> str:
 
 def spending(session: Session, spent: Decimal, limit: Decimal | None, since: int) -> str:
     """Requests, tokens and money of this chat."""
-    billed = [r.usage for r in session.requests[since:] if r.usage]
+    billed = [each for r in session.requests[since:] if r.usage for each in r.usage.passes]
     prompt, read = sum(u.prompt_tokens for u in billed), sum(u.cache_read_input_tokens for u in billed)
     left = f" · {usd(max(limit - spent, Decimal(0)))} of {usd(limit)} left" if limit else ""
     chips = [f"{len(session.requests) - since:,} requests", f"{k(prompt)} tokens sent"]

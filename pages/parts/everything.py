@@ -126,7 +126,7 @@ def draw(show: Callable[[str], object]) -> tuple[Row, ...]:
     ids = [row.id for row in left[begin : begin + PAGE]]
     picked = st.dataframe(
         _table(left[begin : begin + PAGE]), key=f"{TABLE}.{begin}", column_config=_columns(), hide_index=True,
-        on_select="rerun", selection_mode="single-row", height="auto",
+        on_select="rerun", selection_mode="single-row", height="auto", placeholder="",
     )["selection"]["rows"]  # fmt: skip
     unread = sum(not row.read for row in left)
     pager.draw(key, len(left), PAGE, begin, "sessions" + (f"; {unread:,} not read yet" if unread else ""))
@@ -144,6 +144,7 @@ def _filtered(every: Sequence[Row]) -> tuple[Row, ...]:
         project = _choice("Project", "library.project", (row.project for row in every))
         days = st.date_input("From, to", [], key="library.days", format="YYYY-MM-DD", width=210)
         least = st.number_input("Cost from $", 0.0, None, None, key="library.least", placeholder="any", width=110)
+        most = st.number_input("to $", 0.0, None, None, key="library.most", placeholder="any", width=110)
         order = st.selectbox("Sort", list(ORDERS), key="library.order", width=150)
         cut = st.toggle("Truncated", key="library.cut", help="Only sessions in which something was taken out of the window")
     words = (text or "").casefold().split()
@@ -155,6 +156,7 @@ def _filtered(every: Sequence[Row]) -> tuple[Row, ...]:
         and (not project or row.project == project)
         and (not model or model in row.models.split(", "))
         and (least is None or (row.usd is not None and row.usd >= least))
+        and (most is None or (row.usd is not None and row.usd <= most))
         and (not cut or row.cuts > 0)
         and (first is None or first <= _day(row) <= last)
         and all(word in row.words for word in words)

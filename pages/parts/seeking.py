@@ -30,7 +30,7 @@ def draw() -> None:
         return
     if not count:
         many = len(known.lines(index))
-        hint = f"{many:,} sessions are indexed." if many else "Nothing is indexed yet: the button below does that."
+        hint = f"{many:,} sessions are indexed." if many else "Nothing is indexed yet: the button above does that."
         st.html(f'<div class="ts-empty">Nothing was found. {hint}</div>')
         return
     with st.container(gap=None, key="library-hits"):

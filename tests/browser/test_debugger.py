@@ -460,6 +460,8 @@ def test_all_decisions_are_listed_filtered_and_gone_to(kept: Page, trace: Trace)
     row.click()
     at(kept, where.request, where.seq - trace.plans[where.request].first + 1)
     kept.locator(".view .row.here").wait_for()
+    kept.get_by_role("radio", name="Before and after").click()
+    idle(kept)
 
 
 def test_breakpoints_stop_playing_and_can_be_jumped_to(page: Page, trace: Trace) -> None:

@@ -28,7 +28,8 @@ def build(said: Sequence[Mapping[str, Any]]) -> Session:
     builder = Builder("golden", SYSTEM)
     for message in said:
         role, held = message["role"], message["content"]
-        builder.about.setdefault("stored", {})[message["id"]] = {"content": held} if role != "thinking" else {}
+        stored = builder.about.setdefault("stored", {}).setdefault("continue", {})
+        stored[message["id"]] = {"content": held} if role != "thinking" else {}
         if role == "tool":
             role, held = "user", [{"type": "tool_result", "tool_use_id": message["toolCallId"], "content": held}]
         elif role == "thinking":

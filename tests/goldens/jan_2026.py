@@ -19,15 +19,13 @@ from engine.ports.jan.messages import (
     INTERRUPTED,
     OUTPUT,
     UNITS,
-    called,
     estimated,
     first_kept,
     joined,
     mended,
-    waves,
     without_images,
 )
-from engine.reading.jan_threads import active_path, new_parents, ui_message
+from engine.reading.jan_threads import active_path, called, new_parents, ui_message, waves
 from engine.session.builder import Builder
 from engine.session.model import Session
 from tests.goldens._apps import Teller, items, messages
@@ -73,7 +71,7 @@ def _trim(given: dict[str, Any]) -> dict[str, Any]:
 
 def _build(builder: Builder, said: Sequence[Mapping[str, Any]], split: bool = True) -> None:
     for message in waves(said) if split else said:
-        builder.about.setdefault("stored", {})[message["id"]] = message
+        builder.about.setdefault("stored", {}).setdefault("jan", {})[message["id"]] = message
         blocks: list[Any] = []
         results: list[Any] = []
         for part in message["parts"]:

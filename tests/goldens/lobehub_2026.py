@@ -98,7 +98,7 @@ def policy(changes: Mapping[str, Mapping[str, Any]], window: int = 0) -> Policy:
 def build(builder: Builder, said: Sequence[Mapping[str, Any]]) -> None:
     """Stored messages; what is stored with each goes beside the conversation."""
     for message in said:
-        builder.about.setdefault("stored", {})[message["id"]] = {**message}
+        builder.about.setdefault("stored", {}).setdefault("lobechat", {})[message["id"]] = {**message}
         role, held = message["role"], message["content"]
         if role == "tool":
             result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": held}

@@ -36,7 +36,7 @@ def _build(builder: Builder, messages: list[Mapping[str, Any]]) -> None:
         name = message.get("id") or f"new {number}"
         about = {key: value for key, value in message.items() if key not in ("id", "role", "content")}
         if about:
-            builder.about.setdefault("stored", {})[name] = about
+            builder.about.setdefault("stored", {}).setdefault("open-webui", {})[name] = about
         builder.message(message["role"], held, id=name, fence=True)
 
 

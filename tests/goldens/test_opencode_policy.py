@@ -88,7 +88,7 @@ def policy_of(name: str, case: dict[str, Any]) -> Policy:
     return replace(chosen, budget=BudgetParams(formula="fixed", tokens=room), rules=tuple(steps))
 
 
-@pytest.mark.parametrize("case", cases("trigger", "tail"), ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", [*cases("trigger", "tail")], ids=lambda case: case["id"])
 def test_it_compacts_when_the_program_did_and_keeps_the_tail_that_it_kept(case: dict[str, Any]) -> None:
     session, ids = session_of(case, 1)
     plan = list(replay(session, policy_of("opencode", case), build_ledger(session, CHARS)))[-1]
@@ -101,7 +101,7 @@ def test_it_compacts_when_the_program_did_and_keeps_the_tail_that_it_kept(case: 
         assert ids.get(summed.stop) == marks[0]["tail_start"]
 
 
-@pytest.mark.parametrize("case", cases("prune"), ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", [*cases("prune")], ids=lambda case: case["id"])
 def test_it_clears_what_the_program_cleared(case: dict[str, Any]) -> None:
     session, _ = session_of(case, 2)
     name = "opencode-prune" if (case["input"]["compaction"] or {}).get("prune") else "opencode"

@@ -117,6 +117,11 @@ def test_filters_order_and_pages_over_many_sessions(app: AppTest, claude: Path) 
     app.number_input(key="library.least").set_value(10_000.0).run()
     assert "no sessions" in bodies(app)
     app.number_input(key="library.least").set_value(None).run()
+    app.number_input(key="library.most").set_value(0.0).run()
+    assert "no sessions" in bodies(app)
+    app.number_input(key="library.most").set_value(10_000.0).run()
+    assert list(listed(app)["File"]) == ["tool-results-eat-the-window.jsonl"]
+    app.number_input(key="library.most").set_value(None).run()
     app.toggle(key="library.cut").set_value(False).run()
     app.selectbox(key="library.order").set_value("Title").run()
     titles = [title.casefold() for title in listed(app)["Title"] if not title.endswith(".jsonl")]

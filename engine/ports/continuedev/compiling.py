@@ -12,6 +12,7 @@ from math import ceil
 from typing import Any
 
 Said = Mapping[str, Any]
+TOOL = "continue"  # under which name a session holds what is stored with messages
 FRAME, CALL, RESULT = 4, 10, 10  # tokens beside the content: of a message, of each call, of a result
 SAFE_SHARE, SAFE_MOST = 0.02, 1_000  # of the window, kept free against counting errors
 ANSWER_MOST = 1_000  # tokens kept free for an answer, at most

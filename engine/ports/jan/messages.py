@@ -12,10 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, NamedTuple
 
+from engine.reading.jan_threads import called
 from engine.session.content import dumps
 from engine.session.model import Block, Session
 
 Said = Mapping[str, Any]
+TOOL = "jan"  # under which name a session holds what is stored with messages
 UNITS, FRAME = 3.5, 4  # UTF-16 units per token; tokens that frame a message
 OUTPUT = 2_048  # tokens kept free for the answer where nothing is set
 SUMMARY_TOKENS, PROMPT_TOKENS, LEAST = 512, 53, 1_024  # of the summary; of the program's own prompt; what is read at least
@@ -39,12 +41,6 @@ def estimated(message: Said) -> int:
             texts.append(dumps(part))
     texts += [f"File: {name}\n{content}" for name, content in files(message)]
     return tokens_of("\n".join(texts)) + FRAME
-
-
-def called(part: Said) -> bool:
-    """Whether a part is a call of a tool."""
-    kind = str(part.get("type"))
-    return kind == "dynamic-tool" or kind.startswith("tool-")
 
 
 def files(message: Said) -> list[tuple[str, str]]:
@@ -72,22 +68,6 @@ def excerpt(messages: Iterable[Said], limit: int) -> str:
 
 def _texts(message: Said) -> list[str]:
     return [str(p.get("text") or "") for p in message.get("parts") or () if p.get("type") == "text"]
-
-
-def waves(messages: Iterable[Said]) -> list[dict[str, Any]]:
-    """Answers in which something follows calls, as one message per round."""
-    made: list[dict[str, Any]] = []
-    for message in messages:
-        rounds: list[list[Any]] = [[]]
-        for part in message.get("parts") or () if message.get("role") == "assistant" else ():
-            if rounds[-1] and called(rounds[-1][-1]) and not called(part):
-                rounds.append([])
-            rounds[-1].append(part)
-        if len(rounds) < 2:
-            made.append(dict(message))
-        else:
-            made += [{**message, "id": f"{message.get('id')}_w{n}", "parts": parts} for n, parts in enumerate(rounds)]
-    return made
 
 
 def mended(messages: Iterable[Said]) -> list[dict[str, Any]]:

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from engine.counting.ledger import Ledger
 from engine.ports.chats import chat_of
-from engine.ports.jan.messages import Unit, asks, estimated, part_of, waves
+from engine.ports.jan.messages import TOOL, Unit, asks, estimated, part_of
 from engine.ports.rows import remembered
+from engine.reading.jan_threads import waves
 from engine.session.index import Index
 from engine.session.model import Session
 
@@ -26,7 +27,7 @@ def gathered(session: Session, _index: Index, _own: Ledger) -> Chat:
     """The session at hand as Jan's messages, read once."""
     found = Chat([], [], [0], [])
     groups: list[tuple[int, int, dict[str, Any]]] = []
-    for one in chat_of(session).said:
+    for one in chat_of(session, TOOL).said:
         if one.message["role"] == "tool" and groups:
             groups[-1] = (groups[-1][0], one.stop, groups[-1][2])
         else:

@@ -13,6 +13,7 @@ from hashlib import md5
 from typing import Any
 
 Said = Mapping[str, Any]
+TOOL = "lobechat"  # under which name a session holds what is stored with messages
 COUNT, BESIDE = 20, 2  # messages by default; "include the user message" adds two
 NAME = 64  # characters from which on a function's name is hashed
 HEAD = (

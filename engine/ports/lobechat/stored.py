@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from engine.counting.ledger import Ledger
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
-from engine.ports.chats import Said, chat_of, given
+from engine.ports.chats import Said, chat_of, given, stored_by, whole
+from engine.ports.lobechat.messages import TOOL
 from engine.ports.lobechat.tokens import GROUP, estimate, size
 from engine.ports.lobechat.window import stretches
 from engine.ports.rows import remembered
@@ -47,15 +48,13 @@ class Topic(NamedTuple):
 
 def topic_of(session: Session) -> Topic:
     """Read a session as a stored topic."""
-    kept = session.about.get("stored")
-    stored: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
+    stored = stored_by(session, TOOL)
     billed = {r.cut: r.usage.output_tokens for r in session.requests if r.usage and not r.output_stub}
     units: list[Said] = []
     plain: list[list[dict[str, Any]]] = []
     for one in chat_of(replace(session, about={})).said:
         name = session.messages[session.blocks[one.start].message].id
-        whole = name.rpartition(":")[0]
-        if units and whole in stored and name not in stored and units[-1].message["id"] == whole:
+        if units and (of := whole(name, stored)) and units[-1].message["id"] == of:
             units[-1] = Said(units[-1].start, one.stop, units[-1].message)
             plain[-1].append(one.message)
             continue

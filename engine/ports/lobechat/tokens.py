@@ -22,6 +22,7 @@ _WORD, _SHORT = 6, 3  # characters per token of a word; of what is always one
 _BLANK = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"  # what JavaScript calls white space
 _SIGNS = r".,!?;(){}[\]<>:/\\|@#$%^&*+=`~_\-"
 _SPLIT = re.compile(f"([{_BLANK}]+|[{_SIGNS}]+)")
+_WORDS, _RUNS = re.compile(f"[^{_BLANK}{_SIGNS}]+"), re.compile(f"[{_SIGNS}]+")
 _BLANKS = re.compile(f"[{_BLANK}]")
 _SIGN = re.compile(f"[{_SIGNS}]")
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
@@ -41,7 +42,15 @@ def estimate(value: Any) -> int:
     if value is None:
         return 0
     text = value if isinstance(value, str) else dumps(value)
-    return sum(map(_segment, filter(None, _SPLIT.split(text))))
+    return sum(map(_line, text.split("\n")))
+
+
+def _line(text: str) -> int:
+    """Tokens of a line: white space parts what is counted. ASCII, which is most, is counted without a look at each piece."""
+    if not text.isascii():
+        return sum(map(_segment, filter(None, _SPLIT.split(text))))
+    words = sum(1 if word.isdigit() else (len(word) + _WORD - 1) // _WORD for word in _WORDS.findall(text))
+    return words + sum(1 if len(run) <= _SHORT else (len(run) + 1) // 2 for run in _RUNS.findall(text))
 
 
 def _segment(text: str) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 Said = Mapping[str, Any]
 """A message: `role`, `content`, and what else is stored or sent with it."""
 
+TOOL = "open-webui"  # under which name a session holds what is stored with messages
 FINISHED = ("completed", "failed", "rejected")  # states of a call whose result is sent
 IMAGES = "The pictures that the tools gave in their results stand here. See it."
 VOICE = "[This answer was spoken. What follows is a transcript of voice:]\n"

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 from engine.envelope import recorded
-from engine.envelope.condensing import How, condense, opening, standing, summary_at
+from engine.envelope.condensing import How, condense, led
 from engine.envelope.conversation import call_input, once, path_in, result_text
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -53,10 +53,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if text:
         envelope = yield from _as_told(envelope, ctx, seen, text, because, facts)
         return ctx.request.n
-    starts = ctx.index.messages
-    begin = opening(envelope, ctx, False) if upto(starts, ctx.request.cut) else ctx.request.cut
-    old = summary_at(envelope, begin)
-    fresh = standing(envelope, ctx, old.stop if old else begin)
+    none = (ctx.request.cut, None, ctx.request.cut)
+    begin, _, fresh = led(envelope, ctx) if upto(ctx.index.messages, ctx.request.cut) else none
     if fresh >= ctx.request.cut or (not seen and ctx.tokens(fresh, ctx.request.cut) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return last

@@ -17,7 +17,7 @@ from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.codex import compaction as port
 from engine.session.content import dumps
 from engine.session.index import Index, upto
-from engine.session.model import Answer, Block, Bucket, Edit, Part, Session, Span
+from engine.session.model import Answer, Ask, Block, Bucket, Edit, Part, Session, Span
 
 SLOT = "summary of all before"
 CONTEXT = ("meta", "inferred")  # origins of what a tool puts in beside the prompt: it is put in anew
@@ -38,11 +38,12 @@ class Params:
 
 
 class Compacted(Struct, frozen=True, gc=False):
-    """The request that compacted last, where its summary was put, and where the oldest prompt that stayed begins."""
+    """The request that compacted last, its summary, and where that was put; `first`: where the oldest prompt left begins."""
 
     request: int
     at: int
     first: int
+    summary: str = ""
 
 
 class _Read(NamedTuple):
@@ -71,7 +72,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("keep", f"{because}, but too little came since to be summed up", facts=facts)
         return state
     stays = _stays(envelope, read, Span(start, stop), params)
-    answer = yield from _summary(envelope, ctx, seen, Span(start, stop), params, because, facts)
+    how = How("hand-over", cap=params.cap)
+    question = ask(envelope, ctx, Span(start, stop), how, state.summary if state else "")
+    answer = yield from _summary(recorded.told(ctx, seen)[1], question, because, facts)
     if answer is None:
         return state
     facts |= {**account(answer), "messages": upto(ctx.index.messages, stop) - upto(ctx.index.messages, start)}
@@ -84,16 +87,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     yield Edit(
         "condense", f"{because}: a summary stands behind the newest prompts", Span(stop, stop), body, slot=SLOT, facts=facts
     )
-    return Compacted(ctx.request.n, stop, min((span.start for span in stays), default=stop))
+    return Compacted(ctx.request.n, stop, min((span.start for span in stays), default=stop), answer.text)
 
 
-def _summary(
-    envelope: Envelope, ctx: Ctx, seen: list[Edit], span: Span, params: Params, because: str, facts: dict[str, Any]
-) -> Edits:
+def _summary(told: str, question: Ask | None, because: str, facts: dict[str, Any]) -> Edits:
     """The log's own summary where it holds one, else an answer; None where there is none."""
-    if text := recorded.told(ctx, seen)[1]:
-        return Answer(text, source="recorded")
-    question = ask(envelope, ctx, span, How("hand-over", cap=params.cap))
+    if told:
+        return Answer(told, source="recorded")
     answer: Answer | None = (yield question) if question else None
     if answer is None or answer.failed:
         why = answer.failed if answer else "nothing in it can be read"

@@ -12,7 +12,7 @@ from engine.envelope.conversation import droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.chats import Chat, chat
-from engine.ports.continuedev.compiling import CALL, FRAME, RESULT, adjusted, empty, first_kept, lines_kept, room, tail
+from engine.ports.continuedev.compiling import CALL, FRAME, RESULT, TOOL, adjusted, empty, first_kept, lines_kept, room, tail
 from engine.ports.rows import remembered
 from engine.session.index import Index
 from engine.session.model import Edit, Part, Session, Span
@@ -65,7 +65,7 @@ def _tokens(ctx: Ctx, start: int, stop: int) -> int:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Refuses where the original says that there is not enough context: never where the window is only assumed."""
-    talk = chat(ctx)
+    talk = chat(ctx, TOOL)
     there = bisect_left(talk.starts, ctx.request.cut)
     end = tail(talk.messages, there)
     if end is None:

@@ -10,7 +10,7 @@ from engine.envelope.conversation import since
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.chats import chat
-from engine.ports.continuedev.compiling import empty
+from engine.ports.continuedev.compiling import TOOL, empty
 from engine.session.content import text_of
 from engine.session.model import Edit, Part, Span
 
@@ -24,7 +24,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone."""
-    talk = chat(ctx)
+    talk = chat(ctx, TOOL)
     for one in talk.said[bisect_left(talk.starts, since(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
         blocks = ctx.session.blocks[one.start : one.stop]
         if envelope.at(one.start).body is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from engine.envelope import recorded
-from engine.envelope.condensing import How, account, ask, opening, stand_in, standing, summary_at
+from engine.envelope.condensing import How, account, ask, led, stand_in
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import upto
@@ -41,9 +41,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     there = upto(starts, ctx.request.cut)
     if not met or not there:
         return last
-    begin = opening(envelope, ctx, False)
-    old = summary_at(envelope, begin)
-    fresh = standing(envelope, ctx, old.stop if old else begin)
+    begin, _, fresh = led(envelope, ctx)
     at, text = recorded.told(ctx, seen)
     stop = at if at >= 0 else starts[there - 1] if _plain(ctx, starts[there - 1]) else ctx.request.cut
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit}

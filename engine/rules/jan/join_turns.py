@@ -12,9 +12,10 @@ from engine.counting.ledger import Ledger
 from engine.envelope.conversation import first_standing
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports.jan.messages import DONE, Unit, called, joined, mended, with_files, without_images
+from engine.ports.jan.messages import DONE, Unit, joined, mended, with_files, without_images
 from engine.ports.jan.units import gathered
 from engine.ports.rows import remembered
+from engine.reading.jan_threads import called
 from engine.session.index import Index
 from engine.session.model import Edit, Part, Session, Span
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Annotated, Any, Literal, NamedTuple
 
 from engine.envelope import recorded
-from engine.envelope.condensing import How, condense, opening, standing, summary_at, summary_of
+from engine.envelope.condensing import How, condense, led, summary_of
 from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -47,9 +47,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return last
     because = f"the last step had {used:,} tokens, more than {ctx.budget.limit:,}"
     because = because if params.trigger == "default" else "messages left the context here"
-    begin = opening(envelope, ctx, False)
-    old = summary_at(envelope, begin)
-    fresh = standing(envelope, ctx, old.stop) if old else begin
+    begin, old, fresh = led(envelope, ctx)
     first, there = upto(starts, fresh), upto(starts, ctx.request.cut)
     place = _place(ctx, params, first, there, summary_of(old) if old else "") if "all" not in params.mode else None
     stop = ctx.request.cut if place is None else starts[place]

@@ -16,7 +16,7 @@ from engine.envelope.conversation import droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.chats import chat, chat_of, leading, parts
-from engine.ports.lobechat.messages import BESIDE, COUNT, framed, handed_over, limited, ordered, window
+from engine.ports.lobechat.messages import BESIDE, COUNT, TOOL, framed, handed_over, limited, ordered, window
 from engine.ports.rows import remembered
 from engine.session.index import Index
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
@@ -46,7 +46,7 @@ class Topic(Struct, frozen=True):
 @remembered
 def _odd(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     """Numbers of the messages that do not stand where they are sent."""
-    said = [one.message for one in chat_of(session).said]
+    said = [one.message for one in chat_of(session, TOOL).said]
     order = ordered(said)
     place = {number: i for i, number in enumerate(order)}
     lost = 0
@@ -63,12 +63,12 @@ def _odd(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
 @remembered
 def _systems(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     """Numbers of the stored system messages."""
-    return tuple(n for n, one in enumerate(chat_of(session).said) if one.message["role"] == "system")
+    return tuple(n for n, one in enumerate(chat_of(session, TOOL).said) if one.message["role"] == "system")
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A summary is made of everything that is older each time, which takes as long as the chat is."""
-    talk = chat(ctx)
+    talk = chat(ctx, TOOL)
     there = bisect_left(talk.starts, ctx.request.cut)
     on = limited(ctx.request.model, params.on, params.uncached, params.search or None)
     state: Topic | None = ctx.state
@@ -97,7 +97,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _in_order(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
     """Results whose call is not sent go; others go behind their call."""
-    said, odd = chat(ctx).said, _odd(ctx)
+    said, odd = chat(ctx, TOOL).said, _odd(ctx)
     lead = first
     while lead < there and said[lead].message["role"] == "tool":
         lead += 1
@@ -126,7 +126,7 @@ def _summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:
     turn = bisect_left(turns, ctx.request.cut) - 1
     if turn < 1 or (state and state.turn == turn):
         return state
-    talk = chat(ctx)
+    talk = chat(ctx, TOOL)
     count = bisect_left(talk.starts, turns[turn - 1]) + 1
     read = handed_over(count, params.count) if count > params.count else 0
     if read < 2:

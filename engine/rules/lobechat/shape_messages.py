@@ -11,8 +11,10 @@ from engine.envelope.conversation import since
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.chats import chat, leading, parts
-from engine.ports.lobechat.messages import filled, shaped
+from engine.ports.lobechat.messages import TOOL, filled, shaped
 from engine.session.model import Edit, Part, Span
+
+ROLES = ("user", "assistant", "tool", "system")  # others came later
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone."""
-    talk, session = chat(ctx), ctx.session
+    talk, session = chat(ctx, TOOL), ctx.session
     variables = {name.strip(): text for name, _, text in (one.partition("=") for one in params.variables)}
     for block in session.blocks[since(ctx) : ctx.request.cut] if params.variables else ():
         if block.role == "system" and (text := filled(block.text, variables)) != block.text:
@@ -41,9 +43,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             part = Part("system", "summary", text, place="system")
             envelope = yield Edit("insert", "variables are filled in", Span(held.start, held.stop), (part,), slot="summary")
     for one in talk.said[bisect_left(talk.starts, since(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
-        message = one.message
+        message, body = one.message, envelope.at(one.start).body
         thoughts = [b for b in session.blocks[one.start : one.stop] if b.kind == "thinking"]
-        if envelope.at(one.start).body is not None or (thoughts and "reasoning" not in message):
+        if message["role"] not in ROLES or body is not None or (thoughts and "reasoning" not in message):
             continue
         made = shaped(message, params.template, variables, params.calling, params.vision)
         if made != {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id") if key in message}:

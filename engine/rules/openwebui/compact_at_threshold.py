@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ from engine.ports.openwebui.compaction import (
     limit,
     size,
 )
-from engine.ports.openwebui.messages import as_chat, merged_system, with_system
+from engine.ports.openwebui.messages import TOOL, as_chat, merged_system, with_system
 from engine.ports.rows import remembered
 from engine.session.index import Index
 from engine.session.model import Answer, Ask, Edit, Part, Session, Span
@@ -54,14 +54,14 @@ class Compacted(Struct, frozen=True):
 
 @remembered
 def _history(session: Session, _index: Index, _own: Ledger) -> History:
-    return history(one.message for one in chat_of(session).said)
+    return history(one.message for one in chat_of(session, TOOL).said)
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A summary that failed leaves the history whole, and the next request asks again."""
-    talk, state = chat(ctx), ctx.state
-    there = bisect_left(talk.starts, ctx.request.cut)
-    new = bisect_left(talk.starts, since(ctx))
+    talk, state = chat(ctx, TOOL), ctx.state
+    there = bisect_right(talk.stops, ctx.request.cut)
+    new = bisect_right(talk.stops, since(ctx))
     found = checkpoint([one.message for one in talk.said[new:there]])
     if found.summary is not None and (state is None or talk.starts[new + found.start] > state.start):
         state = Compacted(talk.starts[new + found.start], found.summary)
@@ -100,7 +100,7 @@ def _size(ctx: Ctx, numbers: History, first: int, there: int, summary: str | Non
     before = ctx.previous.request if ctx.previous else None
     if before is None or before.usage is None or not ctx.reported or numbers.usages:
         return total
-    talk = chat(ctx)
+    talk = chat(ctx, TOOL)
     return ctx.reported + numbers.sums[there] - numbers.sums[bisect_left(talk.starts, before.stop)]
 
 

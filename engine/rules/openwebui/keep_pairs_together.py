@@ -10,7 +10,7 @@ from engine.envelope.conversation import alone
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 from engine.ports.chats import chat, chat_of
-from engine.ports.openwebui.messages import sanitized
+from engine.ports.openwebui.messages import TOOL, sanitized
 from engine.ports.rows import remembered
 from engine.session.index import Index
 from engine.session.model import Edit, Session, Span
@@ -19,7 +19,7 @@ from engine.session.model import Edit, Session, Span
 @remembered
 def _unpaired(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     """Addresses of the blocks that the check takes out of the whole session."""
-    said = chat_of(session).said
+    said = chat_of(session, TOOL).said
     gone: list[int] = []
     _taken(session, said, gone)
     return tuple(sorted(gone))
@@ -39,7 +39,7 @@ def _taken(session: Session, said: Any, gone: list[int]) -> None:
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Looks at every unpaired block of the request; calls at its end have no results yet."""
-    found, talk = _unpaired(ctx), chat(ctx)
+    found, talk = _unpaired(ctx), chat(ctx, TOOL)
     cut = ctx.request.cut
     late = [*found[: bisect_left(found, cut)]]
     last = bisect_left(talk.starts, cut) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from engine.envelope.conversation import since
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.chats import Said, chat, parts
-from engine.ports.openwebui.messages import FIELDS, loaded, processed, without_blanks
+from engine.ports.openwebui.messages import FIELDS, TOOL, loaded, processed, without_blanks
 from engine.session.model import Edit, Span
 
 THINKING = ("thinking", "redacted_thinking")
@@ -24,9 +24,9 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Reads what is new since the previous request alone."""
-    talk = chat(ctx)
-    for one in talk.said[bisect_left(talk.starts, since(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
+    """Reads what is new since the previous request alone; an answer that is under way stands as it was said."""
+    talk = chat(ctx, TOOL)
+    for one in talk.said[bisect_right(talk.stops, since(ctx)) : bisect_right(talk.stops, ctx.request.cut)]:
         if envelope.at(one.start).body is not None:
             continue
         yield from _one(envelope, ctx, one, params)
@@ -53,8 +53,14 @@ def _one(envelope: Envelope, ctx: Ctx, one: Said, params: Params) -> Edits:
     made = without_blanks(processed(sent, params.reasoning or None))
     if not sent or not made:
         yield Edit("drop", "an answer without content is not sent", span)
-    elif made != [{"role": message["role"], "content": message.get("content")}]:
+    elif made != [{"role": message["role"], "content": message.get("content")}] or not _as_said(ctx, one):
         yield Edit("repair", "it is sent as the items that are stored with it", span, tuple(parts(made)))
+
+
+def _as_said(ctx: Ctx, one: Said) -> bool:
+    """Whether the log holds a stored text as it is, and not what an importer read in it."""
+    content, held = one.message.get("content"), ctx.session.blocks[one.start : one.stop]
+    return not isinstance(content, str) or (len(held) == 1 and held[0].text == content)
 
 
 RULE = Rule(
