@@ -190,7 +190,9 @@ def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Mapping[str,
         st.text("Both send the same at every request.")
         return
     found = comparison.difference(a, b, int(at))
-    st.text(f"They first part at request {first:,}. At request {at:,} they differ in {len(found):,} blocks.")
+    st.text(
+        f"They first part at request {first:,}. At request {at:,} they differ in {len(found):,} block{'' if len(found) == 1 else 's'}."
+    )
     shapes = {"only in A": titles[one], "only in B": titles[other]}
     st.dataframe(
         {
@@ -201,7 +203,6 @@ def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Mapping[str,
             "where": [each.where for each in found[:ROWS]],
         },
         hide_index=True,
-        height=280,
         key="compare.difference",
     )
 
