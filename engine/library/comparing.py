@@ -58,7 +58,7 @@ def compare(session: Session, policies: Iterable[Policy | str] = SHOWN) -> Compa
 
     >>> made = engine.compare(engine.load("sample_sessions/cache-goes-cold.jsonl"), ["keep-everything", "last-5-pairs"])
     >>> [(row.policy, len(row.losses.hits)) for row in made.rows]
-    [('keep-everything', 0), ('last-5-pairs', 12)]
+    [('keep-everything', 0), ('last-5-pairs', 4)]
     """
     global _memory
     if _memory is None or _memory.session is not session:
