@@ -190,9 +190,8 @@ def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Mapping[str,
         st.text("Both send the same at every request.")
         return
     found = comparison.difference(a, b, int(at))
-    st.text(
-        f"They first part at request {first:,}. At request {at:,} they differ in {len(found):,} block{'' if len(found) == 1 else 's'}."
-    )
+    many = "1 block" if len(found) == 1 else f"{len(found):,} blocks"
+    st.text(f"They first part at request {first:,}. At request {at:,} they differ in {many}.")
     shapes = {"only in A": titles[one], "only in B": titles[other]}
     st.dataframe(
         {
