@@ -26,7 +26,13 @@ from engine.__main__ import APP
 
 SAMPLE = APP / "sample_sessions" / "tool-results-eat-the-window.jsonl"
 GROUND = "rgb(15, 19, 25)"  # of the dark theme in .streamlit/config.toml
-PAGES = {"heatmap": ".js-plotly-plot", "debugger": ".policy-line", "chat": ".chat-empty", "library": ".ts-section"}
+PAGES = {
+    "heatmap": ".js-plotly-plot",
+    "debugger": ".policy-line",
+    "chat": ".chat-empty",
+    "library": ".ts-section",
+    "policies": ".policy-list",
+}
 SECONDS = 60
 
 

@@ -15,7 +15,7 @@ from engine.envelope.condensing import summary_of
 from engine.envelope.plan import Plan
 from engine.planning.answers import Answers
 from engine.planning.assemble import replay
-from engine.planning.policy import Policy, load, with_pairs
+from engine.planning.policy import MENDING, Policy, load, with_pairs
 from engine.planning.render import render
 from engine.planning.trace import own_counts
 from engine.ports.roo import folding
@@ -39,7 +39,9 @@ def chat(turns: int, characters: int, tokens: int = 0, models: tuple[str, ...] =
     return builder.build()
 
 
-def work(*turns: list[tuple[str, dict[str, Any], str]], thinking: bool = False, system: str = "") -> Session:
+def work(
+    *turns: list[tuple[str, dict[str, Any], str]], thinking: bool = False, system: str = "", id: str = "t{}_{}"
+) -> Session:
     """Turns of calls, each `(tool, input, result)`; ids are `q1`, `c1.1`, `r1.1`, `a1`."""
     builder = Builder("work", "test")
     if system:
@@ -48,9 +50,9 @@ def work(*turns: list[tuple[str, dict[str, Any], str]], thinking: bool = False, 
         builder.message("user", f"question {n}", id=f"q{n}", origin="prompt")
         for m, (tool, given, result) in enumerate(calls, 1):
             thought = [{"type": "thinking", "thinking": f"thought {n}.{m}", "signature": "s"}] if thinking else []
-            call = {"type": "tool_use", "id": f"{n}.{m}", "name": tool, "input": given}
+            call = {"type": "tool_use", "id": id.format(n, m), "name": tool, "input": given}
             builder.request(builder.message("assistant", [*thought, call], id=f"c{n}.{m}"), model="claude-sonnet-4-5")
-            said = {"type": "tool_result", "tool_use_id": f"{n}.{m}", "content": result}
+            said = {"type": "tool_result", "tool_use_id": id.format(n, m), "content": result}
             builder.message("user", [said], id=f"r{n}.{m}", origin="tool")
         builder.request(builder.message("assistant", f"answer {n}", id=f"a{n}"), model="claude-sonnet-4-5")
     return builder.build()
@@ -166,6 +168,12 @@ def test_today_sends_twenty_messages_as_role_and_text() -> None:
     told = next(part["text"] for part in past[1]["content"] if part["text"].startswith("[Read]"))
     assert told == "[Read] " + f"{first} {'x' * 3_000}"[:1_000]
     assert not load("chainreview-today").counter
+
+
+def test_a_call_that_was_told_stays_a_text_where_its_id_is_mended() -> None:
+    session = work(*[[("Bash", {"command": "run"}, "x" * 900)]] * 3, id="{}.{}")
+    last = plans("chainreview-today", session)[-1]
+    assert not parts(render(last.after, session)["messages"][:3], "tool_use")
 
 
 def _first(messages: list[Any]) -> int:
@@ -343,8 +351,13 @@ def test_the_number_of_pairs_can_be_set_for_what_is_kept_and_what_is_summed_up()
 
 def test_each_bucket_has_its_own_rule_and_the_ladder_follows() -> None:
     names = [part.rule.name for part in load("five-buckets").rules]
-    ladder = ["compact_when_over", "repair", "fall_back_to_larger_window", "refuse_when_over"]
-    assert names == ["supersede_static", "strip_old_thinking", "clear_old_results", *ladder, "warn_at"]
+    ladder = ["compact_when_over", "fall_back_to_larger_window", "refuse_when_over", "warn_at"]
+    assert [name for name in names if name not in MENDING] == [
+        "supersede_static",
+        "strip_old_thinking",
+        "clear_old_results",
+        *ladder,
+    ]
 
 
 def test_thinking_is_stripped_and_the_oldest_results_are_cleared_first() -> None:

@@ -16,6 +16,7 @@ from claude_log import Log, billed, call
 from conftest import ROOT, SHARED
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 import engine
 from engine.counting.tokens import count_texts, estimator
@@ -330,3 +331,19 @@ def test_who_else_sells_such_a_model_asks_twice_as_much_beyond_200_000_too(name:
     assert above is not None
     assert (above.input, above.cache_read) == (below.input * 2, below.cache_read * 2)
     assert above.output == below.output * Decimal("1.5")
+
+
+def test_what_a_run_cost_in_all_stands_beside_ours_where_no_request_says_it(tmp_path: Path) -> None:
+    log = Log()
+    log.user("count the herons")
+    log.answer("m1", "nine", usage=(20, 0, 0, 9))
+    file = tmp_path / "run.jsonl"
+    file.write_text(log.text())
+    session = engine.load(file)
+    run = structs.replace(session, about={**session.about, "run_usd": 0.75})
+    view = engine.overview(run)
+    assert view.bill.run_usd == Decimal("0.75")
+    assert "log says $0.75" in cards.title(view)
+    logged = structs.replace(run, requests=tuple(structs.replace(request, logged_usd=0.25) for request in run.requests))
+    assert engine.overview(logged).bill.run_usd is None, "what is said of each request is nearer"
+    assert "log says $0.25" in cards.title(engine.overview(logged))

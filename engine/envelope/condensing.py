@@ -156,6 +156,14 @@ def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How, old: str = "") -> As
     return Ask("summary", key.hexdigest(), text, content, how.cap) if content else None
 
 
+def uncut(envelope: Envelope, span: Span) -> Span:
+    """The span with the whole of a stand-in that reaches out of it at either end."""
+    if span.start >= span.stop:
+        return span
+    first, last = envelope.at(span.start), envelope.at(span.stop - 1)
+    return Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
+
+
 def condense(
     envelope: Envelope, ctx: Ctx, span: Span, how: How, because: str, facts: dict[str, Any]
 ) -> Generator[Edit | Ask, Any, Envelope]:
@@ -164,9 +172,7 @@ def condense(
     Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing. A
     stand-in that reaches out of the span is summed up whole: nothing of it can stand alone.
     """
-    if span.start < span.stop:
-        first, last = envelope.at(span.start), envelope.at(span.stop - 1)
-        span = Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
+    span = uncut(envelope, span)
     question = ask(envelope, ctx, span, how)
     if question is None:
         yield Edit("keep", f"{because}, but nothing in the older messages can be read", facts=facts)

@@ -136,7 +136,7 @@ def static_tokens(envelope: Envelope, ctx: Ctx) -> int:
     """Tokens of system and tools in an envelope, in the policy's own units."""
     if ctx.own is ctx.ledger:
         return envelope.counts[0] + envelope.counts[1]
-    return ctx.size(envelope) - sum(_talk(piece, ctx) for piece in envelope.pieces)
+    return sum(sum(ctx.counts(chunk)[:2]) for chunk in envelope.chunks)
 
 
 def talk_tokens(envelope: Envelope, ctx: Ctx, stop: int) -> int:
@@ -147,10 +147,10 @@ def talk_tokens(envelope: Envelope, ctx: Ctx, stop: int) -> int:
 
 def reach(envelope: Envelope, ctx: Ctx, room: int) -> int:
     """The lowest address from which the conversation takes at most `room` tokens: by bisection inside verbatim runs."""
-    at, same = envelope.stop, ctx.own is ctx.ledger
+    at = envelope.stop
     for chunk in reversed(envelope.chunks):
-        if same and sum(chunk.counts[2:]) <= room:
-            room, at = room - sum(chunk.counts[2:]), chunk.pieces[0].start
+        if (talk := sum(ctx.counts(chunk)[2:])) <= room:
+            room, at = room - talk, chunk.pieces[0].start
             continue
         for piece in reversed(chunk.pieces):
             tokens = _talk(piece, ctx)

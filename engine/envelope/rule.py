@@ -16,15 +16,18 @@ from msgspec import Struct
 from engine.counting.calibration import Calibration
 from engine.counting.ledger import Ledger
 from engine.envelope.budget import Budget
-from engine.envelope.envelope import Envelope
+from engine.envelope.envelope import Chunk, Envelope
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
 from engine.pricing.prices import PRICES, Prices
 from engine.session.index import Index
-from engine.session.model import JSON, Ask, Edit, Request, Session
+from engine.session.model import JSON, Ask, Counts, Edit, Request, Session
 
 Edits = Generator[Edit | Ask, Any, Any]
 """Yields an edit and is sent the envelope after it; yields an ask and is sent its answer. Returns the rule's next state."""
+
+COUNTED = 4_096  # chunks whose counts in a policy's own units are kept; an envelope of 8,000 requests has some 250
+_COUNTED: dict[tuple[int, int], tuple[Ledger, Chunk, Counts]] = {}  # by identity; both are held, so that an id stays its own
 
 Memory = Literal["remembers", "monotone", "fresh"]
 
@@ -61,10 +64,21 @@ class Ctx(Struct, frozen=True):
 
     def size(self, envelope: Envelope) -> int:
         """Tokens of an envelope in `own`'s units."""
-        if self.own is self.ledger:
-            return envelope.tokens
+        return envelope.tokens if self.own is self.ledger else sum(sum(self.counts(chunk)) for chunk in envelope.chunks)
+
+    def counts(self, chunk: Chunk) -> Counts:
+        """Tokens per bucket of a chunk of an envelope in `own`'s units; counted once, for envelopes share their chunks."""
         own = self.own
-        return sum(own.tokens(p.start, p.stop) if p.body is None else sum(own.body(p.body)) for p in envelope.pieces)
+        if own is self.ledger:
+            return chunk.counts
+        found = _COUNTED.get((id(own), id(chunk)))
+        if found is None or found[0] is not own or found[1] is not chunk:
+            rows = [own.span(p.start, p.stop) if p.body is None else own.body(p.body) for p in chunk.pieces]
+            a, b, c, d, e = (sum(column) for column in zip(*rows, strict=True))
+            if len(_COUNTED) >= COUNTED:
+                _COUNTED.clear()
+            found = _COUNTED[id(own), id(chunk)] = (own, chunk, (a, b, c, d, e))
+        return found[2]
 
     def tokens(self, start: int, stop: int) -> int:
         """Tokens of blocks `[start, stop)` in `own`'s units."""

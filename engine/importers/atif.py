@@ -47,6 +47,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder, passed = Builder(source.path.stem, NAME, **about), Passed()
     cost = dollars(final.get("total_cost_usd"))
     if cost:
+        builder.about["run_usd"] = cost
         builder.note("info", 0, f"the log tells the run's cost: {cost} USD")
     tools = [tool_of(tool) for tool in rows(agent.get("tool_definitions"))]
     lead = [Said("tools", tools, "system")] if tools else []
@@ -114,4 +115,5 @@ IMPORTER = Importer(
     wants="`schema_version` ATIF-v1",
     right="each step's calls and results; usage as logged",
     sample=False,
+    version=2,
 )

@@ -45,7 +45,8 @@ def read(source: Source, _entry: Entry) -> Thread:
         "model_stats": dict(stats),
     }
     builder, passed = Builder(source.path.name.split(".traj")[0].removesuffix(".json"), NAME, **about), Passed()
-    if dollars(stats.get("instance_cost")):
+    if cost := dollars(stats.get("instance_cost")):
+        builder.about["run_usd"] = cost
         builder.note(
             "info", 0, f"the log tells the run's cost: {stats['instance_cost']} USD for {stats.get('api_calls')} calls"
         )
@@ -105,4 +106,5 @@ IMPORTER = Importer(
     read,
     wants="`trajectory_format` of mini-swe-agent",
     right="commands in texts as calls, each with the API's own usage",
+    version=2,
 )

@@ -17,7 +17,7 @@ from engine.reading.messages import nodes_of
 from engine.reading.nodes import Passed, thread
 from engine.reading.parts import mapping, rows
 from engine.reading.source import Entry, Source
-from engine.session.builder import Builder
+from engine.session.builder import Builder, dollars
 from engine.session.content import dumps, text_of
 from engine.session.thread import Thread
 
@@ -46,6 +46,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     answers = sum(message.get("role") == "assistant" and not message.get("is_demo") for message in history)
     stats = mapping(info.get("model_stats"))
     if stats:
+        builder.about |= {"run_usd": paid} if (paid := dollars(stats.get("instance_cost"))) else {}
         cost = f", {stats['instance_cost']} USD" if isinstance(stats.get("instance_cost"), (int, float)) else ""
         sizes = f"{stats.get('tokens_sent', 0)} tokens sent, {stats.get('tokens_received', 0)} received"
         builder.note("info", 0, f"the log tells the run's totals alone: {stats.get('api_calls', answers)} calls, {sizes}{cost}")
@@ -98,4 +99,5 @@ IMPORTER = Importer(
     suffixes=(".traj", ".json"),
     wants="`history` and `trajectory` of SWE-agent",
     right="commands in texts as calls, what came back as results",
+    version=2,
 )

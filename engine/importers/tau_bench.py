@@ -53,6 +53,7 @@ def read(source: Source, entry: Entry) -> Thread:
     )
     cost = dollars(run.get("agent_cost")) or dollars(mapping(run.get("info")).get("total_cost"))
     if cost:
+        builder.about["run_usd"] = cost
         builder.note("info", 0, f"the log tells the run's cost: {cost} USD")
     agent = mapping(mapping(mapping(source.document).get("info")).get("agent_info"))
     model = as_text(agent.get("llm"))
@@ -76,4 +77,5 @@ IMPORTER = Importer(
     wants="list of runs with `traj`, nor `simulations`",
     right="a session for each run",
     sample=False,
+    version=2,
 )

@@ -6,6 +6,7 @@ Whatever the path leads to, `open_source` gives it as a `Source`. Holds no forma
 from __future__ import annotations
 
 import os
+import posixpath
 import shutil
 import sqlite3
 import zipfile
@@ -132,8 +133,18 @@ class Archive(Source):
     def near(self, name: str) -> Source | None:
         return Member(self, name) if name in self.members else None
 
+    @cached_property
+    def _folders(self) -> dict[str, list[str]]:
+        """The names of members by the folder they lie in."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self.members):
+            found.setdefault(posixpath.dirname(name), []).append(name)
+        return found
+
     def beside(self, pattern: str) -> list[Source]:
-        return [Member(self, name) for name in sorted(self.members) if _matches(name, pattern)]
+        folder = posixpath.dirname(pattern)
+        names = sorted(self.members) if set(folder) & set("*?[") else self._folders.get(folder, ())
+        return [Member(self, name) for name in names if _matches(name, pattern)]
 
 
 class Member(Source):
@@ -167,7 +178,7 @@ class Member(Source):
         return self.archive.beside(self._beside(pattern))
 
     def _beside(self, name: str) -> str:
-        return str(PurePosixPath(self.name).parent / name)
+        return posixpath.normpath(PurePosixPath(self.name).parent / name)  # what leads out of the archive is no member
 
 
 class Database(Source):

@@ -39,7 +39,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         line = _line(call, block, params.line)
         part = result(block, line) if kept else Part(call.role, "text", line)
         gain = sum(ctx.ledger.tokens(i, i + 1) for i in ((at,) if kept else (at_call, at))) - sum(ctx.ledger.body((part,)))
-        if gain <= 0 or (kept and envelope.at(at).body is not None):
+        stands = envelope.at(at).body
+        if gain <= 0 or (kept and stands and stands[0].text != block.text):  # a notice of another rule says more
             continue
         what = "its result" if kept else "call and result"
         name = block.name or "a tool"

@@ -77,8 +77,7 @@ def _level(envelope: Envelope, ctx: Ctx, params: Params) -> float:
     if params.of == "request":
         return fill(envelope, ctx)
     asked = static_tokens(envelope, ctx) + (ctx.tokens(newest(ctx), ctx.request.cut) if ctx.index.messages else 0)
-    room = ctx.limit - asked
-    return (ctx.size(envelope) - asked) / room if room > 0 else float("inf")
+    return (ctx.size(envelope) - asked) / max(1, ctx.limit - asked)  # facts are JSON, which has no infinity
 
 
 def _room(envelope: Envelope, ctx: Ctx, fresh: int) -> int:

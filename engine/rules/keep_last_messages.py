@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope.conversation import begin, droppable, once
+from engine.envelope.conversation import begin, droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.session.index import Index, upto
-from engine.session.model import Edit, Session
+from engine.session.index import upto
+from engine.session.model import Edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,20 +17,11 @@ class Params:
     """Parameters."""
 
     keep: Annotated[int, "messages that stay, counted from the newest"] = 20
-    runs: Annotated[bool, "all that answers one prompt counts as one message, however many calls it took"] = False
     whole_pairs: Annotated[bool, "begin at a prompt, so that no answer stands without its question"] = False
 
 
-@once
-def speakers(_session: Session, index: Index) -> tuple[int, ...]:
-    """Where each turn's prompt begins, and where what answers it does."""
-    place = dict.fromkeys(index.turns)
-    answers = (index.messages[at + 1] for at, start in enumerate(index.messages[:-1]) if start in place)
-    return tuple(sorted({*index.turns, *answers}))
-
-
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    messages, cut = speakers(ctx) if params.runs else ctx.index.messages, ctx.request.cut
+    messages, cut = ctx.index.messages, ctx.request.cut
     there = upto(messages, cut)
     if there <= params.keep:
         return
@@ -40,7 +31,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if left < params.keep:
         because += f"; {left} of them, so that what is sent begins where nothing is torn apart"
     facts = {"messages": there, "kept": left, "keep": params.keep}
-    for span in droppable(ctx, envelope, ctx.index.messages[0], start):
+    for span in droppable(ctx, envelope, messages[0], start):
         yield Edit("drop", because, span, facts=facts)
 
 

@@ -117,7 +117,8 @@ def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
         piece = envelope.at(at)
         parts = piece.body if piece.body is not None else (Part(ctx.session.blocks[at].role, ctx.session.blocks[at].kind),)
         raw = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
-        if parts and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
+        told = parts and parts[0].ref is None and parts[0].kind not in ("tool_use", "tool_result")  # a text has no id
+        if parts and not told and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
             text = parts[0].text or ctx.session.blocks[at].text
             body = (structs.replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
             why = f"an earlier call has the id {raw.get(key)} already"

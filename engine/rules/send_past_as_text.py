@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated
 
-from engine.envelope.conversation import alone
+from engine.envelope.conversation import alone, begin, droppable, once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.session.index import before
+from engine.session.index import Index, before, upto
 from engine.session.model import Block, Edit, Part, Session, Span
 
 
@@ -18,6 +19,7 @@ class Params:
     """Parameters."""
 
     result: Annotated[int, "characters of a tool's result that are told behind its call (0 = none)"] = 1_000
+    keep: Annotated[int, "newest messages that stay; all that answers one prompt is one (0 = all)"] = 0
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -33,7 +35,21 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         else:
             what = "its result is told behind the call" if block.kind == "tool_result" else f"{block.kind} is no text"
             envelope = yield Edit("drop", f"a past turn is sent as role and text: {what}", Span(at, at + 1))
+    heads = _heads(ctx)
+    there = upto(heads, ctx.request.cut)
+    if 0 < params.keep < there:
+        first = begin(ctx, heads[there - params.keep])
+        because = f"only the last {params.keep} of {there} messages are kept"
+        for span in droppable(ctx, envelope, heads[0], first):
+            yield Edit("drop", because, span, facts={"messages": there, "keep": params.keep})
     return max(start, stop)
+
+
+@once
+def _heads(_session: Session, index: Index) -> tuple[int, ...]:
+    """Where each turn's prompt begins, and where what answers it does: the messages of a chat that is role and text."""
+    prompts = set(index.turns)
+    return tuple(sorted(prompts | {later for at, later in pairwise(index.messages) if at in prompts}))
 
 
 def _told(call: Block, session: Session, most: int) -> str:

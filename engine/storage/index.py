@@ -242,8 +242,16 @@ def _hit(db: sqlite3.Connection, id: int, wanted: Sequence[str]) -> Hit:
     first = re.search(rare, text, re.IGNORECASE)
     begin = max(0, first.start() - AROUND) if first else 0
     stop = (first.end() if first else 0) + 2 * AROUND
-    excerpt = text[begin:stop].replace("\n", " ")
+    excerpt = _excerpt(text, begin, stop)
     return Hit(source, entry, title, part, at, request, excerpt, tuple(found.span() for found in apart.finditer(excerpt)))
+
+
+def _excerpt(text: str, begin: int, stop: int) -> str:
+    """A stretch of a text in one line, at most that long: no word is cut where others stand, and what is left out is said."""
+    part = text[begin:stop].replace("\n", " ")
+    if begin:
+        part = "… " + re.sub(r"^\S{0,30} +", "", part)
+    return part if stop >= len(text) else re.sub(r" +\S{0,30}$", "", part) + " …"
 
 
 def _insert(db: sqlite3.Connection, each: Indexed) -> None:

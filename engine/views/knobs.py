@@ -22,7 +22,17 @@ from engine.planning.policy import Policy, Step
 from engine.session.model import JSON
 from engine.views.knob_words import words
 
-KIN = ("What happened", "Turnscope's own", "Ports of other systems", "One idea each, for learning", "Yours")
+KIN = ("What happened", "Turnscope's own", "Yours")  # groups that come first
+IDEAS, SEEDS, OTHERS = "One idea each, for learning", "Published patterns", "Other systems"  # and those that come last
+SYSTEMS = {  # beginning of a policy's name -> the system that it does as; the longest that fits holds
+    "chainreview": "ChainReview", "chatbot-ui": "Chatbot UI", "claude-code": "Claude Code", "cline": "Cline", "codex": "Codex",
+    "continue": "Continue", "gemini-cli": "Gemini CLI", "goose": "goose", "inspect": "Inspect", "jan": "Jan",
+    "langchain": "LangChain", "letta": "Letta", "librechat": "LibreChat", "litellm": "LiteLLM", "lobechat": "LobeChat",
+    "lobehub": "LobeChat", "mini-swe-agent": "SWE-agent", "openai": "OpenAI", "opencode": "opencode", "openhands": "OpenHands",
+    "openrouter": "OpenRouter", "openwebui": "Open WebUI", "roo": "Roo Code", "server": "Anthropic's server",
+    "swe-agent": "SWE-agent", "context-aware-chat": SEEDS, "five-buckets": SEEDS, "half-in-pairs": SEEDS, "multi-turn": SEEDS,
+    "reactive-75": SEEDS,
+}  # fmt: skip
 Kind = Literal["flag", "whole", "real", "text", "choice", "list", "table"]
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 _KINDS: Mapping[Any, Kind] = {bool: "flag", int: "whole", float: "real", str: "text", tuple: "list", Mapping: "table"}
@@ -75,22 +85,30 @@ class Kin:
 
 
 def kin(shelf: Shelf) -> tuple[Kin, ...]:
-    """All policies of a shelf in groups: what was sent, our own, those of other systems, single ideas, the user's."""
+    """All policies of a shelf in groups: what was sent, our own, the user's, each system's, patterns, single ideas."""
     found: dict[str, list[str]] = {title: [] for title in KIN}
+    systems = sorted({*SYSTEMS.values()} - {SEEDS}, key=str.lower)
+    found |= {title: [] for title in (*systems, OTHERS, SEEDS, IDEAS)}
     for name, policy in sorted(shelf.policies.items(), key=lambda item: item[1].title.lower()):
         found[_kin(name, policy, name in shelf.own)].append(name)
     return tuple(Kin(title, tuple(names)) for title, names in found.items() if names)
 
 
 def _kin(name: str, policy: Policy, own: bool) -> str:
-    recorded, ours, ports, ideas, users = KIN
+    recorded, ours, users = KIN
     if own:
         return users
     if name in ("as-recorded", "keep-everything"):
         return recorded
-    if not policy.fidelity.startswith("ours"):
-        return ports
-    return ideas if "for learning" in policy.fidelity else ours
+    begun = max((begin for begin in SYSTEMS if name.startswith(begin)), key=len, default="")
+    if begun or not policy.fidelity.startswith(policies.OURS):
+        return SYSTEMS.get(begun, OTHERS)
+    return IDEAS if "for learning" in policy.fidelity else ours
+
+
+def sureness(policy: Policy) -> str:
+    """How sure a policy is, in few words."""
+    return policy.fidelity.split(":")[0].split(";")[0][:60]
 
 
 def groups(policy: Policy) -> tuple[Group, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from engine.counting.ledger import Ledger
@@ -48,6 +48,7 @@ class WholeBill:
     path: Share = Share()
     branches: Share = Share()
     subagents: Share = Share()
+    run_usd: Decimal | None = None  # what the log says of the whole run, where it says nothing of single requests
 
     @property
     def whole(self) -> Share:
@@ -78,11 +79,14 @@ def whole_bill(trace: Trace, charges: Sequence[Charge]) -> WholeBill:
     what was said elsewhere.
     """
     left, below = beside_the_path(trace)
-    return WholeBill(
+    bill = WholeBill(
         _share(1, zip(trace.session.requests, charges, strict=True)),
         _share(len(trace.session.forks), left),
         _share(sum(1 for _ in _agents(trace.session)), below),
     )
+    run = trace.session.about.get("run_usd")
+    known = isinstance(run, (int, float)) and not bill.whole.logged
+    return replace(bill, run_usd=Decimal(str(run))) if known else bill
 
 
 def beside_the_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tuple[Request, Charge]]]:

@@ -65,13 +65,13 @@ def title(view: views.Overview) -> str:
 
 def _money(view: views.Overview) -> list[str]:
     """What the whole session cost, what of it was counted, and beside it the path's own share and what the log says."""
-    whole, path = view.bill.whole, view.bill.path
+    whole, path, run = view.bill.whole, view.bill.path, view.bill.run_usd
+    told = [] if run is None else [_chip(f"log says {usd(run)}", "", "What the tool noted for the whole run")]
     if whole.usd is None:
         if not (view.recorded >= 0).any():
-            return [
-                _chip("no usage logged", "", "The log holds no usage, so nothing of it can be priced; tokens are counted here")
-            ]
-        return [_chip(usd(None), "warn", "No model of this session has a known price")]
+            hint = "The log holds no usage, so nothing of it can be priced; tokens are counted here"
+            return [_chip("no usage logged", "", hint), *told]
+        return [_chip(usd(None), "warn", "No model of this session has a known price"), *told]
     cost, hint = usd(whole.usd), "Every request priced on its own, each once"
     if whole.counted:
         counted = f"of it {usd(whole.counted_usd)} counted for {_many(whole.counted, 'answer')}"
@@ -87,7 +87,7 @@ def _money(view: views.Overview) -> list[str]:
     if whole.logged_usd is not None:
         hint = f"What the tool noted for {_many(whole.logged, 'request')}"
         chips.append(_chip(f"log says {usd(whole.logged_usd)}", "", hint))
-    return chips
+    return chips + told
 
 
 def _undated(model: str) -> str:

@@ -43,15 +43,14 @@ def start(sources: Iterable[Path]) -> None:
 
 
 def draw() -> None:
-    """The button, and what it came to."""
+    """The button for what tools keep here, and what indexing came to."""
     found = [entry.path for entry in state.entries().values() if entry.origin in ("found", "given")]
     job = _room().job
     running = job is not None and job.state == "running"
     many = f"Index the {len(found):,} sessions found here" if len(found) != 1 else "Index the session found here"
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="library.indexing"):
+    if found:
         st.button(
-            many, key="library.index", icon=":material/manage_search:",
-            disabled=running or not found, on_click=start, args=(found,),
+            many, key="library.index", icon=":material/manage_search:", disabled=running, on_click=start, args=(found,),
             help="Read them once, in the background, to search them, to see what they cost and to filter by model and cost",
         )  # fmt: skip
     if job is not None:

@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from engine import Policy, TurnscopeError
 from engine.views import knobs
-from pages.parts import controls, policy_picker, replays
+from pages.parts import controls, policy_picker, replays, shell
 from pages.parts.formats import esc, short
 
 MEMORY = {
@@ -84,7 +84,7 @@ def _pick(known: knobs.Shelf, name: str) -> None:
 def _line(base: Policy, current: Policy, own: bool) -> str:
     """One sentence about the policy, with how sure it is and what was changed."""
     changes = knobs.changes(current, base)
-    chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(base.fidelity.split(":")[0].split(";")[0][:60])}</span>']
+    chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(knobs.sureness(base))}</span>']
     chips += ['<span class="ts-chip">yours</span>'] if own else []
     if base.guarantees:
         chips.append(
@@ -103,6 +103,8 @@ def _rule(base: Policy, key: str) -> str:
 
 def _about(base: Policy) -> None:
     with st.popover("About", icon=":material/info:", key="policy-about"):
+        page = {"policy": base.name}
+        st.page_link(shell.page("policies"), label="Its page, with pictures", icon=":material/menu_book:", query_params=page)
         rows = {"Source": base.source, "Version": base.version, "Fidelity": base.fidelity, "Counts with": base.counter}
         told = "".join(f"<dt>{name}</dt><dd>{esc(value)}</dd>" for name, value in rows.items() if value)
         rules = "".join(

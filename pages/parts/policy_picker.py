@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from engine.views import knobs
+from engine.views import knobs, policy_pages
 from pages.parts.formats import short
 
 _HERE = Path(__file__).parent / "browser"
@@ -27,4 +27,5 @@ def draw(known: knobs.Shelf, name: str) -> str:
 
 def _row(known: knobs.Shelf, name: str) -> dict[str, str]:
     policy = known.policies[name]
-    return {"name": name, "title": policy.title, "doc": short(policy.doc, 170), "source": policy.source}
+    told = {"doc": short(policy_pages.sentence(policy.doc), 170), "source": policy.source, "sure": knobs.sureness(policy)}
+    return {"name": name, "title": policy.title, **told}

@@ -51,6 +51,7 @@ def _navigation() -> st.Page:
             st.Page(page("compare"), title="Compare", icon=":material/balance:"),
             st.Page(page("chat"), title="Live chat", icon=":material/forum:"),
             st.Page(page("library"), title="Library", icon=":material/folder_open:"),
+            st.Page(page("policies"), title="Policies", icon=":material/rule:", visibility="hidden"),
             st.Page(page("envelope"), title="Envelope", url_path="envelope", visibility="hidden"),
         ],
         position="top",

@@ -54,6 +54,7 @@ def visit(page: Page, **query: str) -> None:
 def reach(page: Page, **query: str) -> None:
     """The same in a tab that is not loaded anew if it shows the app already; the stepper is, and begins where it is put."""
     if urlsplit(page.url).path == "/debugger":
+        page.wait_for_timeout(250)  # the stepper waits before it tells the app: what comes amid a change of pages breaks it
         travel(page, "/library")
     travel(page, "/debugger?" + "&".join(f"{name}={quote(value)}" for name, value in query.items()))
     page.locator(f'.where[data-request="{query["request"]}"][data-step="{query["step"]}"]').wait_for()

@@ -48,14 +48,14 @@ def here(kept: Page, big: dict[str, str]) -> Iterator[Page]:
         kept.locator(".replay-line", has_text="Stopped after").wait_for()
 
 
-def clicks(page: Page, wire: Wire, times: int = CLICKS) -> float:
+def clicks(page: Page, wire: Wire) -> float:
     """Seconds from a click on the heatmap until the server has said all it says to it, as a median."""
     found = []
     box = page.locator(".js-plotly-plot").bounding_box()
     assert box
-    for n in range(times):
-        page.mouse.move(box["x"] + box["width"] * (0.2 + 0.6 * (n * 2 % times) / times), box["y"] + box["height"] * 0.7)
-        page.wait_for_timeout(300)
+    for n in range(CLICKS):
+        page.mouse.move(box["x"] + box["width"] * (0.2 + 0.6 * (n * 2 % CLICKS) / CLICKS), box["y"] + box["height"] * 0.7)
+        page.wait_for_function("document.querySelector('.hoverlayer')?.textContent.includes('request')")
         before = page.locator(".ts-headline").inner_text()
         page.mouse.down()
         page.mouse.up()
@@ -63,6 +63,8 @@ def clicks(page: Page, wire: Wire, times: int = CLICKS) -> float:
         idle(page, 60_000)
         page.wait_for_timeout(100)
         found.append(wire.heard - wire.sent)
+        page.mouse.move(0, 0)
+        page.wait_for_function("!document.querySelector('.hoverlayer')?.textContent.includes('request')")
     return median(found)
 
 
@@ -79,7 +81,7 @@ def _watched_and_cancelled(here: Page, there: Page, session: str) -> None:
     there.goto(f"/heatmap?session={session}&request=1")
     there.locator(".ts-cursor").wait_for()
     idle(there, 60_000)
-    clicks(there, wire, 1)  # the first one warms up
+    clicks(there, wire)  # the first ones warm up
     before = clicks(there, wire)
 
     travel(here, f"/debugger?session={session}&policy={SLOW}&request=1999&step=0", settles=False)

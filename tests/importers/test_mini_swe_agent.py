@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,4 @@ def test_the_real_trajectory_is_what_it_says(shared: Callable[..., Path]) -> Non
     assert (len(session.requests), len(session.messages), pairs(session)) == (38, 78, 38)
     assert (prompt_tokens(session), output_tokens(session)) == (1_266_900, 45_117)
     assert session.notes[0].what == "the log tells the run's cost: 0.612375 USD for 38 calls"
+    assert engine.overview(session).bill.run_usd == Decimal("0.612375")

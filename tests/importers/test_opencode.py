@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,8 @@ def test_tree_and_database_hold_what_the_export_holds(tmp_path: Path) -> None:
     session = opened(export(*MADE))
     folder = tree(tmp_path / "storage", *MADE)
     stored = base(tmp_path / "opencode.db", *MADE)
-    for path in (folder, tmp_path, folder / "session" / "p" / "ses_1.json", stored):
+    packed = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path, "storage"))
+    for path in (folder, tmp_path, folder / "session" / "p" / "ses_1.json", stored, packed):
         found = engine.load(path)
         assert (found.blocks, found.messages, found.requests) == (session.blocks, session.messages, session.requests), path
     assert part_of(folder / "message" / "ses_1" / "msg_00.json") == folder / "session" / "p" / "ses_1.json"

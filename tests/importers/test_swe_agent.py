@@ -64,6 +64,7 @@ def test_calls_with_ids() -> None:
     assert (pairs(session), [request.model for request in session.requests]) == (1, ["m", "m"])
     assert (session.id, session.about["exit_status"]) == ("made", "submitted (exit_cost)")
     assert session.notes[0].what == "the log tells the run's totals alone: 2 calls, 9 tokens sent, 0 received, 0.5 USD"
+    assert session.about["run_usd"] == 0.5
 
 
 def test_commands_in_texts_become_calls_and_examples_are_no_requests() -> None:

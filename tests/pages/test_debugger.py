@@ -261,6 +261,42 @@ def test_every_pane_shows_its_text(app: AppTest, pane: str) -> None:
         assert "no model was asked" in bodies(app)
 
 
+def test_a_request_over_its_limit_is_drawn_as_a_ladder_with_the_way_it_took(app: AppTest) -> None:
+    app.session_state["debugger.pane"] = "ladder"
+    opened(app, session=FIRST, policy="ladder", request="136", step="1")
+    assert not app.exception
+    assert "2 of 325 requests came over their limit" in bodies(app)
+    assert 'class="rung came no" role="listitem" data-step="projected"' in bodies(app)
+    assert 'class="rung came yes" role="listitem" data-step="compaction"' in bodies(app)
+    assert "a stand-in summary now stands for 186 messages" in bodies(app)
+    next(each for each in app.button if each.key == "debugger.ladder.Next").click().run()
+    assert query(app)["request"] == "252"
+
+
+def test_what_the_api_would_refuse_is_said_of_the_policy_and_of_the_request(app: AppTest) -> None:
+    opened(app, session="chat-forgets-first-instruction", policy="as-recorded", request="10")
+    assert "30 of 40 requests would be refused by the API: the first message must be a user&#x27;s" in bodies(app)
+    assert '<b class="tone-bad">The API would refuse this request</b> <span>messages.0: the first message' in bodies(app)
+    opened(app, session="chat-forgets-first-instruction", policy="last-20-messages", request="10")
+    assert "would be refused" not in bodies(app)
+
+
+def test_every_policy_is_listed_by_system_and_has_a_page(app: AppTest) -> None:
+    app.run()
+    app.switch_page("pages/policies.py").run()
+    assert not app.exception
+    assert "<h4>Open WebUI</h4>" in bodies(app)
+    assert 'href="policies?policy=cline-sdk"' in bodies(app)
+    app.query_params["policy"] = "cline-sdk"
+    app.run()
+    assert not app.exception
+    assert "<h1>Cline SDK (agentic)</h1>" in bodies(app)
+    assert "session: " in bodies(app)
+    app.query_params["policy"] = "<b>none"
+    app.run()
+    assert "There is no policy &lt;b&gt;none here." in bodies(app)
+
+
 def test_any_block_can_be_asked_why_it_is_here_or_not(app: AppTest) -> None:
     opened(app, session=FIRST, policy="cline-classic", request="113", step="2")
     for block, word in (("0", "Here"), ("100", "Not here"), ("800", "Not yet")):

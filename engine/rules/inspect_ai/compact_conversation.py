@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
-from engine.envelope.condensing import STAND_IN, How, account, ask
+from engine.envelope.condensing import STAND_IN, How, account, ask, uncut
 from engine.envelope.conversation import alone, droppable, result
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -70,6 +70,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _summed_up(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because: str, facts: dict[str, Any]) -> Edits:
     """A message of the user's stands for all of it: the summary between the program's words. Of a failed one nothing does."""
+    span = uncut(envelope, span)
     question = ask(envelope, ctx, span, How("summarise", cap=params.cap))
     answer = (yield question) if question else Answer(failed="nothing in it can be read")
     if answer.failed or not answer.text.strip():

@@ -24,7 +24,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    level, start = fill(envelope, ctx), before(ctx.index.turns, ctx.request.cut - 1) or 0
+    level, start = min(fill(envelope, ctx), 100.0), before(ctx.index.turns, ctx.request.cut - 1) or 0
     begun = ctx.previous is not None and ctx.previous.request.cut > start  # a turn with its tool calls is finished first
     if level <= params.share or begun or not any(ctx.index.talk(0, start)):
         return

@@ -33,7 +33,7 @@ function draw(self) {
   const shown = [];
   for (const group of self.data.groups) {
     const meets = group.policies.filter((one) => {
-      const text = `${group.title} ${one.title} ${one.name} ${one.source} ${one.doc}`.toLowerCase();
+      const text = `${group.title} ${one.title} ${one.name} ${one.source} ${one.sure} ${one.doc}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
     if (!meets.length) continue;
@@ -45,7 +45,7 @@ function draw(self) {
       row.setAttribute("aria-selected", String(one.name === self.data.now));
       row.dataset.name = one.name;
       if (found.length === self.at) row.classList.add("at");
-      row.append(make("b", "", one.title), make("span", "", one.doc));
+      row.append(make("b", "", one.title), make("i", "", one.sure), make("span", "", one.doc));
       if (one.source) row.title = one.source;
       row.onclick = () => self.choose(one.name);
       shown.push(row);

@@ -1,0 +1,121 @@
+"""A folder in the library, in a real Chromium: imported, watched, stopped, searched; hits lead to blocks; branches of trees."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from claude_log import Log
+from conftest import idle, travel
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+
+def talk(words: str) -> str:
+    log = Log()
+    log.user(words)
+    log.answer("m1", "So they do.", usage=(20, 0, 0, 9))
+    return log.text()
+
+
+def librechat() -> dict[str, Any]:
+    """A chat whose first answer was made twice, and gone on with both times."""
+    rows = [
+        ("u1", "00000000-0000-0000-0000-000000000000", True, "Where do herons sleep?"),
+        ("a1", "u1", False, "In trees."),
+        ("u2", "a1", True, "In which trees?"),
+        ("a2", "u2", False, "In tall ones."),
+        ("b1", "u1", False, "On one leg."),
+        ("u3", "b1", True, "On which leg?"),
+        ("b2", "u3", False, "Now on the left, now on the right: a quetzalcoatlus would know."),
+    ]
+    names = ("messageId", "parentMessageId", "isCreatedByUser", "text")
+    messages = [dict(zip(names, row, strict=True)) | {"sender": "User" if row[2] else "Bot", "model": "gpt-4o"} for row in rows]
+    about = {"conversationId": "c", "title": "Herons", "endpoint": "openAI", "branches": True, "recursive": False}
+    return {**about, "options": {"model": "gpt-4o"}, "messages": messages}
+
+
+def chatgpt() -> list[dict[str, Any]]:
+    """A conversation whose prompt was edited; the export shows the edited one."""
+    rows = [
+        ("r", None, "", ""), ("u", "r", "user", "Cranes?"), ("a", "u", "assistant", "They dance."),
+        ("v", "r", "user", "Cranes, in short?"), ("b", "v", "assistant", "Dancers."),
+        ("w", "b", "user", "Who taught them?"), ("c", "w", "assistant", "Nobody."),
+    ]  # fmt: skip
+    mapping = {}
+    for id, parent, role, said in rows:
+        content = {"content_type": "text", "parts": [said]}
+        message = {"author": {"role": role}, "content": content, "metadata": {}} if role else None
+        children = [row[0] for row in rows if row[1] == id]
+        mapping[id] = {"id": id, "parent": parent, "children": children, "message": message}
+    return [{"title": "Cranes", "create_time": 1.75e9, "mapping": mapping, "current_node": "c", "conversation_id": "c2"}]
+
+
+def index(page: Page, folder: Path) -> None:
+    travel(page, "/library")
+    field = page.get_by_label("Or type the path of a file or a folder")
+    field.fill(str(folder))
+    field.press("Enter")
+    page.get_by_role("button", name="Index this folder").click()
+
+
+def test_a_folder_is_imported_stopped_searched_and_the_branches_of_its_trees_are_picked(kept: Page, tmp_path: Path) -> None:
+    many, few = tmp_path / "many", tmp_path / "few"
+    for folder in (many, few):
+        folder.mkdir()
+    for n in range(400):
+        (many / f"{n}.jsonl").write_text(talk(f"heron number {n} stands in the reeds"))
+    index(kept, many)
+    bar = kept.locator(".ts-progress")
+    bar.get_by_text(re.compile(r"Indexing \d+ of 400 files")).wait_for()
+    place, button = bar.bounding_box(), kept.get_by_role("button", name="Index this folder").bounding_box()
+    assert place
+    assert button
+    assert 0 < place["y"] - button["y"] < 300, "the bar stands where one has just clicked"
+    kept.get_by_role("button", name="Cancel").click()
+    bar.get_by_text(re.compile(r"Stopped after \d+ of 400 files")).wait_for()
+    idle(kept)
+
+    (few / "librechat.json").write_text(json.dumps(librechat()))
+    (few / "conversations.json").write_text(json.dumps(chatgpt()))
+    (few / "broken.json").write_text('{"no": "session"}')
+    index(kept, few)
+    bar.get_by_text("Indexed 3 files").wait_for()
+    kept.get_by_text("is in no format that Turnscope knows").first.wait_for()
+    idle(kept)
+    search = kept.get_by_label("Search all sessions")
+    search.fill("quetzalcoatlus")
+    search.press("Enter")
+    kept.locator(".ts-hit mark").first.wait_for()
+    assert kept.locator(".ts-hit mark").all_inner_texts() == ["quetzalcoatlus"]
+    label = kept.locator(".st-key-library-hits button").first.inner_text()
+    request, block = (int(found) for found in re.findall(r"(?:request|block) (\d+)", label))
+    kept.locator(".st-key-library-hits button").first.click()
+    kept.wait_for_url(re.compile(rf"request={request}(&|$)"))
+    kept.locator(f".ts-closeup[data-block='{block}'], [data-at='{block}']").first.wait_for()
+    kept.get_by_text("a quetzalcoatlus would know").first.wait_for()
+
+    pick(kept, "Herons", "Branch 1 at request 0: In trees.", requests=2)
+    travel(kept, "/library")
+    search = kept.get_by_label("Search all sessions")
+    search.fill("dancers")
+    search.press("Enter")
+    kept.locator(".st-key-library-hits button", has_text="Cranes").click()
+    pick(kept, "Cranes", "Branch 1 at request 0: Cranes?", requests=1)
+
+
+def pick(page: Page, title: str, name: str, requests: int) -> None:
+    """Choose the other branch of a tree of two: the link names it, and requests are those along it."""
+    page.locator(".ts-title", has_text=title).wait_for()
+    idle(page)
+    page.get_by_role("combobox", name="2 paths").click()
+    page.get_by_role("option", name=name).click()
+    page.wait_for_url(re.compile(r"part=1(&|$)"))
+    idle(page)
+    assert page.get_by_label("Go to request").get_attribute("max") == str(requests - 1)

@@ -1,0 +1,34 @@
+"""Pages about policies: made from their own files, the same for the README beside them and for the app."""
+
+from __future__ import annotations
+
+from engine.planning import policy as policies
+from engine.views import knobs
+from engine.views.policy_pages import README, markdown, page, pages, sentence, shipped
+
+
+def test_the_readme_beside_the_policies_is_what_they_say_of_themselves() -> None:
+    assert README.read_text(encoding="utf-8") == markdown(shipped()), "run `python -m engine.views.policy_pages`"
+
+
+def test_every_policy_has_a_page_in_a_group_with_every_rule_and_constant_and_a_picture_of_each_rule() -> None:
+    made = pages(shipped())
+    assert sorted(each.name for each in made) == [*policies.names()]
+    for each in made:
+        policy = policies.load(each.name)
+        assert [rule.name for rule in each.rules] == [part.rule.name for part in policy.rules]
+        assert dict(each.constants) == {name: str(value) for name, value in policy.constants.items()}
+        assert {"Source", "Fidelity", "Guarantees", "Counts with"} <= {name for name, _ in each.facts}, each.name
+        assert all("session:" in rule.picture and "after" in rule.picture for rule in each.rules), each.name
+        assert each.group
+        assert each.group != knobs.OTHERS, f"say in knobs.SYSTEMS whose {each.name} is"
+
+
+def test_a_page_has_the_parameters_in_words_with_their_values() -> None:
+    made = page(policies.load("last-5-pairs"))
+    rule = made.rules[0]
+    assert "5" in [value for _, value, _ in rule.parameters]
+    assert rule.memory == "decides anew for each request"
+    assert "paired: no call without its result" in dict(made.facts)["Guarantees"]
+    assert sentence("One thing. Another thing.") == "One thing."
+    assert sentence("") == ""
