@@ -3,6 +3,7 @@
     import engine
     session = engine.load("session.jsonl")      # .blocks, .requests (each with .usage), .subagents, .branches, .notes
     trace = engine.replay(session)              # .plans, each with .before, .decisions, .after
+    engine.compare(session, ["last-5-pairs"])   # a row per policy: cost with its cache, fill, what it lost
     view = engine.overview(session)             # arrays over requests: tokens and USD per cell
 
 Nothing here touches the network; nothing here knows Streamlit. More of it is public in `engine.views`, `engine.figures`,
@@ -12,6 +13,7 @@ Nothing here touches the network; nothing here knows Streamlit. More of it is pu
 from __future__ import annotations
 
 from engine.errors import TurnscopeError
+from engine.library.comparing import compare
 from engine.library.opening import entries, load, load_all, overview, policies, replay, thread
 from engine.planning.policy import Policy
 from engine.planning.trace import Trace
@@ -25,6 +27,7 @@ __all__ = [
     "Thread",
     "Trace",
     "TurnscopeError",
+    "compare",
     "dumps",
     "entries",
     "load",

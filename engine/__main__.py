@@ -1,6 +1,7 @@
 """`turnscope [PATH]`: open the app on a session file or a folder; `--forget` deletes what was remembered.
 
-`turnscope export PATH --as FORM` writes a session in another form.
+`turnscope export PATH --as FORM` writes a session in another form; `turnscope compare PATH --policies a,b` puts policies side
+by side; `turnscope check PATH... --max-fill 90` fails where sessions break a budget.
 
 Starts Streamlit as a child process; the engine itself imports none of it.
 """
@@ -17,10 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import TurnscopeError, UnknownEntry
-from engine.library import opening
+from engine.library import checking, opening
+from engine.library.comparing import SHOWN, compare
 from engine.library.store import Store
 from engine.settings import OPEN, data_file
-from engine.views import exporting
+from engine.views import comparison, exporting
 
 HERE = Path(__file__).resolve().parent
 ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}  # of glibc: else what each thread has freed stays with it, some 70 MB after many replays
@@ -31,8 +33,9 @@ APP = HERE / "_app" if (HERE / "_app").is_dir() else HERE.parent  # in a wheel, 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Gives the exit code: 0 = well, 1 = nothing could be forgotten, 2 = the path does not exist."""
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["export"] and not (len(given) == 1 and Path("export").exists()):
-        return _export(given[1:])
+    for name, command in (("export", _export), ("compare", _compare), ("check", _check)):
+        if given[:1] == [name] and not (len(given) == 1 and Path(name).exists()):
+            return command(given[1:])
     parser = argparse.ArgumentParser(prog="turnscope", description="A debugger for LLM context windows.")
     parser.add_argument("path", nargs="?", type=Path, help="a session file, or a folder with session files; default: a sample")
     parser.add_argument("--port", type=int, default=8501, help="port on 127.0.0.1 (default: %(default)s)")
@@ -47,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"turnscope: {asked.path} does not exist", file=sys.stderr)
             return 2
         environment[OPEN] = str(asked.path.resolve())
-    command = [sys.executable, "-m", "streamlit", "run", str(APP / "app.py"), "--server.port", str(asked.port)]
-    command += ["--server.headless", "true"] if asked.no_browser else []
-    return _served(command, environment)
+    starts = [sys.executable, "-m", "streamlit", "run", str(APP / "app.py"), "--server.port", str(asked.port)]
+    starts += ["--server.headless", "true"] if asked.no_browser else []
+    return _served(starts, environment)
 
 
 def _served(command: Sequence[str], environment: dict[str, str]) -> int:
@@ -110,6 +113,47 @@ def _export(argv: Sequence[str]) -> int:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 1
     return 0
+
+
+def _compare(argv: Sequence[str]) -> int:
+    """Put policies side by side on a session: CSV, or JSON with what each request had."""
+    parser = argparse.ArgumentParser(prog="turnscope compare", description="Put policies side by side on a session.")
+    parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
+    parser.add_argument("--policies", default=",".join(SHOWN), help="names, with commas between them; default: %(default)s")
+    parser.add_argument("--conversation", default="", help="which one of several, by its id; default: the main one")
+    parser.add_argument("--json", action="store_true", help="JSON instead of CSV")
+    asked = parser.parse_args(argv)
+    try:
+        made = compare(opening.load(asked.path, asked.conversation), asked.policies.split(","))
+    except (OSError, TurnscopeError) as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 1
+    sys.stdout.write(comparison.rows_json(made.rows) if asked.json else made.csv())
+    return 0
+
+
+def _check(argv: Sequence[str]) -> int:
+    """Hold sessions to a budget. Gives 0 = all keep to it, 1 = one does not, 2 = one cannot be read, or no such policy."""
+    parser = argparse.ArgumentParser(prog="turnscope check", description="Hold sessions to a context budget.")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="session files")
+    parser.add_argument("--policy", default=opening.AS_RECORDED, help="what they are replayed under; default: %(default)s")
+    parser.add_argument("--max-fill", type=float, help="percent of its window that a request may fill")
+    parser.add_argument("--max-usd", type=float, help="USD that a session may cost, its prompt cache simulated")
+    parser.add_argument("--no-reject", action="store_true", help="no request may be rejected, refused, or too long")
+    parser.add_argument("--junit", type=Path, help="write the outcome as JUnit XML, too")
+    asked = parser.parse_args(argv)
+    try:
+        limits = checking.Limits(asked.max_fill, asked.max_usd, asked.no_reject)
+        made = [checking.check(path, limits, asked.policy) for path in asked.paths]
+        if asked.junit:
+            asked.junit.write_text(checking.junit(made, asked.policy), encoding="utf-8")
+    except (OSError, TurnscopeError) as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 2
+    for each in made:
+        told = (f"\n    {what}" for what in (each.error, *each.broken) if what)
+        print(f"{'ok' if each.passed else 'FAILED'} {each.path}{''.join(told)}")
+    return 2 if any(each.error for each in made) else int(not all(each.passed for each in made))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from engine.figures.charts import (
     sawtooth,
     shades,
 )
+from engine.figures.comparing import fills
 from engine.figures.shades import STEPS, Scale, Shades
 from engine.figures.spending import spending, trend
 from engine.palette import PALETTES, ink
@@ -29,6 +30,7 @@ __all__ = [
     "Shades",
     "Theme",
     "Unit",
+    "fills",
     "heatmap",
     "html",
     "ink",

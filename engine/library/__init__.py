@@ -4,6 +4,8 @@ from engine.counting.exact import ExactCounts
 from engine.counting.exact import available as exact_available
 from engine.counting.ledger import Ledger
 from engine.importers import Place, part_of, suffixes
+from engine.library.comparing import SHOWN as COMPARED
+from engine.library.comparing import WINDOWS, sized
 from engine.library.discovery import sources_in
 from engine.library.following import Following
 from engine.library.indexing_job import IndexingJob, summary
@@ -16,7 +18,9 @@ from engine.session.thread import hanging
 from engine.storage.sessions import KEPT
 
 __all__ = [
+    "COMPARED",
     "KEPT",
+    "WINDOWS",
     "Entry",
     "ExactCounts",
     "Following",
@@ -37,6 +41,7 @@ __all__ = [
     "ledger_of_branch",
     "part_of",
     "places",
+    "sized",
     "sources_in",
     "suffixes",
     "summary",

@@ -1,0 +1,304 @@
+"""Policies side by side on one session: a row for each with its cost, its refusals and its losses, and where two part.
+
+Answers are taken as recorded under every policy: what a model would have said to another prompt is not known. Makes no replay;
+the prompt cache is simulated (`cached_cost`), losses are lexical (`losses`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import accumulate, pairwise
+from operator import attrgetter
+from statistics import median
+from typing import Any, Literal, NamedTuple
+
+from engine import notebook
+from engine.counting.ledger import Ledger
+from engine.envelope.difference import first_difference, repainted, shown
+from engine.envelope.envelope import Envelope
+from engine.envelope.pieces import Piece
+from engine.errors import UnknownEntry
+from engine.planning.assemble import AS_RECORDED
+from engine.planning.prompt_cache import Kept, walked
+from engine.planning.rejections import rejections
+from engine.planning.trace import Trace
+from engine.session.content import dumps
+from engine.session.model import Action, Session, written
+from engine.views.bill import charge
+from engine.views.cached_cost import Spent, answers_of, spent
+from engine.views.labels import label
+from engine.views.losses import Losses, Used, losses, used
+from engine.views.tables import csv_text
+
+ASSUMED = (
+    "Answers are taken as recorded: what the model would have said to another prompt is not known. The prompt cache is "
+    "simulated at list prices; lost references are counted by their letters alone, so at least so much is missing."
+)
+HEAD = (
+    "policy", "title", "usd", "usd_condensing", "usd_billed",
+    "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
+    "refusals", "overflows", "rejected", "changed", "decisions", "lost", "lost_share",
+)  # fmt: skip
+How = Literal["only in A", "only in B", "other form"]
+Where = Literal["head", "middle", "tail"]
+_STOP = attrgetter("stop")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy's replay in numbers. `sizes`: provider tokens of every prompt; `limits`: what each may have; `rejected`:
+    requests that the provider's API would reject; `kept`: tokens sent of those with everything kept, 0 to 1. Of the record
+    alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded ones."""
+
+    policy: str
+    title: str
+    cost: Spent
+    cache: tuple[Kept, ...]
+    sizes: tuple[int, ...]
+    limits: tuple[int, ...]
+    windows: tuple[int, ...]
+    kept: float
+    refusals: int
+    overflows: int
+    rejected: tuple[int, ...]
+    changed: tuple[int, ...]
+    decisions: Mapping[Action, int]
+    losses: Losses
+    billed: Decimal | None = None
+    off: tuple[float, ...] = ()
+
+    @property
+    def usd(self) -> Decimal | None:
+        """USD of all requests with a known price, summaries included."""
+        return self.cost.total
+
+    @property
+    def checked(self) -> str:
+        """How the simulated cache stands to what was recorded, in a sentence; "" where nothing was."""
+        if not self.off or self.billed is None or self.usd is None:
+            return ""
+        within = sum(error <= 0.02 for error in self.off) / len(self.off)
+        return (
+            f"Held against the record: {self.usd:,.2f} USD simulated, {self.billed:,.2f} billed; cache reads are off by "
+            f"{median(self.off):.2%} of the prompt at the median request, and within 2 % at {within:.0%} of them."
+        )
+
+    @property
+    def peak(self) -> tuple[float, int]:
+        """The highest share of its window that a request fills, and which one does; (0, -1) where there is none."""
+        fills = [size / window for size, window in zip(self.sizes, self.windows, strict=True)]
+        return (max(fills), fills.index(max(fills))) if fills else (0.0, -1)
+
+    @property
+    def cells(self) -> tuple[Any, ...]:
+        """Its values in the order of `HEAD`."""
+        fill, at = self.peak
+        money = (
+            None if usd is None else round(float(usd), 6)
+            for usd in (self.usd, sum(self.cost.condensing, Decimal(0)), self.billed)
+        )
+        return (
+            self.policy, self.title, *money, self.cost.unpriced, round(self.cost.share, 4), sum(self.sizes),
+            round(self.kept, 4), round(fill, 4), at, self.refusals, self.overflows, len(self.rejected), len(self.changed),
+            dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all replays of one session share: what its answers take up again, and how long they are."""
+
+    used: Used
+    answers: tuple[int, ...]
+
+    @staticmethod
+    def of(trace: Trace) -> Shared:
+        """Read it off any replay of the session."""
+        return Shared(used(trace.session), answers_of(trace))
+
+
+def row(trace: Trace, shared: Shared) -> Row:
+    """One policy's numbers."""
+    sizes = tuple(trace.tokens(n) for n in range(len(trace.plans)))
+    cache = walked(trace, sizes)
+    cost = spent(trace, cache, shared.answers)
+    verdicts = Counter(plan.verdict for plan in trace.plans)
+    made = Counter(d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse"))
+    return Row(
+        trace.policy.name,
+        trace.policy.title or trace.policy.name,
+        cost,
+        cache,
+        sizes,
+        tuple(plan.budget.limit for plan in trace.plans),
+        tuple(plan.budget.window for plan in trace.plans),
+        sum(sizes) / max(1, trace.whole),
+        verdicts["refuse"],
+        verdicts["overflow"],
+        rejected(trace),
+        tuple(plan.request.n for plan in trace.plans if plan.changed),
+        dict(made.most_common()),
+        losses(trace, shared.used),
+        *(_held_against(trace, cache) if trace.policy.name == AS_RECORDED else ()),
+    )
+
+
+def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, tuple[float, ...]]:
+    """What was billed for the record, and how far off each simulated cache read is, as a share of the prompt."""
+    session = trace.session
+    pairs = [(r, cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]
+    off = tuple(abs(read - r.usage.cache_read_input_tokens) / r.usage.prompt_tokens for r, read in pairs if r.usage)
+    made = (charge(r, trace.prices, written(session.blocks[r.cut : r.stop]), trace.ledger.content).cost for r, _ in pairs)
+    billed = [cost.total for cost in made if cost]
+    return (sum(billed, Decimal(0)) if billed else None), off
+
+
+def rejected(trace: Trace) -> tuple[int, ...]:
+    """The requests whose body the provider's API would reject."""
+    return tuple(n for n, wrong in enumerate(rejections(trace)) if wrong)
+
+
+class Differs(NamedTuple):
+    """A block that two policies treat otherwise in one request. `how`: only the first has it as it is, only the second, or both
+    have it in another form; `where` it stands in the prompt of the one that has it: the middle half is the middle."""
+
+    at: int
+    label: str
+    tokens: int
+    how: How
+    where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Policies side by side on a session. `rows` and `traces` in the same order, by the policies' names in `names`.
+
+    >>> made = engine.compare(engine.load("sample_sessions/cache-goes-cold.jsonl"), ["keep-everything", "last-5-pairs"])
+    >>> made.names, made.parted("keep-everything", "last-5-pairs")
+    (('keep-everything', 'last-5-pairs'), 55)
+    """
+
+    session: Session
+    rows: tuple[Row, ...]
+    traces: tuple[Trace, ...] = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(row.policy for row in self.rows)
+
+    def trace(self, name: str) -> Trace:
+        """The replay under a policy. UnknownEntry where it is not among them."""
+        if name not in self.names:
+            raise UnknownEntry(f"{name!r} is not compared here", hint=f"There are: {', '.join(self.names)}.")
+        return self.traces[self.names.index(name)]
+
+    def parted(self, one: str, other: str) -> int | None:
+        """The first request that two policies send otherwise; None where there is none."""
+        return parted(self.trace(one), self.trace(other))
+
+    def difference(self, one: str, other: str, request: int) -> tuple[Differs, ...]:
+        """The blocks that two policies treat otherwise in a request."""
+        return difference(self.trace(one), self.trace(other), request)
+
+    def csv(self) -> str:
+        """A line per policy."""
+        return rows_csv(self.rows)
+
+    def _repr_html_(self) -> str:
+        head = ("policy", "USD", "from cache", "kept", "peak fill", "refused", "overflow", "rejected", "lost references")
+        lines = [
+            (
+                made.title,
+                "no known price" if made.usd is None else f"{made.usd:,.2f}",
+                f"{made.cost.share:.0%}",
+                f"{made.kept:.0%}",
+                f"{made.peak[0]:.0%} at {made.peak[1]}",
+                made.refusals,
+                made.overflows,
+                len(made.rejected),
+                len(made.losses.hits),
+            )
+            for made in self.rows
+        ]
+        name = self.session.title or self.session.id
+        return notebook.card(f"{len(self.rows)} policies · {name}", notebook.table(head, lines), notebook.line(ASSUMED))
+
+
+def rows_csv(rows: Sequence[Row]) -> str:
+    """Rows as CSV."""
+    return csv_text(HEAD, (row.cells for row in rows))
+
+
+def rows_json(rows: Sequence[Row]) -> str:
+    """Rows as JSON: the values of the table, and by request the prompt's tokens and those that the cache served."""
+    listed = [
+        dict(zip(HEAD, row.cells, strict=True))
+        | {"sizes": row.sizes, "read": [kept.read for kept in row.cache], "rejected_requests": row.rejected}
+        | {"lost_references": [hit._asdict() for hit in row.losses.hits]}
+        for row in rows
+    ]
+    return dumps({"assumed": ASSUMED, "policies": listed}) + "\n"
+
+
+def parted(one: Trace, other: Trace) -> int | None:
+    """The first request that two replays of a session send otherwise; None where there is none."""
+    for a, b in zip(one.plans, other.plans, strict=False):
+        if first_difference(a.seen, b.seen) is not None or first_difference(b.seen, a.seen) is not None:
+            return a.request.n
+    return None
+
+
+def difference(one: Trace, other: Trace, request: int) -> tuple[Differs, ...]:
+    """The blocks that two replays of a session treat otherwise in a request. IndexError where there is no such request."""
+    a, b = one.plans[request].seen, other.plans[request].seen
+    places = _Places.of(a), _Places.of(b)
+    found: list[Differs] = []
+    for start, stop, _ in repainted([*a.pieces], [*b.pieces], shown, None):
+        for at in range(start, stop):
+            here, there = a.at(at).body is None, b.at(at).body is None
+            how: How = "other form" if here == there else "only in A" if here else "only in B"
+            where = places[0 if here or not there else 1].of_block(at, one.ledger)
+            block = one.session.blocks[at]
+            found.append(Differs(at, label(one.session, block), one.ledger.tokens(at, at + 1), how, where))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Counted tokens before each piece of an envelope."""
+
+    pieces: tuple[Piece, ...]
+    before: tuple[int, ...]
+
+    @staticmethod
+    def of(envelope: Envelope) -> _Places:
+        pieces = tuple(piece for piece in envelope.pieces if piece.start < piece.stop)
+        return _Places(pieces, (0, *accumulate(sum(piece.counts) for piece in pieces)))
+
+    def of_block(self, at: int, ledger: Ledger) -> Where:
+        """In which part of the prompt a block stands: the first quarter of the tokens is the head, the last the tail."""
+        number = bisect_right(self.pieces, at, key=_STOP)
+        piece = self.pieces[number]
+        inside = ledger.tokens(piece.start, at) if piece.body is None else 0
+        share = (self.before[number] + inside) / max(1, self.before[-1])
+        return "head" if share < 0.25 else "tail" if share >= 0.75 else "middle"
+
+
+def falls(row: Row) -> tuple[tuple[int, int], ...]:
+    """Requests at which a policy's prompt fell by more than a tenth, with the tokens that went: the events on a chart."""
+    pairs = enumerate(pairwise(row.sizes), 1)
+    return tuple((n, before - now) for n, (before, now) in pairs if now < 0.9 * before)
+
+
+def better(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Names of the policies that no other one beats in dollars and in lost references at once."""
+    priced = [(row.usd, len(row.losses.hits), row.policy) for row in rows if row.usd is not None]
+    return tuple(
+        name
+        for usd, lost, name in priced
+        if not any((u <= usd and hits <= lost) and (u < usd or hits < lost) for u, hits, _ in priced)
+    )

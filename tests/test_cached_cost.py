@@ -1,0 +1,174 @@
+"""The simulated prompt cache: each provider's rules, what a policy's decisions cost it, and the record it is held against."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from statistics import median
+from typing import Any
+
+import pytest
+from conftest import ROOT, shared
+from hand_made import NOON, OPUS, SONNET, Row, call, result, session, traced
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_sessions import sessions
+
+from engine.library.opening import load, load_all, overview, replay
+from engine.planning.policy import load as policy
+from engine.planning.policy import names
+from engine.planning.prompt_cache import uncached, walked
+from engine.pricing.caches import all_rules, rules_of
+from engine.pricing.prices import PRICES
+from engine.session.builder import Builder
+from engine.session.model import Session, Usage
+from engine.views.cache_breaks import IDLE
+from engine.views.cached_cost import answers_of, cache_prices, spent
+
+WORDS = "the quick brown fox jumps over the lazy dog " * 200
+
+
+def told(rows: list[Row]) -> list[tuple[int, int, int]]:
+    return [(kept.read, kept.written, kept.plain) for kept in walked(traced(rows))]
+
+
+def test_a_prompt_is_read_as_far_as_it_was_written_and_the_rest_is_written() -> None:
+    rows = [Row(0, written=20_000, plain=0), Row(20, read=20_000, written=1_000, plain=0)]
+    assert told(rows) == [(0, 20_000, 0), (20_000, 1_000, 0)]
+
+
+def test_an_entry_lives_five_minutes_after_its_last_use_and_an_hour_where_that_was_bought() -> None:
+    rows = [Row(0, written=20_000, plain=0), Row(304, read=1, written=20_999, plain=0), Row(620, written=21_100, plain=0)]
+    assert [kept.read for kept in walked(traced(rows))] == [0, 20_000, 0]  # 300 s after the answer, then 312 s
+    hours = [Row(0, written=20_000, hour=20_000, plain=0), Row(1_200, read=1, written=20_999, hour=20_999, plain=0)]
+    kept = walked(traced(hours))
+    assert ([k.read for k in kept], [k.hour for k in kept]) == ([0, 20_000], [True, True])
+
+
+def test_a_prefix_shorter_than_the_models_own_is_not_kept() -> None:
+    short = PRICES.facts(OPUS).min_cache_prefix
+    assert short == 4_096
+    rows = [Row(0, written=short - 1, plain=0), Row(20, read=1, written=short, plain=0), Row(40, written=5_000, plain=0)]
+    assert told(rows) == [(0, 0, short - 1), (0, short + 1, 0), (short + 1, 5_000 - short - 1, 0)]
+
+
+def test_another_model_has_a_cache_of_its_own() -> None:
+    rows = [
+        Row(0, written=20_000, plain=0),
+        Row(20, written=20_500, plain=0, model=SONNET),
+        Row(40, read=20_000, written=900, plain=0),
+    ]
+    assert [kept.read for kept in walked(traced(rows))] == [0, 0, 20_000]
+
+
+def test_a_session_that_asked_for_no_caching_is_given_none() -> None:
+    rows = [Row(0, plain=20_000), Row(20, plain=21_000)]
+    assert uncached(session(rows))
+    assert told(rows) == [(0, 0, 20_000), (0, 0, 21_000)]
+
+
+def test_the_longest_prefix_in_steps_of_128_is_found_by_itself_at_openai_and_a_day_long_where_asked_for() -> None:
+    def rows(**settings: Any) -> list[Row]:
+        sizes = ((0, 900), (20, 3_000), (40, 3_500), (900, 4_000))
+        return [Row(at, plain=size, model="gpt-5.1", settings=settings) for at, size in sizes]
+
+    assert told(rows()) == [(0, 0, 900), (0, 0, 3_000), (2_944, 0, 556), (0, 0, 4_000)]
+    assert told(rows(prompt_cache_retention="24h"))[-1] == (3_456, 0, 544)
+
+
+def test_rules_are_data_and_each_says_where_it_is_from() -> None:
+    assert all(row.source and row.how in ("marked", "prefix", "none") for row in all_rules())
+    made = {name: rules_of(PRICES.facts(name)) for name in (OPUS, "gpt-5.1", "gemini-2.5-pro", "gemini-3.5-flash", "somebody")}
+    assert [made[name].how for name in made] == ["marked", "prefix", "prefix", "prefix", "prefix"]
+    assert [made[name].shortest(PRICES.facts(name)) for name in made] == [4_096, 1_024, 2_048, 4_096, 1_024]
+    assert rules_of(PRICES.facts("gemini-1.5-pro")).how == "none"
+    usual = {name: next(iter(made[model].lives.values())) for name, model in (("anthropic", OPUS), ("openai", "gpt-5.1"))}
+    assert usual == IDLE  # one number for how long an entry lives
+
+
+def agent(turns: int = 12, *, billed: bool = True) -> Session:
+    """Reads files one after the other, a request every ten seconds."""
+    builder = Builder("agent", "test")
+    builder.message("system", "Be careful. " * 2_000)
+    builder.message("user", "Begin.", origin="prompt")
+    size = 6_000
+    for n in range(turns):
+        answer = builder.message("assistant", [call(f"c{n}", path=f"f{n}.py")])
+        usage = Usage(0, 2_000 if n else size, size if n else 0, 30) if billed else None
+        size += 2_000 if n else 0
+        builder.request(answer, model=OPUS, usage=usage, sent_at=NOON + 10 * n, answered_at=NOON + 10 * n + 2)
+        builder.message("user", result(f"c{n}", f"{n} " + WORDS))
+    return builder.build()
+
+
+def test_a_decision_pays_with_what_stands_behind_it_and_saves_what_it_took_out_at_every_request() -> None:
+    trace = replay(agent(40), "last-20-messages")
+    kept = walked(trace)
+    n = next(plan.request.n for plan in trace.plans if any(d.splice and d.after < d.before for d in plan.decisions))
+    (price,) = (p for p in cache_prices(trace, kept, n).values() if p.saved > 0)
+    scale = trace.fit(n).scale
+    (decision,) = (d for d in trace.plans[n].decisions if d.seq == price.seq)
+    assert price.saved == round((decision.before - decision.after) * scale)
+    assert kept[n].read < kept[n].held
+    assert 0 < price.again <= kept[n].held - kept[n].read - price.saved + 50
+    rate = trace.prices.rates(OPUS, kept[n].prompt, NOON)
+    assert rate
+    assert price.usd == (rate.cache_write_5m - rate.cache_read) * price.again / 1_000_000
+    assert price.each == rate.cache_read * price.saved / 1_000_000
+    assert price.pays_off
+    assert price.each * price.pays_off >= price.usd > price.each * (price.pays_off - 1)
+
+
+def test_a_replay_that_changes_nothing_reads_all_of_the_prompt_before() -> None:
+    kept = walked(replay(agent(), "keep-everything"))
+    assert [k.again for k in kept] == [0] * len(kept)
+    assert [k.read for k in kept[1:]] == [k.prompt for k in kept[:-1]]
+
+
+def test_summaries_are_part_of_the_cost_and_are_asked_for_once() -> None:
+    trace = replay(load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl"), "multi-turn-summary")
+    made = spent(trace, walked(trace))
+    asked = {ask.key for plan in trace.plans for ask, _ in plan.asks if ask.kind == "summary"}
+    assert asked
+    assert 0 < sum(usd > 0 for usd in made.condensing) <= len(asked)
+    assert made.total is not None
+    assert made.total > sum(made.condensing)
+
+
+def test_a_refused_request_costs_nothing_and_leaves_the_cache_as_it_was() -> None:
+    trace = replay(load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"), "openwebui")
+    kept = walked(trace)
+    refused = [n for n, plan in enumerate(trace.plans) if plan.verdict == "refuse"]
+    assert all(kept[n].prompt == 0 and not kept[n].sent for n in refused)
+    assert all(spent(trace, kept).usd[n] == 0 for n in refused)
+
+
+@settings(max_examples=40)
+@given(sessions, st.sampled_from([name for name in names() if "librechat" not in name]))
+def test_no_cost_is_negative_and_no_more_is_read_than_sent(made: Session, name: str) -> None:
+    trace = replay(made, policy(name))
+    kept = walked(trace)
+    assert [k.prompt for k in kept if k.sent] == [trace.tokens(n) for n, k in enumerate(kept) if k.sent]
+    assert all(k.read >= 0 and k.written >= 0 and k.plain >= 0 and 0 <= k.again <= k.held for k in kept)
+    cost = spent(trace, kept, answers_of(trace))
+    assert all(usd is None or usd >= 0 for usd in cost.usd)
+    assert 0 <= cost.share <= 1
+    for n in range(len(kept)):
+        prices = cache_prices(trace, kept, n).values()
+        assert sum(price.again for price in prices) <= kept[n].again + len(prices)
+
+
+@pytest.mark.parametrize("name", ["entire-cd95-3compactions", "entire-d599-microcompact", "obra-long-conversation"])
+def test_recorded_cache_reads_are_met_within_two_percent_of_the_prompt_at_the_median_request(name: str) -> None:
+    trace = replay(load_all(shared("data", "open", "claude-code", f"{name}.jsonl"))[0])
+    off = [
+        abs(kept.read - plan.request.usage.cache_read_input_tokens) / plan.request.usage.prompt_tokens
+        for plan, kept in zip(trace.plans, walked(trace), strict=True)
+        if plan.request.usage and plan.request.usage.prompt_tokens
+    ]
+    assert median(off) <= 0.02
+    assert sum(error <= 0.02 for error in off) / len(off) > 0.9
+    usd = spent(trace, walked(trace)).total
+    billed = overview(trace.session).path_total
+    assert usd is not None
+    assert billed is not None
+    assert abs(usd - billed) / billed < Decimal("0.06")

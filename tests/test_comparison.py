@@ -1,0 +1,144 @@
+"""Policies side by side: rows, where two part, what a request differs in, the command, and a budget held in CI."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from conftest import ROOT
+
+import engine
+from engine import __main__ as command
+from engine.errors import PolicyError, UnknownEntry
+from engine.figures import fills
+from engine.library.checking import Limits, check, junit
+from engine.library.comparing import sized
+from engine.library.opening import named
+from engine.views.comparison import HEAD, Comparison, better, falls
+
+COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
+NAMES = ("as-recorded", "keep-everything", "last-5-pairs")
+
+
+@pytest.fixture(scope="module")
+def made() -> Comparison:
+    return engine.compare(engine.load(COLD), NAMES)
+
+
+def test_a_row_says_what_its_replay_came_to(made: Comparison) -> None:
+    for row, trace in zip(made.rows, made.traces, strict=True):
+        assert row.sizes == tuple(trace.tokens(n) for n in range(len(trace.plans)))
+        assert row.peak[0] == max(row.sizes) / trace.plans[0].budget.window
+        assert row.kept == sum(row.sizes) / trace.whole
+        assert row.changed == tuple(plan.request.n for plan in trace.plans if plan.changed)
+        assert sum(row.decisions.values()) >= len(row.changed)
+    record, whole, cut = made.rows
+    assert cut.kept < whole.kept <= 1
+    assert whole.losses.hits == ()
+    assert cut.losses.hits
+    assert record.billed == engine.overview(made.session).path_total
+    assert record.usd is not None
+    assert "Held against the record" in record.checked
+    assert whole.billed is None
+    assert whole.checked == ""
+
+
+def test_two_policies_part_where_one_first_changes_something_and_differ_block_by_block(made: Comparison) -> None:
+    at = made.parted("keep-everything", "last-5-pairs")
+    assert at == made.rows[2].changed[0]
+    found = made.difference("keep-everything", "last-5-pairs", at)
+    plan = made.trace("last-5-pairs").plans[at]
+    gone = {block for piece in plan.seen.pieces if piece.body == () for block in range(piece.start, piece.stop)}
+    assert {each.at for each in found} == gone
+    assert {each.how for each in found} == {"only in A"}
+    assert {each.how for each in made.difference("last-5-pairs", "keep-everything", at)} == {"only in B"}
+    assert found[0].where == "head"
+    assert made.difference("keep-everything", "last-5-pairs", at - 1) == ()
+    assert made.parted("keep-everything", "keep-everything") is None
+    with pytest.raises(UnknownEntry, match="'roo' is not compared here"):
+        made.trace("roo")
+
+
+def test_asking_again_gives_the_same_values(made: Comparison) -> None:
+    again = engine.compare(made.session, reversed(NAMES))
+    assert [row is other for row, other in zip(again.rows, reversed(made.rows), strict=True)] == [True] * 3
+    with pytest.raises(PolicyError):
+        engine.compare(made.session, ["no-such"])
+
+
+def test_the_table_is_the_same_in_csv_json_and_html(made: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = list(csv.DictReader(io.StringIO(made.csv())))
+    assert [line["policy"] for line in lines] == list(NAMES)
+    assert command.main(["compare", str(COLD), "--policies", ",".join(NAMES), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["policies"]
+    assert [(str(each["tokens"]), str(each["lost"])) for each in told] == [(line["tokens"], line["lost"]) for line in lines]
+    assert set(HEAD) < set(told[0])
+    assert sum(told[0]["sizes"]) == told[0]["tokens"]
+    html = made._repr_html_()
+    assert all(row.title in html for row in made.rows)
+    assert "Answers are taken as recorded" in html
+    assert command.main(["compare", str(COLD), "--policies", "no-such"]) == 1
+    assert "no-such" in capsys.readouterr().err
+
+
+def test_who_is_beaten_by_nobody_and_what_fell(made: Comparison) -> None:
+    best = better(made.rows)
+    assert best
+    cheapest = min(made.rows, key=lambda row: (row.usd or 0, len(row.losses.hits)))
+    assert cheapest.policy in best
+    row = made.rows[2]
+    assert falls(row)
+    assert all(row.sizes[n] < 0.9 * row.sizes[n - 1] and row.sizes[n - 1] - row.sizes[n] == gone for n, gone in falls(row))
+
+
+def test_a_policy_is_sized_for_another_window_and_the_record_is_not(made: Comparison) -> None:
+    small = engine.compare(made.session, [sized(named("half-in-pairs"), 64_000)]).rows[0]
+    assert set(small.windows) == {64_000}
+    assert sized(named("as-recorded"), 8_000) == named("as-recorded")
+
+
+def test_the_figure_has_a_line_per_policy_and_a_mark_where_one_fell(made: Comparison) -> None:
+    figure = fills(made.rows)
+    lines = [trace for trace in figure.data if trace.mode == "lines"]
+    assert [line.name for line in lines] == [row.title for row in made.rows]
+    assert max(lines[1].y) == max(made.rows[1].sizes)
+    assert any(trace.mode == "markers" for trace in figure.data)
+
+
+def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(COLD, Limits(max_fill=90, max_usd=100)).passed
+    broken = check(COLD, Limits(max_fill=10, max_usd=1), "last-5-pairs")
+    assert len(broken.broken) == 2
+    assert "of its window, more than 10 %" in broken.broken[0]
+    assert "more than 1" in broken.broken[1]
+    missing = tmp_path / "none.jsonl"
+    report = tmp_path / "report.xml"
+    assert command.main(["check", str(COLD), "--max-fill", "90", "--no-reject"]) == 0
+    assert command.main(["check", str(COLD), "--max-fill", "10"]) == 1
+    assert command.main(["check", str(COLD), str(missing), "--max-fill", "10", "--junit", str(report)]) == 2
+    assert command.main(["check", str(COLD), "--policy", "no-such"]) == 2
+    out = capsys.readouterr()
+    assert "FAILED" in out.out
+    assert "no-such" in out.err
+    (suite,) = ET.parse(report).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "1")
+    assert [[part.tag for part in case] for case in suite] == [["failure"], ["error"]]
+    assert ET.fromstring(junit([check(missing, Limits())], "\x00")).get("errors") == "1"
+
+
+def test_the_fixture_fails_a_test_whose_session_breaks_its_budget(tmp_path: Path) -> None:
+    test = tmp_path / "test_mine.py"
+    test.write_text(
+        f"def test_kept(context_budget):\n    assert context_budget({str(COLD)!r}, max_fill=90).policy == 'as-recorded'\n"
+        f"def test_broken(context_budget):\n    context_budget({str(COLD)!r}, max_fill=10)\n"
+    )
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "engine.pytest_plugin", str(test)]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "1 failed, 1 passed" in done.stdout
+    assert "of its window, more than 10 %" in done.stdout

@@ -1,0 +1,131 @@
+"""What a policy lost: planted facts are found where it drops them, and nowhere where everything is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hand_made import OPUS, call, result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_sessions import ledger_of
+
+from engine.library.opening import replay
+from engine.planning.trace import Trace
+from engine.session.builder import Builder
+from engine.session.model import Session, Span, Usage
+from engine.views.losses import Losses, Lost, identifiers, left_window, losses, used
+
+FACTS = [
+    "src/billing/rates.toml",
+    "apply_discount",
+    "parseInvoice",
+    "482913",
+    "the blue heron lands",
+    "3.1415",
+    "toolu_01AbCdEf",
+]
+
+
+def asked(facts: dict[int, str], uses: dict[int, str], turns: int = 30, where: str = "result") -> Session:
+    """A session whose tool results (or prompts) say facts, and whose answers use them turns later."""
+    builder = Builder("planted", "test")
+    builder.message("user", "Begin.", origin="prompt")
+    for n in range(turns):
+        said = f'All is well. "{uses[n]}" is what it was.' if n in uses else "All is well."
+        answer = builder.message("assistant", [{"type": "text", "text": said}, call(f"c{n}", path=f"part {n}")])
+        builder.request(answer, model=OPUS, usage=Usage(input_tokens=1_000 + 100 * n, output_tokens=20))
+        fact = f'It says "{facts[n]}" here.' if n in facts else "Nothing new."
+        content = result(f"c{n}", fact if where == "result" else "Nothing new.")
+        builder.message("user", [*content, {"type": "text", "text": fact if where == "prompt" else "go on"}])
+    return builder.build()
+
+
+def lost(session: Session, policy: str) -> tuple[Trace, Losses]:
+    trace = replay(session, policy, ledger_of(session))
+    return trace, losses(trace, used(session))
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_every_kind_of_identifier_is_found_lost_with_its_block_and_the_decision_that_took_it(fact: str) -> None:
+    session = asked({1: fact}, {28: fact})
+    trace, found = lost(session, "last-20-messages")
+    (hit,) = (hit for hit in found.hits if hit.text == fact)
+    assert (hit.request, fact in session.blocks[hit.block].text, fact in session.blocks[hit.answer].text) == (28, True, True)
+    decision = trace.decision(hit.by)
+    assert (decision.rule, decision.action) == ("keep_last_messages", "drop")
+    assert decision.edit.span
+    assert decision.edit.span.start <= hit.block < decision.edit.span.stop
+    assert found.per_request[28] == len([h for h in found.hits if h.request == 28])
+
+
+def test_what_was_said_again_within_the_window_is_not_lost() -> None:
+    session = asked({1: FACTS[0], 26: FACTS[0]}, {28: FACTS[0]})
+    assert [hit for hit in lost(session, "last-20-messages")[1].hits if hit.text == FACTS[0]] == []
+
+
+def test_what_a_stand_in_still_says_is_not_lost() -> None:
+    session = asked({1: FACTS[0] + '" and so on' * 6_000}, {28: FACTS[0]})
+    trace, found = lost(session, "short-tool-results")
+    assert any(plan.changed for plan in trace.plans)
+    assert [hit for hit in found.hits if hit.text == FACTS[0]] == []
+
+
+def test_a_name_that_a_tool_gives_its_parameters_is_no_identifier_but_what_is_handed_over_is() -> None:
+    builder = Builder("named", "test")
+    for name in ("one", "two"):
+        builder.message("user", "Begin.", origin="prompt")
+        given = call(name, "Edit", old_string="first_value", path="a/b.py")
+        builder.request(builder.message("assistant", [given]), model=OPUS)
+        builder.message("user", result(name, "done"))
+    (_, second) = used(builder.build()).uses
+    assert set(second) == {"first_value", "a/b.py"}
+
+
+def test_identifiers_are_taken_from_escaped_json_and_prose_alike() -> None:
+    assert identifiers(r'{"path":"src\/a.py","text":"one\nrun_all()\n"}') >= {"run_all"}
+    assert identifiers("It costs 12345 at `some place`, see docs/a-b/c.md.") == {"12345", "some place", "docs/a-b/c.md"}
+    assert identifiers("Plain words, and a number: 12.") == set()
+
+
+planted = st.dictionaries(st.integers(0, 29), st.sampled_from(FACTS), min_size=1, max_size=6)
+
+
+@settings(max_examples=25)
+@given(planted, planted, st.sampled_from(["result", "prompt"]))
+def test_whatever_is_planted_is_lost_where_no_block_of_the_request_says_it_and_only_there(
+    facts: dict[int, str], uses: dict[int, str], where: str
+) -> None:
+    session = asked(facts, uses, where=where)
+    assert lost(session, "keep-everything")[1].hits == ()
+    assert lost(session, "as-recorded")[1].hits == ()
+    trace, found = lost(session, "last-20-messages")
+    expected = {
+        (n, fact)
+        for n, fact in uses.items()
+        if any(fact in block.text for block in session.blocks[: session.requests[n].cut])
+        and not any(fact in text for text in _texts(trace, n))
+    }
+    assert {(hit.request, hit.text) for hit in found.hits if hit.text in FACTS} == expected
+
+
+def _texts(trace: Trace, n: int) -> list[Any]:
+    pieces = [*trace.plans[n].seen.pieces]
+    whole = [block.text for p in pieces if p.body is None for block in trace.session.blocks[p.start : p.stop]]
+    parts = [part for piece in pieces for part in piece.body or ()]
+    return whole + [part.text if part.ref is None else trace.session.blocks[part.ref].text for part in parts]
+
+
+def test_when_a_text_left_is_told_for_every_policy() -> None:
+    session = asked({1: FACTS[0]}, {})
+    kept, cut = left_window([replay(session, "keep-everything"), replay(session, "last-20-messages")], FACTS[0])
+    assert (kept.spans, kept.out) == ((Span(2, 30),), None)
+    assert len(cut.spans) == 1
+    assert cut.out is not None
+    assert (cut.spans[0].start, cut.out.since, cut.out.state) == (2, cut.spans[0].stop, "absent")
+    assert "keep_last_messages" in cut.out.sentence
+    assert left_window([replay(session)], "said nowhere")[0].spans == ()
+
+
+def test_a_loss_is_a_plain_tuple() -> None:
+    assert Lost(3, "a/b.py", 9, 2, 4)._asdict() == {"request": 3, "text": "a/b.py", "answer": 9, "block": 2, "by": 4}
