@@ -54,18 +54,20 @@ Say = Callable[[Any], None]
 
 
 def take_over(say: Say, path: Path, slowly: bool) -> None:
-    """Open chats of an older version; `slowly`: dwell in the last step, that a kill may come at any moment of it."""
+    """Open chats of an older version; `slowly`: dwell in the step before the last, that a kill may come at any moment of it."""
     from engine.storage import database, schema
     from engine.storage.threads import Threads
 
-    def last(db: Any, step: Any = schema.STEPS[-1]) -> None:
+    slow, last = schema.STEPS[-2:]
+
+    def dwelling(db: Any) -> None:
         real = db.executescript
         db.executescript = lambda sql: [(time.sleep(0.01), real(one + ";")) for one in sql.split(";") if one.strip()]
-        step(db)
+        slow(db)
 
     if slowly:
-        last.__name__ = schema.STEPS[-1].__name__
-        database.STEPS = (*schema.STEPS[:-1], last)
+        dwelling.__name__ = slow.__name__
+        database.STEPS = (*schema.STEPS[:-2], dwelling, last)
     say("begun")
     Threads(path).list()
 

@@ -56,10 +56,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     told = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last}"
     if params.summarise:
-        old = summary_at(envelope, front)
         how = How(params.prompt, params.model, params.cap, "user" if kept % 2 else "pair")
-        envelope = yield from condense(envelope, ctx, Span(front, spans[-1].stop), how, told, facts)
-        if summary_at(envelope, front) != old:
+        if (yield from condense(envelope, ctx, Span(front, spans[-1].stop), how, told, facts)) is not envelope:
             return
     for span in spans:
         yield Edit("drop", f"{told} are left out", span, facts=facts)

@@ -491,9 +491,11 @@ def test_breakpoints_stop_playing_and_can_be_jumped_to(page: Page, trace: Trace)
 def test_policies_are_found_by_typing_and_shown_whole(kept: Page) -> None:
     reach(kept, session=FIRST, policy="balanced", request="113", step="0")
     kept.get_by_role("button", name="Balanced").click()
-    kept.locator(".picker h4", has_text="Ports of other systems").wait_for()
+    kept.locator(".picker h4", has_text="Roo Code").wait_for()
     kept.locator(".picker input").fill("cline cla")
-    assert kept.locator(".picker b").all_inner_texts() == ["Cline classic (VS Code, 3.10 to 3.89)"]
+    found = kept.locator(".picker b").all_inner_texts()
+    assert found[0] == "Cline classic (VS Code, 3.10 to 3.89)"
+    assert len(found) < 4
     kept.keyboard.press("Enter")
     kept.wait_for_url(re.compile("request=113&.*policy=cline-classic"))
     kept.get_by_role("button", name="Cline classic (VS Code, 3.10 to 3.89)").wait_for()

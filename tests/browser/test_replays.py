@@ -20,6 +20,7 @@ SLOW = "librechat-agents"
 SECONDS = 0.4  # of the server's time for a click beside another worker's tests; `bench_browser.py --only replays` wants 0.2
 CLICKS = 3
 ROOM = 2.5  # times as long as before, on a machine that does something else as well
+TELLING = 400  # ms: the stepper waits before it tells the app where it stands, and what is told amid a change of pages breaks it
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +122,8 @@ def test_going_back_while_a_replay_is_under_way_shows_what_was_there(here: Page,
     page.go_back()
     page.locator('.where[data-request="5"]').wait_for()
     page.wait_for_url(re.compile("request=5"))
+    idle(page, 60_000)
+    page.wait_for_timeout(TELLING)
 
 
 def test_keys_count_while_more_of_a_replay_arrives(here: Page, big: dict[str, str]) -> None:
@@ -133,6 +136,7 @@ def test_keys_count_while_more_of_a_replay_arrives(here: Page, big: dict[str, st
         """() => { const said = document.querySelector('.replay-line')?.innerText ?? 'the first 99 requests';
             return Number((said.match(/the first ([\\d,]+) requests/)?.[1] ?? '0').replace(',', '')) > 40 }"""
     )
+    page.wait_for_timeout(TELLING)
     for _ in range(30):
         page.keyboard.press("Shift+ArrowRight")
         page.wait_for_timeout(70)
