@@ -20,7 +20,7 @@ SLOW = "librechat-agents"
 SECONDS = 0.4  # of the server's time for a click beside another worker's tests; `bench_browser.py --only replays` wants 0.2
 CLICKS = 3
 ROOM = 2.5  # times as long as before, on a machine that does something else as well
-TELLING = 400  # ms: the stepper waits before it tells the app where it stands, and what is told amid a change of pages breaks it
+TELLING = 400  # ms: the stepper waits before it tells the app where it stands; told amid a change of pages, it breaks it
 
 
 @pytest.fixture(scope="module")
