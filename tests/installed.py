@@ -30,8 +30,9 @@ PAGES = {
     "heatmap": ".js-plotly-plot",
     "debugger": ".policy-line",
     "chat": ".chat-empty",
-    "library": ".ts-section",
     "policies": ".policy-list",
+    "compare": ".ts-empty",
+    "library": ".ts-section",  # the last: its samples are counted
 }
 SECONDS = 60
 
