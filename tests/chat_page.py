@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from malformed.rogue import Rogue
     from playwright.sync_api import Page
 
+ONE_KEY = "() => document.querySelectorAll('.st-key-chat-form input[aria-label=\"API key\"]').length === 1"
 BOX = "[data-testid=stChatInputTextArea]:not([disabled])"
 
 
@@ -22,8 +23,10 @@ def going_to(page: Page, url: str, key: str = "") -> None:
     page.get_by_role("option", name="Another server").click()
     for label, text in (("Address", url), *([("API key", key)] if key else [])):
         form.get_by_label(label, exact=True).fill(text)
-        form.get_by_label(label, exact=True).press("Enter")
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(300)  # an address has a box for its key of its own: for a moment there are two
         idle(page, 45_000)
+        page.wait_for_function(ONE_KEY)
     model = form.get_by_role("combobox", name="Model", exact=True)
     model.fill("local-7b")
     model.press("Enter")
