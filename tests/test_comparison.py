@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -92,6 +93,8 @@ def test_who_is_beaten_by_nobody_and_what_fell(made: Comparison) -> None:
     assert best
     cheapest = min(made.rows, key=lambda row: (row.usd or 0, len(row.losses.hits)))
     assert cheapest.policy in best
+    for unsent in ({"overflows": 1}, {"refusals": 1}, {"rejected": (0,)}):
+        assert cheapest.policy not in better([replace(cheapest, **unsent)])
     row = made.rows[2]
     assert falls(row)
     assert all(row.sizes[n] < 0.9 * row.sizes[n - 1] and row.sizes[n - 1] - row.sizes[n] == gone for n, gone in falls(row))

@@ -295,8 +295,12 @@ def falls(row: Row) -> tuple[tuple[int, int], ...]:
 
 
 def better(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Names of the policies that no other one beats in dollars and in lost references at once."""
-    priced = [(row.usd, len(row.losses.hits), row.policy) for row in rows if row.usd is not None]
+    """Names of the policies that no other one beats in dollars and in lost references at once.
+
+    One under which a request could not have been sent, being over the window, refused or rejected, is no choice.
+    """
+    sent = (row for row in rows if not (row.overflows or row.refusals or row.rejected))
+    priced = [(row.usd, len(row.losses.hits), row.policy) for row in sent if row.usd is not None]
     return tuple(
         name
         for usd, lost, name in priced

@@ -117,12 +117,13 @@ def _all(waiting: Sequence[library.Replaying], what: str) -> None:
 def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
     """A row per policy, sortable, and the same as CSV."""
     best = comparison.better(rows)
+    billed = [None if row.billed is None else float(row.billed) for row in rows]
     st.dataframe(
         {
             "policy": [row.title for row in rows],
             "USD": [None if row.usd is None else float(row.usd) for row in rows],
-            "billed": [None if row.billed is None else float(row.billed) for row in rows],
             "of that summaries": [float(sum(row.cost.condensing)) for row in rows],
+            **({"billed": billed} if any(billed) else {}),
             "from cache": [100 * row.cost.share for row in rows],
             "kept": [100 * row.kept for row in rows],
             "peak fill": [100 * row.peak[0] for row in rows],
