@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 import engine
 from engine.__main__ import APP
@@ -60,7 +60,7 @@ def look(page: Page, session: engine.Session) -> None:
     headline = page.locator(".ts-headline[data-request]")
     headline.wait_for()
     usage = session.requests[int(headline.get_attribute("data-request") or -1)].usage
-    assert page.locator(".ts-title h1").inner_text() == session.title
+    expect(page.locator(".ts-title h1")).to_have_text(session.title, use_inner_text=True)
     label = page.locator(".ts-bar[role=img]").get_attribute("aria-label") or ""
     assert usage is not None, "the sample opens at a request without usage"
     assert label.startswith(f"{usage.prompt_tokens:,} of "), f"the bar says {label}, the log {usage.prompt_tokens:,}"
@@ -69,10 +69,10 @@ def look(page: Page, session: engine.Session) -> None:
     for name, mark in PAGES.items():
         page.goto(f"/{name}")
         page.locator(mark).first.wait_for()
-        assert page.locator("[data-testid=stException]").count() == 0, f"{name} shows an exception"
+        expect(page.locator("[data-testid=stException]"), f"{name} shows an exception").to_have_count(0)
     samples = page.locator("[class*=st-key-library-sample]")
     samples.first.wait_for()
-    assert samples.count() == len(list(SAMPLE.parent.glob("*.jsonl")))
+    expect(samples).to_have_count(len(list(SAMPLE.parent.glob("*.jsonl"))))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import hostile
 import pytest
 from conftest import ROOT, idle, look, looks, travel
+from playwright.sync_api import expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Dialog, Page
@@ -156,7 +157,7 @@ def test_slash_searches_and_a_hit_leads_to_where_it_entered(kept: Page) -> None:
     kept.keyboard.press("Enter")
     hit = kept.locator(".st-key-found-rows button").first
     hit.wait_for()
-    assert "left at request 112" in hit.inner_text()
+    expect(hit).to_contain_text("left at request 112", use_inner_text=True)
     hit.click()
     shows(kept, 0)
     field = kept.locator(".st-key-header-search input")
@@ -226,7 +227,7 @@ def test_hostile_text_shows_as_text_and_nothing_leaves_the_machine(tab: Page, pr
             tab.mouse.move(*cell(tab, 4, 2))
             tab.locator(".hoverlayer text").first.wait_for()
         if address != "/library":
-            assert tab.get_by_text("<script>window.pwned=1</script>").first.is_visible()
+            expect(tab.get_by_text("<script>window.pwned=1</script>").first).to_be_visible()
             tab.locator(".st-key-header-search input").fill("<script>")
             tab.locator(".st-key-header-search input").press("Enter")
             tab.locator(".st-key-found button mark").first.wait_for()
@@ -239,8 +240,8 @@ def test_hostile_text_shows_as_text_and_nothing_leaves_the_machine(tab: Page, pr
         tab.keyboard.press("Escape")
         tab.keyboard.press("Escape")
         assert tab.evaluate("window.pwned") is None
-        assert tab.locator("img[src*=evil], form[action*=evil], a[href*=evil], .katex").count() == 0
-        assert tab.locator("[data-testid=stException]").count() == 0
+        expect(tab.locator("img[src*=evil], form[action*=evil], a[href*=evil], .katex")).to_have_count(0)
+        expect(tab.locator("[data-testid=stException]")).to_have_count(0)
 
 
 def test_a_session_that_is_being_written_is_followed(tab: Page, projects: Path) -> None:
@@ -297,7 +298,7 @@ def _measure(page: Page, address: str, width: int) -> None:
 def test_the_first_page_has_an_address_of_its_own_too(kept: Page) -> None:
     reach(kept, "/envelope?session=cache-goes-cold&request=24")
     kept.get_by_text("At request 24 the model saw").first.wait_for()
-    assert kept.get_by_text("Page not found").count() == 0
+    expect(kept.get_by_text("Page not found")).to_have_count(0)
     kept.get_by_role("link", name="Cost heatmap").first.click()
     kept.wait_for_url("**/heatmap*")
     idle(kept)
@@ -339,7 +340,7 @@ def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(t
     pane(tab, "Transcript")
     lines = tab.locator(".st-key-transcript-lines button")
     lines.nth(99).wait_for(state="attached")
-    assert lines.count() == 100
+    expect(lines).to_have_count(100)
     assert {"here", "absent", "later"} >= set(lines.evaluate_all("rows => rows.map((row) => row.dataset.state)"))
     tab.locator(".st-key-transcript-which button", has_text="Not in it").click()
     out = tab.locator(".st-key-transcript-lines button[data-state=absent]").first
@@ -348,7 +349,7 @@ def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(t
     at = out.get_attribute("data-at")
     out.click()
     tab.locator(f".ts-closeup[data-block='{at}']").wait_for()
-    assert "–111. Compacted into a summary" in tab.locator(".ts-closeup").inner_text()
+    expect(tab.locator(".ts-closeup")).to_contain_text("–111. Compacted into a summary", use_inner_text=True)
     reach(tab, f"/?session={entry_id(projects / hostile.NAME)}&request=8")
     pane(tab, "Transcript")
     tab.get_by_label("Filter the transcript").fill("<script>")
@@ -356,7 +357,7 @@ def test_the_transcript_chooses_filters_and_turns_pages_and_shows_text_as_text(t
     tab.locator(".st-key-transcript-lines button", has_text="<script>").first.click()
     tab.locator(".stCode", has_text="<script>").first.wait_for()
     assert tab.evaluate("window.pwned") is None
-    assert tab.locator("img[src*=evil], form[action*=evil], a[href*=evil], .katex").count() == 0
+    expect(tab.locator("img[src*=evil], form[action*=evil], a[href*=evil], .katex")).to_have_count(0)
 
 
 def pane(page: Page, name: str) -> None:
@@ -369,12 +370,12 @@ def test_any_two_requests_are_compared(kept: Page) -> None:
     pane(kept, "Difference")
     table = kept.locator(".ts-table")
     table.wait_for()
-    assert "157,485" in table.inner_text()
+    expect(table).to_contain_text("157,485", use_inner_text=True)
     field = kept.get_by_label("From request")
     field.fill("3")
     field.press("Enter")
     kept.locator(".ts-table th", has_text="request 3").wait_for()
-    assert "18,938" in table.inner_text()
+    expect(table).to_contain_text("18,938", use_inner_text=True)
     kept.keyboard.press("Escape")
     kept.get_by_role("button", name="Next", exact=False).first.click()
     shows(kept, 113)
@@ -386,7 +387,7 @@ def test_a_drag_over_a_chart_sums_up_a_range_and_a_click_still_goes_there(kept: 
     (left, y), (right, _) = cell(kept, 10, 1), cell(kept, 29, 1)
     drag(kept, (left, y), (right, y))
     kept.locator('.ts-range[data-range="10-30"]').wait_for()
-    assert "Requests 10–29 (20)" in kept.locator(".ts-range").inner_text()
+    expect(kept.locator(".ts-range")).to_contain_text("Requests 10–29 (20)", use_inner_text=True)
     shows(kept, 40)
     idle(kept)
     assert kept.locator(".ts-drawn").bounding_box()

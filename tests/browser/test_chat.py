@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 from conftest import idle, look, looks
+from playwright.sync_api import expect
 from test_attachments import png
 
 if TYPE_CHECKING:
@@ -74,12 +75,12 @@ def test_a_chat_past_the_limit_is_cut_stopped_reloaded_and_opened_in_the_debugge
     page.get_by_text("The answer was interrupted here").wait_for()
     page.reload()
     page.locator(".chat-msg.user", has_text="How long is the road").wait_for()
-    assert page.locator(".chat-msg.user").count() == 4
+    expect(page.locator(".chat-msg.user")).to_have_count(4)
     page.get_by_text("The answer was interrupted here").wait_for()
     answers = send(page, "And where does it end?")
     ended(page, answers)
-    assert page.locator(ANSWER).count() == answers + 1
-    assert page.get_by_text("The answer was interrupted here").count() == 0
+    expect(page.locator(ANSWER)).to_have_count(answers + 1)
+    expect(page.get_by_text("The answer was interrupted here")).to_have_count(0)
     found(page, "Point 0")
     page.locator(".st-key-chat-requests summary").click()
     page.locator("[data-testid=stPageLink] a", has_text="Request 4").click()
@@ -116,20 +117,20 @@ def test_what_is_attached_is_weighed_before_it_is_sent_and_shown_small(page: Pag
     files.set_input_files([image, notes, wrong])
     told = page.locator(".chat-tells", has_text="Attached:")
     told.get_by_text("notes.txt").wait_for()
-    assert "cat.png" in told.inner_text()
+    expect(told).to_contain_text("cat.png", use_inner_text=True)
     page.locator(".chat-tells.bad", has_text="report.pdf is neither an image that models read nor text").wait_for()
     page.wait_for_function("n => Number(document.querySelector('.chat-fill').dataset.tokens) > n", arg=before + 765 + 250)
     weighed = tokens(page)
     for name in ("report.pdf", "notes.txt"):
         page.get_by_role("button", name=f"Remove {name}").click()
     page.wait_for_function("n => Number(document.querySelector('.chat-fill').dataset.tokens) < n", arg=weighed - 200)
-    assert page.locator(".chat-tells.bad").count() == 0
+    expect(page.locator(".chat-tells.bad")).to_have_count(0)
     page.locator("[data-testid=stChatInputSubmitButton]").click()
     page.locator(".chat-msg.user img").wait_for()
     ended(page)
     assert page.locator(".chat-msg.user img").evaluate("image => image.complete && image.naturalWidth") == 360
     page.locator(".chat-msg.assistant", has_text="You attached an image (PNG, 1,200 × 800").wait_for()
-    assert told.count() == 0
+    expect(told).to_have_count(0)
 
 
 def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(page: Page) -> None:
@@ -170,7 +171,7 @@ def test_a_message_sent_while_another_tab_has_a_turn_under_way_stays_in_the_box(
     box(other).press("Enter")
     other.locator(".chat-msg.user", has_text="Said in the other tab").wait_for()
     ended(other, answers + 1)
-    assert other.locator(".chat-msg.user").count() == 3
+    expect(other.locator(".chat-msg.user")).to_have_count(3)
     other.close()
 
 
@@ -180,7 +181,7 @@ def test_what_is_being_typed_is_weighed_before_it_is_sent(page: Page) -> None:
     box(page).press_sequentially("some words that nobody has sent yet, and that weigh something", delay=5)
     page.get_by_text("with what you are typing").wait_for()
     page.wait_for_function("n => Number(document.querySelector('.chat-fill').dataset.tokens) > n", arg=before + 5)
-    assert page.locator(".chat-msg").count() == 0
+    expect(page.locator(".chat-msg")).to_have_count(0)
 
 
 def hostile_text_is_text(page: Page) -> None:
@@ -190,13 +191,13 @@ def hostile_text_is_text(page: Page) -> None:
     idle(page)
     hostile = "<img src=https://evil.example/x.png><script>window.pwned=1</script> ![x](https://evil.example/y.png) $a^2$"
     ended(page, send(page, hostile))
-    assert page.get_by_text("<script>window.pwned=1</script>").first.is_visible()
+    expect(page.get_by_text("<script>window.pwned=1</script>").first).to_be_visible()
     for name in ("chat-list", "chat-branch"):
         page.locator(f".st-key-{name} button").first.click()
         page.locator("[data-testid=stPopoverBody] [data-testid=stSelectbox]").first.wait_for()
         page.keyboard.press("Escape")
     assert page.evaluate("window.pwned") is None
-    assert page.locator("img[src*=evil], .katex").count() == 0
+    expect(page.locator("img[src*=evil], .katex")).to_have_count(0)
 
 
 def test_nothing_of_a_chat_is_cut_off_or_out_of_bounds(page: Page) -> None:
@@ -230,8 +231,8 @@ def test_stop_stays_at_the_message_box_and_works_at_every_moment(page: Page) -> 
         page.get_by_text("The answer was interrupted here").wait_for(timeout=10_000)
         page.locator("[data-testid=stChatInputTextArea]:not([disabled])").wait_for()
         idle(page)
-        assert page.locator(".chat-msg.now").count() == 0
-        assert page.get_by_text("The answer was interrupted here").count() == 1
+        expect(page.locator(".chat-msg.now")).to_have_count(0)
+        expect(page.get_by_text("The answer was interrupted here")).to_have_count(1)
         said = [text for text in page.locator(".chat-msg.assistant .said").all_inner_texts() if text.strip()]
         assert len(said) == len(set(said)), "half an answer is told once"
     assert len(places) == 1
@@ -248,4 +249,4 @@ def test_a_paste_that_no_window_holds_is_weighed_whole_refused_and_left_out(page
     page.locator(".chat-msg.user em.left").wait_for()
     answers = send(page, "Please go on")
     ended(page, answers)
-    assert page.locator("[role=alert]").count() == 0
+    expect(page.locator("[role=alert]")).to_have_count(0)

@@ -11,6 +11,7 @@ from chat_page import going_to, send
 from conftest import let_go
 from malformed.rogue import SAID, Rogue, events, stream
 from malformed.test_malformed import CASES, PYTHON
+from playwright.sync_api import expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -69,15 +70,15 @@ def test_whatever_a_provider_does_wrong_the_page_says_it_and_the_next_message_is
         assert bool(said) == bool(sentence), (case, said)
         assert not any(word in page.locator(".st-key-chat-box").inner_text() for word in PYTHON), case
         if not sentence:
-            assert page.locator("[role=alert]").count() == 0, case
-    assert page.locator(".chat-msg.user").count() == len(SENTENCES)
+            expect(page.locator("[role=alert]"), case).to_have_count(0)
+    expect(page.locator(".chat-msg.user")).to_have_count(len(SENTENCES))
     rogue.wrongs.append(stream(events(({"type": "text", "text": MARKDOWN},))))
     send(page, "And what else?", rogue)
     answer = page.locator(".chat-msg").last
     assert answer.locator("table td").all_inner_texts() == ["1", "2"]
-    assert page.locator(".chat-msg :is(img, a, script, iframe, svg, .katex)").count() == 0
-    assert "(javascript:window.pwned=1)" in answer.inner_text()
-    assert "<script>window.pwned=1</script> $a^2$ :material/home:" in answer.inner_text()
+    expect(page.locator(".chat-msg :is(img, a, script, iframe, svg, .katex)")).to_have_count(0)
+    expect(answer).to_contain_text("(javascript:window.pwned=1)", use_inner_text=True)
+    expect(answer).to_contain_text("<script>window.pwned=1</script> $a^2$ :material/home:", use_inner_text=True)
     assert page.evaluate("window.pwned") is None
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     answer.get_by_role("button", name="Copy").click()

@@ -22,6 +22,7 @@ from claude_log import Log, call
 from conftest import ROOT, idle, look, looks, travel
 from debugger_links import linked
 from PIL import Image, ImageChops
+from playwright.sync_api import expect
 from test_steps import RULES, rule, told, trace_of
 
 import engine
@@ -182,9 +183,9 @@ def test_playing_goes_on_by_itself_until_it_is_stopped(film: Film) -> None:
     page.keyboard.press("Space")
     page.wait_for_function("() => Number(location.search.match(/step=(\\d+)/)[1]) > 0 || !/request=31&/.test(location.search)")
     page.locator('.where[data-step="9"], .where:not([data-request="31"])').first.wait_for()
-    assert page.locator(".play").inner_text() == "Pause", "the app's answers do not stop it"
+    expect(page.locator(".play"), "the app's answers do not stop it").to_have_text("Pause", use_inner_text=True)
     page.keyboard.press("Space")
-    assert page.locator(".play").inner_text() == "Play"
+    expect(page.locator(".play")).to_have_text("Play", use_inner_text=True)
     idle(page)
     stopped = place(page)
     page.wait_for_timeout(700)
@@ -210,7 +211,7 @@ def test_a_deep_link_to_request_17_step_3_stands_there(kept: Page) -> None:
     assert place(kept) == (17, 3)
     assert decision.edit.span
     assert kept.locator(".card .why b").inner_text().startswith(f"#{decision.edit.span.start} ·")
-    assert kept.locator(".card .why p").inner_text() == decision.edit.because
+    expect(kept.locator(".card .why p")).to_have_text(decision.edit.because, use_inner_text=True)
     assert kept.locator(".tile.current").get_attribute("data-at") == str(decision.edit.span.start)
     at(kept, 17, 3)
 
@@ -290,7 +291,7 @@ def test_a_click_on_a_tile_asks_why_it_is_here_or_not(kept: Page) -> None:
     reach(kept, session=FIRST, policy="cline-classic", request="113", step="1")
     kept.locator('.tile[data-at="20"]').click()
     kept.locator(".why-line", has_text="#20 ·").wait_for()
-    assert kept.locator(".why-line b").inner_text() == "Not here"
+    expect(kept.locator(".why-line b")).to_have_text("Not here", use_inner_text=True)
     assert kept.locator(".tile.picked").get_attribute("data-at") == "20"
     idle(kept)
     kept.keyboard.press("End")
@@ -404,7 +405,7 @@ def test_a_range_is_dragged_summed_up_and_zoomed_into(film: Film, trace: Trace) 
     assert place(page) == (31, 0), "choosing a range moves nothing"
     labels = page.locator(".axis").inner_text()
     about.get_by_role("button", name="Zoom in").click()
-    assert page.locator(".axis").inner_text() != labels
+    expect(page.locator(".axis")).not_to_have_text(labels, use_inner_text=True)
     page.keyboard.press("End")
     assert place(page)[0] == len(trace.plans) - 1
     box = page.locator(".cursor").bounding_box()
@@ -415,7 +416,7 @@ def test_a_range_is_dragged_summed_up_and_zoomed_into(film: Film, trace: Trace) 
     about.get_by_role("button", name="Whole session").click()
     about.get_by_role("button", name="Clear").click()
     about.wait_for(state="hidden")
-    assert page.locator(".axis").inner_text() == labels
+    expect(page.locator(".axis")).to_have_text(labels, use_inner_text=True)
 
 
 def test_the_wheel_zooms_and_a_double_click_shows_all_again(film: Film) -> None:
@@ -424,10 +425,10 @@ def test_the_wheel_zooms_and_a_double_click_shows_all_again(film: Film) -> None:
     page.locator(".time").hover(position={"x": 600, "y": 20})
     page.mouse.wheel(0, -400)
     page.locator(".about", has_text="in view").wait_for()
-    assert page.locator(".axis").inner_text() != labels
+    expect(page.locator(".axis")).not_to_have_text(labels, use_inner_text=True)
     page.locator(".time").dblclick(position={"x": 900, "y": 20})
     page.locator(".about").wait_for(state="hidden")
-    assert page.locator(".axis").inner_text() == labels
+    expect(page.locator(".axis")).to_have_text(labels, use_inner_text=True)
 
 
 def test_the_cursor_can_be_dragged(film: Film, trace: Trace) -> None:
@@ -473,11 +474,11 @@ def test_breakpoints_stop_playing_and_can_be_jumped_to(page: Page, trace: Trace)
     assert page.locator('[data-go="stop"]').is_disabled()
     page.locator(".stops summary").click()
     page.locator(".stops [name=tokens]").fill(str(limit))
-    assert "4" in page.locator(".stops summary").inner_text()
+    expect(page.locator(".stops summary")).to_contain_text("4", use_inner_text=True)
     page.locator(".stops summary").click()
     page.keyboard.press("b")
     assert place(page) == (wanted, len(trace.plans[wanted].decisions))
-    assert "over" in page.locator(".where").inner_text()
+    expect(page.locator(".where")).to_contain_text("over", use_inner_text=True)
     page.locator(".time input").fill(point(trace, wanted, 0))
     page.locator(".speed").select_option("90")
     page.locator(".play").click()
@@ -503,23 +504,23 @@ def test_policies_are_found_by_typing_and_shown_whole(kept: Page) -> None:
 
 def test_a_recorded_compaction_says_what_it_left(kept: Page, compacted: str) -> None:
     reach(kept, session=compacted, policy="as-recorded", request="3", step="0")
-    assert "between two recorded requests" in kept.locator(".where").inner_text()
-    assert kept.locator(".tile.sigma:visible").count() == 0, "there is no summary yet"
+    expect(kept.locator(".where")).to_contain_text("between two recorded requests", use_inner_text=True)
+    expect(kept.locator(".tile.sigma:visible"), "there is no summary yet").to_have_count(0)
     before = kept.locator(".number.now").inner_text()
     assert before.startswith("9.3k")
     kept.keyboard.press("ArrowRight")
     at(kept, 3, 1)
-    assert kept.locator(".number.before").inner_text() == before
+    expect(kept.locator(".number.before")).to_have_text(before, use_inner_text=True)
     assert kept.locator(".number.now").inner_text().startswith("910")
     assert kept.locator(".verb").inner_text().lower() == "condensed"
-    assert kept.locator(".tally").inner_text() == "2 kept · 6 condensed"
-    assert kept.locator('.tile[data-state="condensed"]:visible').count() == 6
+    expect(kept.locator(".tally")).to_have_text("2 kept · 6 condensed", use_inner_text=True)
+    expect(kept.locator('.tile[data-state="condensed"]:visible')).to_have_count(6)
     idle(kept)
     kept.locator(".tile.sigma").click()
     kept.locator("[data-testid=stCode]", has_text="What happened so far.").first.wait_for()
     reach(kept, session=compacted, policy="as-recorded", request="4", step="1")
-    assert kept.locator(".change b.worse").count() == 1
-    assert "costs more than it saves" in kept.locator(".change").inner_text()
+    expect(kept.locator(".change b.worse")).to_have_count(1)
+    expect(kept.locator(".change")).to_contain_text("costs more than it saves", use_inner_text=True)
 
 
 @pytest.fixture
@@ -597,7 +598,7 @@ def test_hostile_text_is_text_in_the_stepper(kept: Page, projects: Path) -> None
     idle(kept)
     card, last = kept.locator(".card").inner_text(), kept.locator(".tile").last.get_attribute("title")
     assert "<script>" in card or "<script>" in str(last)
-    assert kept.locator(".stepper script, .stepper img, .stepper style, .stepper form").count() == 0
+    expect(kept.locator(".stepper script, .stepper img, .stepper style, .stepper form")).to_have_count(0)
     assert kept.evaluate("window.pwned") is None
 
 

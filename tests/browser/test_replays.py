@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import Wire, idle, opened, travel
 from make_claude_code import write
+from playwright.sync_api import expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -97,7 +98,7 @@ def _watched_and_cancelled(here: Page, there: Page, session: str) -> None:
     here.locator(f'.where[data-request="{many - 1}"]').wait_for()
     assert "request=1999&step=0" in here.url, "the link still says what was asked for"
     here.wait_for_timeout(1_500)
-    assert here.locator(".replay-line b").inner_text() == stopped
+    expect(here.locator(".replay-line b")).to_have_text(stopped, use_inner_text=True)
 
     here.get_by_role("button", name="Go on").click()
     here.locator(".replay-line", has_text="Replaying").wait_for()
