@@ -44,6 +44,7 @@ class How:
     slot: str = ""  # a note on the summary's piece
     frame: str = ""  # how the summary stands there, with {summary} in it; "" = in our words, with how many it stands for
     reply: str = ""  # the answer of a pair; "" = in our words
+    larger: bool = True  # a summary may be larger than what it stands for, as it may in tools that do not look
 
 
 @cache
@@ -185,6 +186,10 @@ def condense(
     starts = ctx.index.messages
     messages = upto(starts, span.stop) - upto(starts, span.start)
     body = stand_in(answer, messages, how)
+    if not how.larger and (size := sum(ctx.own.body(body))) > (source := _read(envelope, ctx, span, how)):
+        why = f"the summary was refused: it has {size:,} tokens, what it would stand for has {source:,}"
+        yield Edit("keep", f"{because}, but {why}", facts={**facts, **account(answer), "refused": why})
+        return envelope
     facts = {**facts, **account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
     stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
     for number, part in enumerate(ctx.index.talk(*span)):
@@ -193,6 +198,18 @@ def condense(
         elif envelope.at(part.start).body != () or envelope.at(part.start).stop < part.stop:
             envelope = yield Edit("drop", "the summary before it stands for this too", part, (), facts={"messages": messages})
     return envelope
+
+
+def _read(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> int:
+    """Tokens of the conversation that a summary of the span is made of, in the policy's own units."""
+    tokens = 0
+    for piece in envelope.over(span):
+        if piece.body is None or (piece.body == () and how.lost):
+            inside = ctx.index.talk(max(piece.start, span.start), min(piece.stop, span.stop))
+            tokens += sum(ctx.own.tokens(*part) for part in inside)
+        else:
+            tokens += sum(ctx.own.body(piece.body))
+    return tokens
 
 
 def transcript(envelope: Envelope, ctx: Ctx, span: Span) -> str:

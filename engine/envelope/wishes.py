@@ -92,7 +92,7 @@ def condensed(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, A
     if stop is None:
         what = f"nothing stands before the newest {max(1, keep_turns)} turns that could be condensed"
         raise TurnscopeError(what, hint="Go on for a few turns first.")
-    how = How("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)))
+    how = How("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)), larger=False)
     facts = {"by_hand": True, "kept_turns": keep_turns, "recursive": bool(old)}
     making = condense(envelope, ctx, Span(begin, stop), how, "by hand", facts)
     made: list[Edit] = []

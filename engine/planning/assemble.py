@@ -17,6 +17,7 @@ from engine.counting.calibration import Calibration
 from engine.counting.ledger import Ledger
 from engine.envelope.budget import Budget, budget
 from engine.envelope.envelope import Envelope
+from engine.envelope.kept import checked
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan, StepState, Verdict, read
 from engine.envelope.rule import Ctx
@@ -242,15 +243,18 @@ class _Run:
     def rule(self, part: Step, ctx: Ctx) -> Any:
         """Run one rule to its end; gives what it returned. RuleError: a state, where the rule declares none."""
         edits = part.rule.edits(self.after, ctx, part.params)
+        said: tuple[Ask, Answer] | None = None  # what stands in the edit that follows an answer, where that condenses
         try:
             wish = next(edits)
             while True:
                 if isinstance(wish, Ask):
                     answer = self.answers(wish)
-                    self.asks.append((wish, answer))
+                    said = (wish, answer)
+                    self.asks.append(said)
                     wish = edits.send(answer)
                 else:
-                    self.apply(part.rule.name, part.rule.memory, wish, ctx)
+                    self.apply(part.rule.name, part.rule.memory, checked(wish, said), ctx)
+                    said = None if wish.action == "condense" else said
                     wish = edits.send(self.after)
         except StopIteration as end:
             if end.value is None or part.rule.state is not None:

@@ -56,7 +56,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     elif stop is None or ctx.tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
     else:
-        how = How(params.prompt, params.model, params.cap, params.shape, slot=SLOT)
+        how = How(params.prompt, params.model, params.cap, params.shape, slot=SLOT, larger=False)
         envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
         if summary_at(envelope, begin) != old:
             return Compaction(ctx.request.n, ctx.request.cut)

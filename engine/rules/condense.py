@@ -67,7 +67,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     how = How(
         params.prompt, params.model, params.cap, params.shape, params.clip, params.recursive,
-        frame=params.frame, reply=params.reply,
+        frame=params.frame, reply=params.reply, larger=False,
     )  # fmt: skip
     yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
 

@@ -56,7 +56,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     told = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last}"
     if params.summarise:
-        how = How(params.prompt, params.model, params.cap, "user" if kept % 2 else "pair")
+        how = How(params.prompt, params.model, params.cap, "user" if kept % 2 else "pair", larger=False)
         if (yield from condense(envelope, ctx, Span(front, spans[-1].stop), how, told, facts)) is not envelope:
             return
     for span in spans:

@@ -72,7 +72,7 @@ def _condense(envelope: Envelope, ctx: Ctx, params: Params, begin: int, since: i
     if stop is None or ctx.tokens(since, stop) <= params.cap:
         kept = f"the newest {params.keep_turns} turns are all that could be condensed"
         return (yield Edit("keep", f"{because}, but {kept}", facts=facts))  # type: ignore[no-any-return]
-    how = How(params.prompt, params.model, params.cap, lost=True)
+    how = How(params.prompt, params.model, params.cap, lost=True, larger=False)
     return (yield from condense(envelope, ctx, Span(begin, stop), how, because, facts))
 
 

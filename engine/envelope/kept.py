@@ -1,0 +1,142 @@
+"""What a summary kept of what it stands for: identifiers, numbers, decisions, questions that are still open.
+
+Pure readings of two texts, linear in both. A score is a fact beside a decision: it changes no envelope, and no rule reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from engine.session.model import Answer, Ask, Edit
+
+ACTIVE = 3  # files named last in the source: what the work is at
+MOST = 2_000  # different names and different numbers of a source that are looked for
+TOLD = 3  # things lost that a fact names
+LONGEST = 80  # characters of each
+SHARE = 0.6  # of a sentence's words that have to be found for it to count as kept
+REMEMBERED = 512  # scores that are not made again
+
+_NAME = re.compile(r"(?<![\w.])\d[\d.,:]*\d(?!\w)|[A-Za-z_](?:[\w./-]*[\w])?")
+_FILE = re.compile(r"[\w./-]*[A-Za-z_][\w-]*\.[A-Za-z][A-Za-z0-9]{0,5}")
+_IDENTIFIER = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|\w[./]\w")
+_DECIDED = re.compile(
+    r"\b(?:decided?|decision|agreed|chose|chosen|instead of|we(?:'ll| will)|let's|conclusion|root cause|fixed by)\b",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(r"\b(?:TODO|open question|still open|unresolved|not yet|remains to)\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*(?:\.(?=\w)[^.!?\n]*)*[.!?]*")
+_SPEAKER = re.compile(r"(user|assistant|tool|summary|system): ?", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_known: dict[tuple[str, bytes], dict[str, Any]] = {}  # facts by question and answer
+
+
+class Kept(NamedTuple):
+    """How many of each the source holds and the summary kept, as `(kept, all)`; `lost`: active files and open questions."""
+
+    identifiers: tuple[int, int]
+    numbers: tuple[int, int]
+    decisions: tuple[int, int]
+    questions: tuple[int, int]
+    lost: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """The mean of the four shares, of those that the source has any of; 1.0 where it has none."""
+        shares = [kept / there for kept, there in self[:4] if there]
+        return sum(shares) / len(shares) if shares else 1.0
+
+
+def checked(edit: Edit, said: tuple[Ask, Answer] | None) -> Edit:
+    """The edit with what its summary kept as facts, where it puts there what was answered; else as it is."""
+    if said is None or edit.action != "condense" or not edit.body or said[0].kind != "summary" or not said[1].text.strip():
+        return edit
+    return structs.replace(edit, facts={**edit.facts, **_facts(*said)})
+
+
+def _facts(ask: Ask, answer: Answer) -> Mapping[str, Any]:
+    key = (ask.key, blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=12).digest())
+    if (found := _known.get(key)) is None:
+        kept = compared(ask.content, answer.text)
+        told = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
+        found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in told if b)}
+        if kept.lost:
+            more = f"; and {len(kept.lost) - TOLD} more" if len(kept.lost) > TOLD else ""
+            found["flagged"] = "it loses " + "; ".join(kept.lost[:TOLD]) + more
+        if len(_known) >= REMEMBERED:
+            _known.clear()
+        _known[key] = found
+    return found
+
+
+def compared(source: str, summary: str) -> Kept:
+    """What `summary` kept of `source`, a transcript of `role: text` lines.
+
+    A file counts as named where its own name without folders is. Active: the files that the source names last. A question is
+    open where nobody answers it in the source, or where it says so of itself.
+    """
+    names, numbers, files = _names(source)
+    has, digits, _ = _names(summary)
+    has |= {name.rpartition("/")[2] for name in has}
+    kept = sum(name in has or name.rpartition("/")[2] in has for name in names)
+    words = frozenset(_WORD.findall(summary.lower()))
+    decisions, questions = _sentences(source)
+    lost = [f"the active file {name[-LONGEST:]}" for name in files if name not in has and name.rpartition("/")[2] not in has]
+    gone = [text for text in questions if not _said(text, words)]
+    lost += (f"the open question {text[:LONGEST]!r}" for text in gone)
+    decided = sum(_said(text, words) for text in decisions)
+    return Kept(
+        (kept, len(names)), (len(numbers & digits), len(numbers)), (decided, len(decisions)),
+        (len(questions) - len(gone), len(questions)), tuple(lost),
+    )  # fmt: skip
+
+
+def _names(text: str) -> tuple[set[str], set[str], list[str]]:
+    """Names that look like code or files, numbers of two digits or more, and the files named last, newest first."""
+    names: dict[str, None] = {}
+    numbers: set[str] = set()
+    for found in dict.fromkeys(_NAME.findall(text)):
+        if found[0].isdigit():
+            if len(numbers) < MOST:
+                numbers.add(found)
+        elif len(found) > 2 and len(names) < MOST and _IDENTIFIER.search(found):
+            names[found] = None
+    files: list[str] = []
+    for line in reversed(text[-20_000:].splitlines()):
+        for match in _FILE.finditer(line):
+            if match[0] in names and match[0] not in files and len(files) < ACTIVE:
+                files.append(match[0])
+    return set(names), numbers, files
+
+
+def _sentences(source: str) -> tuple[list[str], list[str]]:
+    """What was decided, and what is open: of what people and models said, not of what tools printed."""
+    speaker, decided, asked, marked = "", dict[str, None](), dict[str, str](), dict[str, None]()
+    for row in source.splitlines():
+        line = row
+        if found := _SPEAKER.match(row):
+            now = found[1].lower()
+            if now in ("user", "assistant") and now != speaker:
+                asked = {text: who for text, who in asked.items() if who == now}
+            speaker, line = now, row[found.end() :]
+        if speaker == "tool" or not ("?" in line or _DECIDED.search(line) or _OPEN.search(line)):
+            continue
+        for sentence in _SENTENCE.findall(line[:4_000]):
+            text = sentence.strip()
+            if text.endswith("?") and len(text) > 8 and speaker in ("user", "assistant"):
+                asked[text] = speaker
+            elif _OPEN.search(text):
+                marked[text] = None
+            elif _DECIDED.search(text):
+                decided[text] = None
+    return [*decided], [*asked, *marked]
+
+
+def _said(text: str, words: Iterable[str]) -> bool:
+    """Whether most of what a sentence says is among `words`."""
+    own = set(_WORD.findall(text.lower()))
+    return not own or len(own.intersection(words)) >= SHARE * len(own)
