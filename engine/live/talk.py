@@ -61,6 +61,7 @@ class Talk:
     bodies: Bodies = field(default_factory=Bodies)
     leaving: Leaving | None = None  # how the turn that goes on is left while it waits
     stopped: bool = False  # by the person, amid a turn
+    recall: Answers | None = None  # who is asked for what is remembered across sessions; None = nobody
     unsure: set[str] = field(default_factory=set)  # models whose window was said to be assumed
 
     def say(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
@@ -118,10 +119,11 @@ class Talk:
         settings = self.settings
         summaries = settings.summary_model or settings.model if settings.condense or wished else ""
         shared = {"thinking": {"type": "adaptive"}} if settings.thinking else None
-        return answerer(known, answering(self.reached, settings.model, summaries, shared), self._answered)
+        asked = dict(answering(self.reached, settings.model, summaries, shared))
+        return answerer(known, asked | ({"recall": self.recall} if self.recall else {}), self._answered)
 
     def _answered(self, ask: Ask, answer: Answer) -> None:
-        if ask.kind == "expect":  # nobody was asked: the provider will say it by itself
+        if ask.kind == "expect" or (ask.kind == "recall" and answer.failed):  # nobody was asked
             return
         self.spent += self.cost(answer.usage, answer.model) or 0
         self.note(Answered(ask.key, answer))

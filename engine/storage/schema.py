@@ -115,5 +115,15 @@ def _applied_edits(db: Database) -> None:
     db.conn.execute("alter table requests add column applied text")
 
 
-STEPS = (_chats, _typed_facts, _opened_sessions, _places_and_what_is_under_way, _applied_edits)
+def _memories(db: Database) -> None:
+    """Format 6: what is remembered across sessions, of a user in a project. A forgotten fact's row stays, without its text."""
+    db.executescript("""
+create table memories (number integer primary key, user_id text not null, project text not null, id text not null,
+    owner text not null, text text not null, said text not null, source text not null, forgotten integer not null,
+    unique (user_id, project, id));
+create virtual table memories_fts using fts5 (user_id unindexed, project unindexed, id unindexed, terms);
+""")
+
+
+STEPS = (_chats, _typed_facts, _opened_sessions, _places_and_what_is_under_way, _applied_edits, _memories)
 """A file's format is how many of these were done: add at the end, change none."""

@@ -1,0 +1,43 @@
+"""What a chat remembers beyond itself: a sink that keeps the facts that the rule `insert_memories` found, unless refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.envelope.ended import RequestEnded, Status
+from engine.envelope.memories import Memory
+from engine.errors import TurnscopeError
+from engine.session.model import JSON, Fact, Message
+from engine.storage.database import StorageError
+from engine.storage.memories import Memories
+
+RULE = "insert_memories"
+
+
+@dataclass(frozen=True, slots=True)
+class Remembering:
+    """Keeps facts in the store of one user and project, as the request at which they were decided ends."""
+
+    memories: Memories
+
+    def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
+        """Nothing: what is remembered is a decision of a request."""
+
+    def fact(self, fact: Fact) -> None:
+        """Nothing: a refusal is read by the rule itself."""
+
+    def ended(self, ended: RequestEnded) -> None:
+        """Keep what was decided to be remembered; a fact that was forgotten on request stays forgotten."""
+        told = (d.edit for d in ended.plan.decisions if d.rule == RULE and "memory" in d.edit.facts)
+        names = {edit.facts["memory"] for edit in told if not edit.facts["refused"]}
+        known: Sequence[Memory] = ended.plan.state(RULE) or ()
+        for fact in known:
+            if fact.id not in names:
+                continue
+            try:
+                self.memories.add(fact.text, fact.owner, f"{ended.session} {fact.source}", fact.said)
+            except StorageError:
+                raise
+            except TurnscopeError:
+                continue

@@ -1,0 +1,93 @@
+"""Memory: what was said of the user or learned by the agent is remembered, and what has to do with the turn is put in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Annotated, Literal
+
+from engine.envelope.conversation import since
+from engine.envelope.envelope import Envelope
+from engine.envelope.memories import FORMS, Memory, kept, said_since, tellers
+from engine.envelope.rule import Ctx, Edits, Rule
+from engine.envelope.wishes import rating
+from engine.session.index import before
+from engine.session.model import Answer, Ask, Edit, Part, Span
+
+KEPT = 200  # facts of one session at most, the newest
+SLOTS = {"user": "memory", "agent": "agent_memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters. A slot's share of the budget stands in the policy's budget (`slots`)."""
+
+    form: Annotated[Literal["section", "user-context", "memory-context"], "how the facts are worded"] = "section"
+    heading: Annotated[str, "section: the line before them"] = "What is known from earlier:"
+    place: Annotated[
+        Literal["before", "behind", "message"], "before or behind the system prompt, or a user's message in front"
+    ] = "behind"
+    most: Annotated[int, "facts of each owner that a request carries"] = 8
+    agent: Annotated[bool, "what the agent learned is put in as well, in a slot of its own"] = True
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    own: dict[str, Memory] = {fact.id: fact for fact in ctx.state or ()}
+    for fact in said_since(ctx, since(ctx)):
+        if fact.id not in own:
+            refused = rating(ctx.session, fact.text) == "down"
+            because = f"{'refused by hand, not ' if refused else ''}remembered of the {fact.owner}, from {fact.source}"
+            yield Edit(
+                "keep", because, facts={"memory": fact.id, "owner": fact.owner, "source": fact.source, "refused": refused}
+            )
+            own[fact.id] = fact
+    state = ctx.state if ctx.state and len(own) == len(ctx.state) else tuple(own.values())[-KEPT:]
+    turn = before(ctx.index.turns, ctx.request.cut - 1)
+    if turn is None:
+        return state
+    question = ctx.session.blocks[turn].text[:4_000]
+    key = blake2b(f"{turn}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    answer: Answer = yield Ask("recall", f"recall:{key}", "", question, params.most)
+    stored = [read for item in answer.items if (read := kept(item))]
+    known = {fact.id: fact for fact in (*own.values(), *stored)}
+    gone = {fact.id for fact in stored if fact.forgotten}
+    gone |= {fact.id for fact in known.values() if rating(ctx.session, fact.text) == "down"}
+    asked = tellers(question)
+    scores = {fact.id: len(asked & tellers(fact.text)) for fact in known.values() if fact.id not in gone}
+    order = sorted(scores, key=lambda name: -scores[name])  # equals: those said here first, then the store's order
+    at = 0 if params.place == "before" else ctx.index.messages[0]
+    for owner, slot in SLOTS.items():
+        chosen = [fact for name in order if (fact := known[name]).owner == owner]
+        chosen = chosen[: params.most if owner == "user" or params.agent else 0]
+        standing = next((p for p in envelope.along(Span(at, at + 1)) if p.slot == slot and p.start == p.stop), None)
+        there = (standing.body or ()) if standing else ()
+        room = min(ctx.limit - ctx.size(envelope) + sum(ctx.own.body(there)), ctx.budget.slots.get(slot, ctx.budget.limit))
+        while (body := _body(chosen, params)) and sum(ctx.own.body(body)) > room:  # an insert shrinks before anything else
+            chosen = chosen[:-1]
+        if body != there:
+            told = {
+                "memories": ", ".join(f"{fact.id} {scores[fact.id]}" for fact in chosen),
+                "forgotten": len(gone),
+                "room": room,
+            }
+            because = f"{len(chosen)} of what is known of the {owner} go with this turn"
+            envelope = yield Edit("insert" if body else "drop", because, Span(at, at), body, slot=slot, facts=told)
+    return state
+
+
+def _body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:
+    if not chosen:
+        return ()
+    text = FORMS[params.form](chosen, params.heading)
+    return (Part("user", "text", text) if params.place == "message" else Part("system", "text", text, place="system"),)
+
+
+RULE = Rule(
+    "insert_memories",
+    "Remember what is said of the user and learned by the agent; put in what has to do with the turn, in the policy's wording.",
+    edits,
+    Params,
+    "remembers",
+    "a survey of memory patterns, section 1: LibreChat's and Open WebUI's memory, found by patterns where no model is asked",
+    state=tuple[Memory, ...],
+)

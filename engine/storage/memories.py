@@ -1,0 +1,139 @@
+"""What is remembered across sessions, of one user in one project: added, edited, forgotten, found again by its words.
+
+A row belongs to a user and a project, and every statement names both: what is another's is not there. Forgetting takes the text
+out of the table, its index, and what chats recorded of it; a tombstone stays, which says that something was forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.envelope.memories import FORGOTTEN, Memory, Owner, identity
+from engine.envelope.relevance import terms
+from engine.errors import TurnscopeError
+from engine.session.model import Answer, Ask
+from engine.storage.database import reading, writing
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+MOST = 16  # facts that one recall gives, where it is not said how many
+_COLUMNS = "id, owner, text, said, source, forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """The facts of one user in one project, in the database at `path`."""
+
+    path: Path
+    user: str = ""
+    project: str = ""
+    clock: Callable[[], float] = field(default=time.time)
+
+    def add(self, text: str, owner: Owner = "user", source: str = "", said: str = "") -> Memory:
+        """Remember a fact; one that is known is not added again. TurnscopeError: it says nothing, or it was forgotten."""
+        text = " ".join(text.split())
+        if not text:
+            raise TurnscopeError("a fact without a word says nothing", hint="Write what is to be remembered.")
+        day = said or datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
+        fact = Memory(identity(owner, text), owner, text, day, source)
+        with writing(self.path) as db:
+            known = self._found(db, fact.id)
+            if known and known.forgotten:
+                raise TurnscopeError("this fact was forgotten on request", hint="Say it in other words to remember it anew.")
+            if known is None:
+                self._put(db, fact)
+        return known or fact
+
+    def edit(self, id: str, text: str) -> Memory:
+        """Give a fact another text. What it said before is forgotten. TurnscopeError: there is none of that id."""
+        old = self.one(id)
+        new = self.add(text, old.owner, old.source, old.said)
+        if new.id != id:
+            self.forget(id)
+        return new
+
+    def one(self, id: str) -> Memory:
+        """The fact of that id. TurnscopeError: it is not there for this user in this project, or was forgotten."""
+        with reading(self.path) as db:
+            fact = self._found(db, id)
+        if fact is None or fact.forgotten:
+            raise TurnscopeError(f"there is no fact {id!r} here", hint="See the list of what is remembered in this project.")
+        return fact
+
+    def all(self) -> tuple[Memory, ...]:
+        """Everything, the newest last; what was forgotten as tombstones."""
+        with reading(self.path) as db:
+            sql = f"select {_COLUMNS} from memories where user_id = ? and project = ? order by number"  # noqa: S608 - names are ours
+            return tuple(_fact(row) for row in db.conn.execute(sql, self._mine))
+
+    def recall(self, question: str, most: int = MOST) -> tuple[Memory, ...]:
+        """The facts of each owner that have most to do with a question, by bm25, then the newest."""
+        words = " OR ".join(f'"{term}"' for term in dict.fromkeys(terms(question)))
+        with reading(self.path) as db:
+            scored: dict[str, float] = {}
+            if words:
+                sql = (
+                    "select id, bm25(memories_fts) from memories_fts where memories_fts match ? and user_id = ? and project = ?"
+                )
+                scored = dict(db.conn.execute(sql, [words, *self._mine]))
+        known = [fact for fact in reversed(self.all()) if not fact.forgotten]
+        known.sort(key=lambda fact: scored.get(fact.id, 0.0))  # the smaller the better
+        return tuple(fact for owner in ("user", "agent") for fact in [f for f in known if f.owner == owner][:most])
+
+    def answer(self, ask: Ask) -> Answer:
+        """What a rule asks to be recalled: facts as items, and tombstones, so that it forgets what it found by itself."""
+        facts = (*self.recall(ask.content, ask.max_tokens or MOST), *(fact for fact in self.all() if fact.forgotten))
+        return Answer(items=tuple(msgspec.json.encode(fact).decode() for fact in facts), source="recorded")
+
+    def forget(self, id: str) -> None:
+        """Forget a fact for good: only its tombstone stays. TurnscopeError: there is none of that id."""
+        text = self.one(id).text
+        with writing(self.path) as db:
+            db.conn.execute(
+                "update memories set text = '', source = '', forgotten = 1 where user_id = ? and project = ? and id = ?",
+                [*self._mine, id],
+            )
+            db.conn.execute("delete from memories_fts where user_id = ? and project = ? and id = ?", [*self._mine, id])
+            mine = "thread in (select id from threads where user_id = ?)"
+            for said in _written(text):
+                for table, column, which in (
+                    ("facts", "fact", "fact like '%\"recall:%'"),
+                    ("decisions", "edit", "rule = 'insert_memories'"),
+                ):
+                    sql = f"update {table} set {column} = replace({column}, ?, ?) where {which} and {mine}"  # noqa: S608 - ours
+                    db.conn.execute(sql, [said, FORGOTTEN, self.user])
+
+    @property
+    def _mine(self) -> list[str]:
+        return [self.user, self.project]
+
+    def _found(self, db: Database, id: str) -> Memory | None:
+        sql = f"select {_COLUMNS} from memories where user_id = ? and project = ? and id = ?"  # noqa: S608 - names are ours
+        row = db.conn.execute(sql, [*self._mine, id]).fetchone()
+        return _fact(row) if row else None
+
+    def _put(self, db: Database, fact: Memory) -> None:
+        sql = f"insert into memories (user_id, project, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, 0)"  # noqa: S608 - names are ours
+        db.conn.execute(sql, [*self._mine, fact.id, fact.owner, fact.text, fact.said, fact.source])
+        sql = "insert into memories_fts (user_id, project, id, terms) values (?, ?, ?, ?)"
+        db.conn.execute(sql, [*self._mine, fact.id, " ".join(terms(fact.text))])
+
+
+def _fact(row: tuple[str, Owner, str, str, str, int]) -> Memory:
+    return Memory(*row[:5], forgotten=bool(row[5]))
+
+
+def _written(text: str) -> tuple[str, ...]:
+    """A text as it stands in JSON, and in JSON within JSON, the longer first."""
+    once = json.dumps(text, ensure_ascii=False)[1:-1]
+    forms = {once, json.dumps(text)[1:-1], json.dumps(once, ensure_ascii=False)[1:-1]}
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))

@@ -1,0 +1,139 @@
+"""Memory across sessions: what is found, how it is worded, whose it is, and that forgetting forgets."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
+from engine.envelope.memories import FORMS, Memory, found
+from engine.envelope.plan import Plan
+from engine.envelope.wishes import rated
+from engine.errors import TurnscopeError
+from engine.planning.answers import answerer
+from engine.planning.assemble import replay
+from engine.planning.policy import parse
+from engine.session.builder import Builder
+from engine.session.facts import noted
+from engine.session.model import Answered, Ask, Session
+from engine.storage.memories import Memories
+from engine.storage.values import packed
+
+POLICY = """
+[budget]
+formula = "fixed"
+tokens = 2000
+slots = { memory = 0.03 }
+[[rules]]
+rule = "insert_memories"
+form = "user-context"
+"""
+
+
+def session(*prompts: str) -> Session:
+    builder = Builder("chat", "test")
+    for prompt in prompts:
+        builder.message("user", prompt, sent_at=1_767_348_000.0)
+        builder.request(builder.message("assistant", "I found that the build needs Node 22."))
+    return builder.build()
+
+
+def plans(said: Session, store: Memories | None = None) -> list[Plan]:
+    answers = answerer(said.recorded.answers.get, {"recall": store.answer} if store else {})
+    return [*replay(said, parse("t", POLICY), build_ledger(said, CHARS), answers=answers)]
+
+
+def inserted(plan: Plan, slot: str = "memory") -> str:
+    return "".join(part.text for piece in plan.after.pieces if piece.slot == slot for part in piece.body or ())
+
+
+def test_facts_are_found_by_patterns_and_questions_state_nothing() -> None:
+    text = "Hi! My name is Ada. Do I always use tabs? I prefer short answers.\nThe weather is fine."
+    assert [fact.text for fact in found("user", text)] == ["My name is Ada.", "I prefer short answers."]
+    assert [fact.owner for fact in found("assistant", "The project uses pnpm.")] == ["agent"]
+    assert not [*found("assistant", "I prefer short answers.")], "what an answer prefers is nobody's fact"
+
+
+def test_each_policy_words_facts_in_its_own_way() -> None:
+    facts = [Memory("1", "user", "b", "2026-01-02"), Memory("2", "user", "A"), Memory("3", "agent", "c")]
+    assert FORMS["user-context"](facts, "") == "User Context:\n1. [2026-01-02]. b\n2. A\n3. c"
+    assert FORMS["memory-context"](facts, "") == (
+        "<memory_context>\n[User Memory]\n- A\n- b\n[Relevant Context]\n- c\n</memory_context>"
+    )
+    assert FORMS["section"](facts[:1], "Known:") == "Known:\n- b"
+
+
+def test_each_fact_is_a_decision_that_can_be_refused() -> None:
+    said = session("I prefer short answers.", "Go on.")
+    made = [d.edit for d in plans(said)[0].decisions if "memory" in d.edit.facts]
+    assert [edit.facts["owner"] for edit in made] == ["user"]
+    assert "I prefer short answers." in inserted(plans(said)[-1])
+    refused = structs.replace(said, recorded=noted(said.recorded, rated("I prefer short answers.", "down")))
+    assert not inserted(plans(refused)[-1])
+    assert [d.edit.facts["refused"] for d in plans(refused)[0].decisions if "memory" in d.edit.facts] == [True]
+
+
+def test_facts_of_one_project_or_user_never_reach_another(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    mine = Memories(path, "ada", "compiler")
+    mine.add("I prefer short answers.")
+    assert "short answers" in inserted(plans(session("How short?"), mine)[0])
+    for other in (Memories(path, "ada", "website"), Memories(path, "bob", "compiler")):
+        assert other.all() == other.recall("short answers") == ()
+        assert not inserted(plans(session("How short?"), other)[0])
+        with pytest.raises(TurnscopeError):
+            other.forget(mine.all()[0].id)
+    assert mine.all()[0].text == "I prefer short answers."
+
+
+def test_what_has_to_do_with_the_question_comes_first_and_inserts_shrink_to_their_share(tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db", clock=lambda: 1_767_348_000.0)
+    for n in range(30):
+        store.add(f"I always use the tool number {n} for the {'release' if n == 3 else 'rest'}.")
+    assert store.recall("How do we release?", 2)[0].text.endswith("3 for the release.")
+    plan = plans(session("How do we release?"), store)[0]
+    assert "1. [2026-01-02]. I always use the tool number 3 for the release." in inserted(plan)
+    piece = next(piece for piece in plan.after.pieces if piece.slot == "memory")
+    assert 0 < sum(piece.counts) <= 60
+
+
+def test_forgetting_removes_from_store_index_and_future_requests_and_leaves_a_tombstone(tmp_path: Path) -> None:
+    path, secret = tmp_path / "db", 'My name is "Zoë" Quux.'
+    store = Memories(path)
+    fact = store.add(secret)
+    said = session(secret, "What is my name?")
+    asked: list[Ask] = [ask for plan in plans(said, store) for ask, _ in plan.asks]
+    with sqlite3.connect(path) as db:
+        db.execute("insert into threads values ('chat', '', '', 0, 0, '', -1, '{}', null)")
+        db.executemany(
+            "insert into facts (thread, fact) values ('chat', ?)",
+            ((packed(Answered(ask.key, store.answer(ask))),) for ask in asked),
+        )
+        edit = next(d.edit for d in plans(said, store)[0].decisions if d.splice)
+        db.execute("insert into decisions values ('chat', 0, 0, 'insert_memories', ?, 1)", [packed(edit)])
+    assert "Quux" in inserted(plans(said, store)[-1])
+    store.forget(fact.id)
+    assert [known.forgotten for known in store.all()] == [True]
+    assert store.recall("Quux name") == ()
+    assert not inserted(plans(said, store)[-1]), "what the session itself said of it is not put in again"
+    with sqlite3.connect(path) as db:
+        held = "\n".join(line for line in db.iterdump() if "Quux" in line or "quux" in line)
+        rows = [row[0] for row in db.execute("select fact from facts")]
+    assert held == ""
+    assert all("(forgotten)" in row for row in rows)
+    with pytest.raises(TurnscopeError, match="forgotten"):
+        store.add(secret)
+
+
+def test_editing_keeps_where_a_fact_came_from_and_forgets_what_it_said(tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db")
+    fact = store.add("I use vim.", source="chat block 3")
+    new = store.edit(fact.id, "I use emacs.")
+    assert (new.text, new.source) == ("I use emacs.", "chat block 3")
+    assert [known.text for known in store.all()] == ["", "I use emacs."]
+    with pytest.raises(TurnscopeError):
+        store.one(fact.id)
