@@ -255,11 +255,13 @@ def _whole(found: Sequence[Fit], count: int) -> list[Fit]:
 def _stated(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str]) -> Iterator[Fit]:
     """The fits with their error, which is that of all the requests of their model."""
     missed: dict[str, list[float]] = {}
+    counted, billed = sizes.tolist(), recorded.tolist()  # numpy is slow at single numbers
     for fit in fits:
+        hidden = fit.prefix + fit.earlier + fit.put_back
         for n in range(fit.start, fit.stop):
-            if recorded[n] > 0:
-                told = fit.prefix + fit.earlier + fit.put_back + max(0.0, fit.scale * sizes[n] - fit.cut)
-                missed.setdefault(models[n], []).append(abs(told - recorded[n]) / recorded[n])
+            if billed[n] > 0:
+                told = hidden + max(0.0, fit.scale * counted[n] - fit.cut)
+                missed.setdefault(models[n], []).append(abs(told - billed[n]) / billed[n])
     for fit in fits:
         seen = missed.get(models[fit.start])
         yield replace(fit, error=max(LEAST, float(np.quantile(seen, ERROR)))) if seen else fit

@@ -309,9 +309,13 @@ def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> flo
     elif piece.body is not None:
         taken = tuple(round(count * left / size) for count in piece.counts)  # type: ignore[assignment]
     else:
-        base = _rest(ledger, piece.start)
-        whole = bisect_right(range(piece.start, piece.stop), left + base, key=lambda at: _rest(ledger, at)) + piece.start - 1
-        taken = ledger.span(piece.start, whole)
+        start, stop, base = piece.start, piece.stop, _rest(ledger, piece.start)
+        apart = ledger.total[start] - base
+        if apart == ledger.total[stop] - _rest(ledger, stop):  # neither system nor tools in it
+            whole = bisect_right(ledger.total, left + base + apart, start, stop) - 1
+        else:
+            whole = bisect_right(range(start, stop), left + base, key=lambda at: _rest(ledger, at)) + start - 1
+        taken = ledger.span(start, whole)
         part = left - (_rest(ledger, whole) - base)
         block = ledger.span(whole, whole + 1)
         for bucket in (2, 3, 4):
