@@ -200,8 +200,8 @@ def _pieces(
     """One model's requests as pieces, cut where the log or the level says that something changed."""
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
     if known:
-        level, scale = _beside(x, y, ADDED if tools else 0)
-        yield _Piece(start, stop, level, scale, float(y.max()), "model")
+        beside, scale = _beside(x, y, ADDED if tools else 0)
+        yield _Piece(start, stop, beside, scale, float(y.max()), "model")
         return
     scale = _scale(x, y)
     level = y - scale * x
