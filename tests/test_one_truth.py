@@ -199,7 +199,7 @@ def test_what_a_provider_says_of_tools_is_no_remainder() -> None:
     """Its few hundred tokens were half of the first prompt, "unattributed", and bent the scale of all that follow."""
     view = engine.overview(engine.load(ROOT / "sample_sessions" / "thinking-grows.jsonl"))
     assert 300 < view.fits[0].prefix < 400
-    assert (view.cells[:, CELLS.index("unattributed")] <= 0.001 * view.recorded).all()
+    assert (view.cells[:, CELLS.index("unattributed")] <= 0.005 * view.recorded).all()
     assert view.fits[0].error is not None
     assert view.fits[0].error < 0.01
 

@@ -227,7 +227,8 @@ def _beside(x: Floats, y: Floats, most: int) -> tuple[int, float]:
     """
     if len(x) >= PIECE and x.max() - x.min() >= PRIOR:
         scale = _scale(x, y)
-        level = round(float(np.median(y - scale * x)))
+        short = np.argsort(x, kind="stable")[:PIECE]  # of a short prompt least is counted wrongly
+        level = round(float(np.median((y - scale * x)[short])))
         if 0 < level <= most:
             return level, scale
     held = float(x.sum())
