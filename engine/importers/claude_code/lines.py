@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from engine.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
 from engine.reading.source import Source
 from engine.session.content import block_text, dumps
@@ -22,8 +24,7 @@ ABOUT = ("version", "cwd", "gitBranch")
 NOTED = 5  # notes of one kind with a line number of their own; the rest is counted
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """One line that stands in the chain of `parentUuid`s."""
 
     line: int
@@ -34,7 +35,7 @@ class Entry:
     at: float | None = None
     agent: str = ""
     type: str = ""
-    message: dict[str, Any] = field(default_factory=dict)
+    message: dict[str, Any] = {}
     id: str = ""  # of the message that this line is a part of
     given: str = ""  # the parent that the line itself names
     spoken: bool = False  # it holds a message, or a part of one
