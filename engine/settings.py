@@ -6,6 +6,7 @@ The only module that reads environment variables.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from platformdirs import user_data_path
 DATA = "TURNSCOPE_DATA"  # folder for what Turnscope remembers; default: the user's data folder
 OPEN = "TURNSCOPE_OPEN"  # file or folder that the app starts with, set by the `turnscope` command
 PAIRS = "CONTEXT_MESSAGE_PAIRS"  # how many user + assistant pairs to keep
+HEADER = "TURNSCOPE_CONVERSATION_HEADER"  # names a chat on each of its requests; "helicone": its two; "none": no header
 TRACES = "TURNSCOPE_TRACES"  # file that live chats are traced to, as OTLP's JSON lines
 ENDPOINT = "TURNSCOPE_OTLP_ENDPOINT"  # server that live chats are traced to; not OpenTelemetry's own name, which others set
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"  # whether traces hold what was said: SPAN_ONLY, SPAN_AND_EVENT
@@ -43,6 +45,12 @@ def context_pairs() -> int | None:
     """How many pairs the policies that keep the last pairs keep, where the environment says so."""
     given = os.environ.get(PAIRS, "")
     return int(given) if given.isdigit() else None
+
+
+def conversation_header() -> str:
+    """The header that names a chat on each of its requests; "" = none."""
+    said = os.environ.get(HEADER, "").strip() or "X-Conversation-Id"
+    return said if said.lower() != "none" and re.fullmatch(r"[A-Za-z0-9-]+", said) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,12 @@ def _is_call(span: Span) -> bool:
         return kind in ("LLM", "GENERATION")
     operation = as_text(span.attributes.get("gen_ai.operation.name"))
     inner = as_text(span.attributes.get("ai.operationId"))
-    if operation in OTHER or ASK in span.attributes or (inner and not inner.rpartition(".")[2].startswith("do")) or "count_tokens" in span.name:
+    if (
+        operation in OTHER
+        or ASK in span.attributes
+        or (inner and not inner.rpartition(".")[2].startswith("do"))
+        or "count_tokens" in span.name
+    ):
         return False
     asked = span.first("gen_ai.request.model", "gen_ai.response.model", "llm.request.type", "gen_ai.prompt.0.role")
     return operation in CALLS or inner.rpartition(".")[2].startswith("do") or asked is not None

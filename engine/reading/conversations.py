@@ -130,7 +130,10 @@ class Conversations:
 
 
 def gathered(calls: Iterable[Call | Note], stem: str, *, together: bool = False) -> Conversations:
-    """Which calls belong together, all of them if the log says so. A call that failed and was sent again with the same body is one with several attempts."""
+    """Which calls belong together, all of them if the log says so.
+
+    A call that failed and was sent again with the same body is one with several attempts.
+    """
     found = Conversations(stem, together)
     failed: list[Call] = []
     for call in calls:

@@ -68,15 +68,6 @@ class Tracing:
         )
 
 
-def traced(turn: Callable[[Chat], Generator[Event]]) -> Callable[[Chat], Generator[Event]]:
-    """A turn that is traced as `settings.telemetry` says; the turn itself where it says nothing.
-
-    TurnscopeError where the trace's file cannot be written.
-    """
-    wanted = settings.telemetry()
-    return turn if wanted is None else followed(turn, _exporting(wanted), content=wanted.content)
-
-
 def followed(
     turn: Callable[[Chat], Generator[Event]], exporting: Exporting, *, content: bool = False
 ) -> Callable[[Chat], Generator[Event]]:
@@ -85,7 +76,7 @@ def followed(
     def run(chat: Chat) -> Generator[Event]:
         tracing = Tracing(exporting, chat, content=content)
         kept = chat.sink
-        chat.sink = Sinks(kept, tracing)
+        chat.sink = Sinks(kept, tracing, conversation=chat.growing.session.id)
         try:
             yield from turn(chat)
         finally:
@@ -96,7 +87,8 @@ def followed(
 
 
 @cache
-def _exporting(wanted: settings.Telemetry) -> Exporting:
-    exporting = Exporting(wanted)
-    atexit.register(exporting.close)
-    return exporting
+def exporting(wanted: settings.Telemetry) -> Exporting:
+    """What takes the spans of every chat of this process, closed with it. TurnscopeError where its file cannot be written."""
+    made = Exporting(wanted)
+    atexit.register(made.close)
+    return made
