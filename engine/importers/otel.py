@@ -85,6 +85,8 @@ def _found(source: Source) -> dict[str, tuple[Conversations, str]]:
             notes.append(Note("info", 0, f"{passed} spans are no call of a model of their own"))
         ours = {as_text(span.attributes[GROUP[0]]) for span in held if OURS in span.attributes}
         found = [gathered(calls, source.path.stem, together=group in ours) for group, calls in groups.items()]
+        named = {as_text(span.attributes.get(key)) for span in held for key in GROUP} - {""}
+        source.kept["named"] = {id(one): group for one, group in zip(found, groups, strict=True) if group in named}
         listed = [(f"{n}.{e.id}", (one, e.id), e.requests) for n, one in enumerate(found) for e in one.entries()]
         listed.sort(key=lambda row: -row[2])
         if listed:
@@ -103,7 +105,9 @@ def read(source: Source, entry: Entry) -> Thread:
     one, inner = _found(source)[entry.id]
     session = one.session(inner, NAME)
     number = list(_found(source)).index(entry.id)
-    return Thread(structs.replace(session, id=f"{source.path.stem}~{number}" if number else source.path.stem))
+    called = f"{source.path.stem}~{number}" if number else source.path.stem
+    named = source.kept["named"].get(id(one))
+    return Thread(structs.replace(session, id=called, about={**session.about, **({"conversation": named} if named else {})}))
 
 
 def _is_call(span: Span) -> bool:
