@@ -17,7 +17,15 @@ from detect_secrets.plugins.base import RegexBasedDetector
 from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString
 
 FILE = Path(__file__).with_name("private.txt")
-LEFT_OUT = ("Private Key", "Public IP (ipv4)")  # the first finds the key's first line alone; addresses are found below
+# The first finds the key's first line alone; addresses are found below; the rest are what any assignment to a secret is.
+LEFT_OUT = (
+    "Private Key",
+    "Public IP (ipv4)",
+    "Cloudant Credentials",
+    "SoftLayer Credentials",
+    "IBM Cloud IAM Key",
+    "IBM COS HMAC Credentials",
+)
 ENTROPY = 4.5  # bits a character: detect-secrets' own limit for base64
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ import msgspec
 
 from engine.counting.ledger import Ledger, build_ledger, text_key
 from engine.session.model import JSON, Later, Session
-from engine.share.private import private
+from engine.share.private import Private, private
 
 Level = Literal["structure", "no content", "masked", "full"]
 LEVELS: dict[Level, str] = {
@@ -60,9 +60,10 @@ def redacted(session: Session, ledger: Ledger, level: Level) -> Redacted:
     found: Counter[str] = Counter()
     values: set[str] = set()
     if level == "masked":
-        kinds = _private(plain)
+        stretches = _private(plain)
+        kinds = {text[one.start : one.stop]: one.kind for text, several in stretches.items() for one in several}
         values, found = set(kinds), Counter(kinds.values())
-        made = _walk(plain, _masking(kinds), names)
+        made = _walk(plain, _masking(stretches, kinds), names)
     else:
         made = _emptied(plain, names)
     back = msgspec.convert(made, Session, str_keys=True)
@@ -105,24 +106,21 @@ class _Names:
         return self.called.setdefault(value, f"tool-{len(self.called) + 1}") if self.tools and value else value
 
 
-def _private(value: JSON) -> dict[str, str]:
-    """Everything private in a session, and what each is. What stands there in one place is private in all."""
-    found: dict[str, str] = {}
-    seen: set[str] = set()
+def _private(value: JSON) -> dict[str, list[Private]]:
+    """Every text of a session with what is private in it."""
+    found: dict[str, list[Private]] = {}
 
     def look(text: str) -> str:
-        if text not in seen:
-            seen.add(text)
-            for one in private(text):
-                found.setdefault(text[one.start : one.stop], one.kind)
+        if text not in found:
+            found[text] = private(text)
         return text
 
     _walk(value, look, None)
     return found
 
 
-def _masking(kinds: Mapping[str, str]) -> Callable[[str], str]:
-    """A function that takes what is private out of a text: what it finds there, and what was found elsewhere."""
+def _masking(stretches: Mapping[str, Sequence[Private]], kinds: Mapping[str, str]) -> Callable[[str], str]:
+    """A function that takes what is private out of a text: what was found there, and what was found elsewhere."""
     long = sorted((value for value in kinds if len(value) >= NAME), key=len, reverse=True)
     alone = [re.escape(value) if len(value) >= SECRET and kinds[value] != "user name" else rf"(?<!\w){re.escape(value)}(?!\w)"
              for value in long]  # fmt: skip
@@ -130,7 +128,7 @@ def _masking(kinds: Mapping[str, str]) -> Callable[[str], str]:
 
     def mask(text: str) -> str:
         parts, at = [], 0
-        for one in private(text):
+        for one in stretches[text]:
             parts += [text[at : one.start], f"[{one.kind}]"]
             at = one.stop
         made = "".join([*parts, text[at:]])
