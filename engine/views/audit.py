@@ -14,7 +14,7 @@ from typing import Literal
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
 from engine.planning.trace import Trace
-from engine.session.model import CHAT, JSON, Bucket
+from engine.session.model import CHAT, JSON, Block, Bucket
 from engine.views.decision_log import made
 from engine.views.overview import Overview
 
@@ -56,8 +56,16 @@ class _Case:
         return [marker.request for marker in self.view.markers if marker.kind == "unlogged"]
 
     @cached_property
-    def overflows(self) -> list[int]:
-        return [n for n, plan in enumerate(self.trace.plans) if plan.verdict in ("overflow", "refuse")]
+    def refused(self) -> list[int]:
+        """Requests that were held back: a policy says so, or the record."""
+        plans = enumerate(self.trace.plans)
+        return [n for n, plan in plans if plan.verdict == "refuse" or plan.request.stop_reason == "refused"]
+
+    @cached_property
+    def late(self) -> list[int]:
+        """Requests that were sent although they did not fit."""
+        plans = enumerate(self.trace.plans)
+        return [n for n, plan in plans if plan.verdict == "overflow" and plan.request.stop_reason != "refused"]
 
     @property
     def ours(self) -> bool:
@@ -74,7 +82,7 @@ def audit(trace: Trace, view: Overview) -> tuple[Point, ...]:
     """The seven points of the checklist in order, then the three anti-patterns. `view`: the overview of the same trace."""
     case = _Case(trace, view)
     return tuple(
-        Point(key, title, asks, verdict, found, tuple(dict.fromkeys(requests))[:SHOWN])
+        Point(key, title, asks, verdict, f"{found[:1].upper()}{found[1:]}", tuple(dict.fromkeys(requests))[:SHOWN])
         for key, title, asks, look in POINTS
         for verdict, found, requests in (look(case),)
     )
@@ -133,8 +141,8 @@ def _compacts(case: _Case) -> _Found:
     if case.unlogged:
         return "fail", f"{_many(case.unlogged)} lost content, and no event in the log says so.", case.unlogged
     if not condensed:
-        if case.overflows:
-            return "fail", f"{_many(case.overflows)} overflowed, and nothing was compacted.", case.overflows
+        if case.late:
+            return "fail", f"{_many(case.late)} overflowed, and nothing was compacted.", case.late
         return "unknown", f"Nothing was compacted; the window was {case.peak:.0%} full at most.", ()
     theirs = [row for row in condensed if row[1] == "server"]
     if len(theirs) == len(condensed):
@@ -169,24 +177,22 @@ def _named(case: _Case) -> _Found:
 
 
 def _enforced(case: _Case) -> _Found:
-    refused = [n for n, plan in enumerate(case.trace.plans) if plan.verdict == "refuse"]
-    late = [n for n, plan in enumerate(case.trace.plans) if plan.verdict == "overflow"]
-    if late:
-        return "fail", f"{_many(late)} went over the window: nothing held them back.", late
+    if case.late:
+        return "fail", f"{_many(case.late)} went over the window: nothing held back what did not fit.", case.late
     if case.ours:
-        told = f"; {_many(refused)} were refused before they were sent" if refused else ""
-        return "pass", f"Each of {len(case.trace.plans):,} requests was projected and compared with its window{told}.", refused
+        told = f"; {_many(case.refused)} went no further" if case.refused else ""
+        whole = len(case.trace.plans)
+        return "pass", f"Each of {whole:,} requests was projected and held against its window{told}.", case.refused
     unseen = "whether anything would hold one back does not show"
     return "unknown", f"No request went over its window ({case.peak:.0%} at most); {unseen}.", ()
 
 
 def _typed(case: _Case) -> _Found:
-    refused = [n for n, plan in enumerate(case.trace.plans) if plan.verdict == "refuse"]
     errors = [r.n for r in case.trace.session.requests if r.stop_reason in ("error", "model_context_window_exceeded")]
-    if refused and case.ours:
-        return "pass", f"{_many(refused)} ended in a ContextWindowExceededError with the counters so far.", refused
-    if case.overflows or errors:
-        found = sorted({*case.overflows, *errors})
+    if case.refused and case.ours and not case.late:
+        return "pass", f"{_many(case.refused)} ended in a ContextWindowExceededError with the counters so far.", case.refused
+    if case.late or errors:
+        found = sorted({*case.late, *errors})
         return "fail", f"{_many(found)} failed or overflowed, and no typed refusal says by how much.", found
     return "unknown", "No request overflowed.", ()
 
@@ -210,12 +216,8 @@ def _oldest(case: _Case, decision: Decision) -> bool:
 
 
 def _shared(case: _Case) -> _Found:
-    blocks = case.trace.session.blocks
-    prompts: list[tuple[int, str]] = []
-    for plan in case.trace.plans:
-        said = [piece.start for piece in plan.after.pieces if piece.start < plan.request.cut]
-        own = [at for at in said if blocks[at].bucket is Bucket.SYSTEM]
-        prompts.append((plan.request.n, "".join(blocks[at].digest for at in own)))
+    system = [block for block in case.trace.session.blocks if block.bucket is Bucket.SYSTEM and block.kind == "system"]
+    prompts = [(plan.request.n, _digests(plan, system)) for plan in case.trace.plans]
     known = [digest for _, digest in prompts if digest]
     if not known:
         return "unknown", "The log holds no system prompt, by which agents could be told apart.", ()
@@ -225,6 +227,11 @@ def _shared(case: _Case) -> _Found:
     agents = len(case.trace.session.subagents)
     apart = f"; {agents:,} subagents have conversations of their own" if agents else ""
     return "pass", f"One system prompt holds throughout{apart}.", ()
+
+
+def _digests(plan: Plan, system: Sequence[Block]) -> str:
+    """The system prompt of a request, by its digests."""
+    return "".join(block.digest for block in system if block.at < plan.request.cut and plan.after.at(block.at).body is None)
 
 
 def _silent(case: _Case) -> _Found:
