@@ -6,16 +6,17 @@ import streamlit as st
 
 from engine import TurnscopeError
 from engine.share.redact import LEVELS
-from engine.share.report import Report, report
+from engine.share.report import SAID, Report, report
 from pages.parts import controls, state
 from pages.parts.formats import esc
 
 LEVEL, MADE, SEEN = "share.level", "share.made", "share.seen"
+NUMBERS = "the numbers of every request, its decisions and their reasons, other policies compared, the audit"
 INSIDE = {
-    "structure": "the numbers of every request, decisions and their reasons without text, policies compared, the audit",
-    "no content": "the same, with the names of tools",
-    "masked": "the same, and the first 600 characters of every block, title and paths among them",
-    "full": "the same, with nothing taken out",
+    "structure": f"{NUMBERS}; names of models and rules, and no other name or text",
+    "no content": f"{NUMBERS}; names of models, rules and tools, and no other text",
+    "masked": f"{NUMBERS}; the first {SAID} characters of every block, its title and its paths, without what is listed below",
+    "full": f"{NUMBERS}; the first {SAID} characters of every block, its title and its paths, with nothing taken out",
 }
 
 
