@@ -41,9 +41,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                 "keep", because, facts={"memory": fact.id, "owner": fact.owner, "source": fact.source, "refused": refused}
             )
             own[fact.id] = fact
-    state = ctx.state if ctx.state and len(own) == len(ctx.state) else tuple(own.values())[-KEPT:]
+    state = ctx.state if ctx.state is not None and len(own) == len(ctx.state) else tuple(own.values())[-KEPT:]
     turn = before(ctx.index.turns, ctx.request.cut - 1)
-    if turn is None:
+    if turn is None or (state is ctx.state and _same(envelope, ctx, turn)):
         return state
     question = ctx.session.blocks[turn].text[:4_000]
     key = blake2b(f"{turn}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -73,6 +73,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             because = f"{len(chosen)} of what is known of the {owner} go with this turn"
             envelope = yield Edit("insert" if body else "drop", because, Span(at, at), body, slot=slot, facts=told)
     return state
+
+
+def _same(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
+    """Whether the previous request was of the same turn and budget, and all fits: then what it chose still stands."""
+    last = ctx.previous
+    same = last is not None and last.budget == ctx.budget and before(ctx.index.turns, last.request.cut - 1) == turn
+    return same and ctx.size(envelope) <= ctx.limit
 
 
 def _body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:
