@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from conftest import let_go
 from msgspec import structs
 
 from engine.counting.ledger import build_ledger
@@ -14,13 +15,21 @@ from engine.envelope.memories import FORMS, Memory, found
 from engine.envelope.plan import Plan
 from engine.envelope.wishes import rated
 from engine.errors import TurnscopeError
+from engine.live.chat import Chat, Settings
+from engine.live.growing import Growing
+from engine.live.offline import Offline
+from engine.live.offline.model import COUNTER
+from engine.live.provider import connected
+from engine.live.remembering import Remembering
+from engine.live.sinks import Sinks
 from engine.planning.answers import answerer
 from engine.planning.assemble import replay
-from engine.planning.policy import parse
+from engine.planning.policy import parse, sendable
 from engine.session.builder import Builder
 from engine.session.facts import noted
 from engine.session.model import Answered, Ask, Session
 from engine.storage.memories import Memories
+from engine.storage.threads import Threads
 from engine.storage.values import packed
 
 POLICY = """
@@ -137,3 +146,23 @@ def test_editing_keeps_where_a_fact_came_from_and_forgets_what_it_said(tmp_path:
     assert [known.text for known in store.all()] == ["", "I use emacs."]
     with pytest.raises(TurnscopeError):
         store.one(fact.id)
+
+
+def test_a_chat_remembers_for_the_next_one_and_replays_to_the_same_plans(tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db", "ada", "compiler")
+    threads = Threads(tmp_path / "db", user="ada")
+    with let_go(Offline()) as server:
+        provider = connected(server.url, "secret-key-123", retries=0)
+        for prompts in (("I prefer short answers.", "Go on."), ("How long are answers to be?",)):
+            thread = threads.create(title="test")
+            sink = Sinks(threads.sink(thread), Remembering(store))
+            made = Settings("offline-16k", parse("t", POLICY))
+            chat = Chat(Growing(Session(thread, source="turnscope-chat"), COUNTER), provider, sink, made, recall=store.answer)
+            for prompt in prompts:
+                assert [*chat.send(prompt)]
+    assert [fact.text for fact in store.all() if fact.owner == "user"] == ["I prefer short answers."]
+    assert chat.plan
+    assert "I prefer short answers." in inserted(chat.plan)
+    loaded = threads.load(thread)
+    again = [*replay(loaded, sendable(parse("t", POLICY)), build_ledger(loaded, COUNTER))][-1]
+    assert inserted(again) == inserted(chat.plan)
