@@ -137,5 +137,6 @@ def test_what_a_server_left_out_stays_out_where_the_tool_compacted(name: str, tm
     trace = engine.replay(engine.load(log.save(tmp_path / "a.jsonl")), name)
     before, last = trace.plans[-2:]
     assert [d.rule for d in last.decisions] == [LEFT_OUT]
-    assert last.after.tokens > 300_000 > 210_000 > before.seen.tokens
+    assert last.after.tokens > 300_000
+    assert before.seen.tokens < 210_000
     assert 0 < last.seen.tokens - before.seen.tokens < 100

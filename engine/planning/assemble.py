@@ -135,9 +135,10 @@ def _planned(
             run.apply(LEFT_OUT, "remembers", edit, ctx)
     before, decisions, after, again = kept, run.decisions, run.after, wanted(run.decisions, run.fresh)
     begun = previous if kept is not base or (previous and previous.kept is previous.base) else None
-    if again and begun and (found := laid(begun, decisions, again, request.cut, ledger)):
+    found = laid(begun, decisions, again, request.cut, ledger) if again and begun else None
+    if found and found[2].counts == run.after.counts:  # an insert amid what is left out goes where that is decided at once
         before, decisions, after = found
-        lasting, again = True, begun.again if again == begun.again else again
+        lasting, again = True, begun.again if begun and again == begun.again else again
     condensed = any(d.splice and d.action == "condense" for d in decisions)
     if policy.name == AS_RECORDED and condensed and not _chatted(session, request):
         calibration = calibration.compaction()
