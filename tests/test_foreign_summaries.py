@@ -120,3 +120,23 @@ def test_a_replay_is_estimated_and_its_dollars_are_a_range(tmp_path: Path) -> No
     assert other is not None
     assert other.least < other.most
     assert stretch(record, steps, 4, 2).tokens == 0
+
+
+@pytest.mark.parametrize("name", ["server-compaction", "server-clear-tool-uses"])
+def test_what_a_server_left_out_stays_out_where_the_tool_compacted(name: str, tmp_path: Path) -> None:
+    """The server finds its summary in the conversation: a summary of the tool's that goes takes nothing of it back."""
+    log = Log()
+    for n in range(5):
+        log.user("first question" if not n else f"question {n}")
+        log.answer(f"a{n}", call(f"t{n}"), usage=(10, 0, 42_000 * n + 9_000, 20))
+        log.result(f"t{n}", f"a result {n} " * 14_000)
+        log.answer(f"b{n}", f"answer {n}", usage=(10, 0, 42_000 * n + 51_000, 20))
+    log.compact("What happened so far.")
+    log.user("last question")
+    log.answer("m", "last answer", usage=(10, 900, 9_000, 20))
+    trace = engine.replay(engine.load(log.save(tmp_path / "a.jsonl")), name)
+    before, last = trace.plans[-2:]
+    assert [d.rule for d in last.decisions] == [LEFT_OUT]
+    assert last.after.tokens > 300_000
+    assert before.seen.tokens < 210_000
+    assert 0 < last.seen.tokens - before.seen.tokens < 100

@@ -24,10 +24,10 @@ from engine.envelope.pieces import Piece
 from engine.errors import UnknownEntry
 from engine.planning.assemble import AS_RECORDED
 from engine.planning.prompt_cache import Kept, walked
-from engine.planning.rejections import rejections
 from engine.planning.trace import Trace
 from engine.session.content import dumps
 from engine.session.model import Action, Session, written
+from engine.views import rejected as refusals
 from engine.views.bill import charge
 from engine.views.cached_cost import Spent, answers_of, spent
 from engine.views.labels import label
@@ -158,8 +158,8 @@ def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, 
 
 
 def rejected(trace: Trace) -> tuple[int, ...]:
-    """The requests whose body the provider's API would reject."""
-    return tuple(n for n, wrong in enumerate(rejections(trace)) if wrong)
+    """The requests whose body the provider's API would reject, by its own rules."""
+    return tuple(n for n, wrong in enumerate(refusals.rejected(trace).requests) if wrong)
 
 
 class Differs(NamedTuple):
