@@ -4,6 +4,8 @@ from engine.counting.exact import ExactCounts
 from engine.counting.exact import available as exact_available
 from engine.counting.ledger import Ledger
 from engine.importers import Place, part_of, suffixes
+from engine.library.chats import forget as forget_chat
+from engine.library.chats import index_chats, source_of, thread_of
 from engine.library.comparing import SHOWN as COMPARED
 from engine.library.comparing import WINDOWS, sized
 from engine.library.discovery import sources_in
@@ -37,13 +39,17 @@ __all__ = [
     "Store",
     "begun",
     "exact_available",
+    "forget_chat",
     "hanging",
+    "index_chats",
     "ledger_of_branch",
     "part_of",
     "places",
     "sized",
+    "source_of",
     "sources_in",
     "suffixes",
     "summary",
+    "thread_of",
     "tool_of",
 ]
