@@ -14,7 +14,7 @@ from engine.library.indexing_job import IndexingJob, summary
 from engine.library.known import Line
 from engine.library.opening import begun, ledger_of_branch, places, tool_of
 from engine.library.replaying import Replaying, Replays, Stage
-from engine.library.store import Opened, Progress, Recent, Store
+from engine.library.store import Opened, Progress, Recent, Store, current
 from engine.reading.source import Entry
 from engine.session.thread import hanging
 from engine.storage.sessions import KEPT
@@ -38,6 +38,7 @@ __all__ = [
     "Stage",
     "Store",
     "begun",
+    "current",
     "exact_available",
     "forget_chat",
     "hanging",

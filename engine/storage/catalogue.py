@@ -50,6 +50,7 @@ class Recent:
     opened: float
     size: int
     entry: str = ""  # which conversation of the source; "" = the main one
+    formed: str = ""  # by which reading and which prices its numbers came about
 
 
 NAMES = ", ".join(f'"{f.name}"' for f in fields(Recent))

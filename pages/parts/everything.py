@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
 
 from engine import TurnscopeError
-from engine.library import Recent, known, source_of, tool_of
+from engine.library import Recent, current, known, source_of, tool_of
 from pages.parts import controls, pager, state
 from pages.parts.formats import when
 from pages.parts.registry import Entry
@@ -99,6 +99,8 @@ def _indexed(entry: Entry, line: known.Line) -> Row:
 
 
 def _opened_before(entry: Entry, one: Recent) -> Row:
+    if not current(one):  # what was found by another reading, or at other prices, is not shown as if it were so now
+        return replace(_found(entry), path=one.path, title=one.title, size=one.size, at=one.started or one.opened)
     usd = float(one.usd) if one.usd is not None else None
     fill = one.peak / one.window if one.window else 0.0
     return Row(

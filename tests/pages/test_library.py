@@ -141,6 +141,27 @@ def test_sessions_are_forgotten_only_after_it_was_asked_for_twice_and_files_stay
     assert "indexed sessions" not in bodies(app)
 
 
+def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
+    app: AppTest, claude: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import streamlit as st
+
+    from engine.library import opinion
+    from pages.parts import state
+
+    state.store().open(claude / "cold.jsonl")
+    library_page(app)
+    before = listed(app).set_index("File").loc["cold.jsonl"]
+    assert before["Cost"] > 1
+    monkeypatch.setattr(opinion, "version", lambda: "other prices")
+    st.cache_resource.clear()  # as in another process
+    app.run()
+    after = listed(app).set_index("File").loc["cold.jsonl"]
+    assert after["Title"] == before["Title"]
+    assert not after["Cost"] > 0
+    assert "not read yet" in bodies(app)
+
+
 def test_a_folder_is_imported_and_its_sessions_open_afterwards(app: AppTest, data_folder: Path) -> None:
     folder = data_folder.parent / "logs"
     folder.mkdir()
