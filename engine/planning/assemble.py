@@ -99,7 +99,8 @@ def _planned(
     model = request.model
     policy, table = in_force(whole, model, basis.prices.facts(model).name)
     told = request.window if model == (request.asked or model) else 0  # of the model that was asked for
-    room = budget(policy.budget, told or session.window or basis.prices.facts(model).window)
+    size = basis.prices.facts(model).window if session.window is None else session.window
+    room = budget(policy.budget, told or size)
     base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
     kept = base
     if previous and previous.model == model and room.limit <= previous.budget.limit:
