@@ -24,7 +24,7 @@ from engine.envelope.pieces import Piece
 from engine.errors import UnknownEntry
 from engine.planning.assemble import AS_RECORDED
 from engine.planning.prompt_cache import Kept, walked
-from engine.planning.rejections import rejections
+from engine.planning.rejections import Looked, rejections
 from engine.planning.trace import Trace
 from engine.session.content import dumps
 from engine.session.model import Action, Session, written
@@ -110,10 +110,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all replays of one session share: what its answers take up again, and how long they are."""
+    """What all replays of one session share: what its answers take up again, how long they are, and its messages as read."""
 
     used: Used
     answers: tuple[int, ...]
+    looked: Looked = field(default_factory=Looked)
 
     @staticmethod
     def of(trace: Trace) -> Shared:
@@ -139,7 +140,7 @@ def row(trace: Trace, shared: Shared) -> Row:
         sum(sizes) / max(1, trace.whole),
         verdicts["refuse"],
         verdicts["overflow"],
-        rejected(trace),
+        rejected(trace, shared.looked),
         tuple(plan.request.n for plan in trace.plans if plan.changed),
         dict(made.most_common()),
         losses(trace, shared.used),
@@ -157,9 +158,9 @@ def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, 
     return (sum(billed, Decimal(0)) if billed else None), off
 
 
-def rejected(trace: Trace) -> tuple[int, ...]:
-    """The requests whose body the provider's API would reject."""
-    return tuple(n for n, wrong in enumerate(rejections(trace)) if wrong)
+def rejected(trace: Trace, shared: Looked | None = None) -> tuple[int, ...]:
+    """The requests whose body the provider's API would reject. `shared`: see `rejections`."""
+    return tuple(n for n, wrong in enumerate(rejections(trace, shared)) if wrong)
 
 
 class Differs(NamedTuple):
