@@ -18,8 +18,9 @@ import streamlit as st
 
 from engine import Policy, Trace, library, settings
 from engine.live.threads import Threads
-from engine.views import knobs, ladder, one_request, stepper
+from engine.views import Kept, knobs, ladder, one_request, replay_cost, stepper
 from engine.views import rejected as refused
+from engine.views.cached_cost import CachePrice, cache_prices
 from pages.parts import state
 
 RECORDED = "as-recorded"
@@ -159,6 +160,17 @@ def rejected(replay: Replay) -> refused.Rejected:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _rejected(_trace: Trace, key: str) -> refused.Rejected:  # noqa: ARG001  what the cache goes by
     return refused.rejected(_trace)
+
+
+def cache_price(replay: Replay, request: int, number: int) -> CachePrice | None:
+    """What decision `number` (from 0) of a request does to the prompt cache; None where it changed nothing."""
+    decision = replay.trace.plans[request].decisions[number]
+    return cache_prices(replay.trace, _walked(replay.trace, replay.key), request).get(decision.seq) if decision.splice else None
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _walked(_trace: Trace, key: str) -> tuple[Kept, ...]:  # noqa: ARG001  what the cache goes by
+    return replay_cost.cache(_trace)
 
 
 def over_limit(replay: Replay) -> tuple[int, ...]:
