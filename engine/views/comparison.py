@@ -6,21 +6,16 @@ the prompt cache is simulated (`cached_cost`), losses are lexical (`losses`).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import accumulate, pairwise
-from operator import attrgetter
+from itertools import pairwise
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
 from engine import notebook
-from engine.counting.ledger import Ledger
 from engine.envelope.difference import first_difference, repainted, shown
-from engine.envelope.envelope import Envelope
-from engine.envelope.pieces import Piece
 from engine.errors import UnknownEntry
 from engine.planning.assemble import AS_RECORDED
 from engine.planning.prompt_cache import Kept, walked
@@ -32,6 +27,7 @@ from engine.views.bill import charge
 from engine.views.cached_cost import Spent, answers_of, spent
 from engine.views.labels import label
 from engine.views.losses import Losses, Used, losses, used
+from engine.views.position import Where, share, where
 from engine.views.tables import csv_text
 
 ASSUMED = (
@@ -44,8 +40,6 @@ HEAD = (
     "refusals", "overflows", "rejected", "changed", "decisions", "lost", "lost_share",
 )  # fmt: skip
 How = Literal["only in A", "only in B", "other form"]
-Where = Literal["head", "middle", "tail"]
-_STOP = attrgetter("stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,37 +250,15 @@ def parted(one: Trace, other: Trace) -> int | None:
 def difference(one: Trace, other: Trace, request: int) -> tuple[Differs, ...]:
     """The blocks that two replays of a session treat otherwise in a request. IndexError where there is no such request."""
     a, b = one.plans[request].seen, other.plans[request].seen
-    places = _Places.of(a), _Places.of(b)
     found: list[Differs] = []
     for start, stop, _ in repainted([*a.pieces], [*b.pieces], shown, None):
         for at in range(start, stop):
             here, there = a.at(at).body is None, b.at(at).body is None
             how: How = "other form" if here == there else "only in A" if here else "only in B"
-            where = places[0 if here or not there else 1].of_block(at, one.ledger)
+            stands = where(share(one if here or not there else other, request, at))
             block = one.session.blocks[at]
-            found.append(Differs(at, label(one.session, block), one.ledger.tokens(at, at + 1), how, where))
+            found.append(Differs(at, label(one.session, block), one.ledger.tokens(at, at + 1), how, stands))
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Counted tokens before each piece of an envelope."""
-
-    pieces: tuple[Piece, ...]
-    before: tuple[int, ...]
-
-    @staticmethod
-    def of(envelope: Envelope) -> _Places:
-        pieces = tuple(piece for piece in envelope.pieces if piece.start < piece.stop)
-        return _Places(pieces, (0, *accumulate(sum(piece.counts) for piece in pieces)))
-
-    def of_block(self, at: int, ledger: Ledger) -> Where:
-        """In which part of the prompt a block stands: the first quarter of the tokens is the head, the last the tail."""
-        number = bisect_right(self.pieces, at, key=_STOP)
-        piece = self.pieces[number]
-        inside = ledger.tokens(piece.start, at) if piece.body is None else 0
-        share = (self.before[number] + inside) / max(1, self.before[-1])
-        return "head" if share < 0.25 else "tail" if share >= 0.75 else "middle"
 
 
 def falls(row: Row) -> tuple[tuple[int, int], ...]:
