@@ -15,7 +15,7 @@ Where = Literal["head", "middle", "tail"]
 
 
 def share(trace: Trace, request: int, at: int) -> float:
-    """Which share of a request's prompt stands before block `at`, 0 to 1. IndexError where there is no such request or block."""
+    """Which share of a request's prompt stands before block `at`, 0 to 1. IndexError where there is no such one of either."""
     if trace.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS):
         return 0.0
     rest = behind(trace.plans[request].seen, at, trace.ledger) * trace.fit(request).scale
