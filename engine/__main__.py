@@ -121,10 +121,15 @@ def _compare(argv: Sequence[str]) -> int:
     parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
     parser.add_argument("--policies", default=",".join(SHOWN), help="names, with commas between them; default: %(default)s")
     parser.add_argument("--conversation", default="", help="which one of several, by its id; default: the main one")
+    parser.add_argument("--model", default="", help="as if another model had been asked; default: those of the record")
+    parser.add_argument("--window", type=int, default=0, help="tokens of its window; default: the model's own")
+    parser.add_argument("--limit", type=int, default=0, help="tokens that a prompt may have; default: as each policy says")
     parser.add_argument("--json", action="store_true", help="JSON instead of CSV")
     asked = parser.parse_args(argv)
     try:
-        made = compare(opening.load(asked.path, asked.conversation), asked.policies.split(","))
+        names = [name.strip() for name in asked.policies.split(",") if name.strip()]
+        how = {"model": asked.model, "window": asked.window, "limit": asked.limit}
+        made = compare(opening.load(asked.path, asked.conversation), names, **how)
     except (OSError, TurnscopeError) as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 1

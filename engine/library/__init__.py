@@ -5,7 +5,7 @@ from engine.counting.exact import available as exact_available
 from engine.counting.ledger import Ledger
 from engine.importers import Place, part_of, suffixes
 from engine.library.comparing import SHOWN as COMPARED
-from engine.library.comparing import WINDOWS, sized
+from engine.library.comparing import WINDOWS, sized, under
 from engine.library.discovery import sources_in
 from engine.library.following import Following
 from engine.library.indexing_job import IndexingJob, summary
@@ -13,6 +13,7 @@ from engine.library.known import Line
 from engine.library.opening import begun, ledger_of_branch, places, tool_of
 from engine.library.replaying import Replaying, Replays, Stage
 from engine.library.store import Opened, Progress, Recent, Store
+from engine.pricing.prices import offered
 from engine.reading.source import Entry
 from engine.session.thread import hanging
 from engine.storage.sessions import KEPT
@@ -39,6 +40,7 @@ __all__ = [
     "exact_available",
     "hanging",
     "ledger_of_branch",
+    "offered",
     "part_of",
     "places",
     "sized",
@@ -46,4 +48,5 @@ __all__ = [
     "suffixes",
     "summary",
     "tool_of",
+    "under",
 ]

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from engine.library.opening import AS_RECORDED, begun, named, replay
 from engine.planning.policy import Policy, write
 from engine.planning.trace import Trace
 from engine.session.model import Session
 from engine.views.comparison import Comparison, Row, Shared, row
+from engine.views.savings import CHANGES, Saving, best
 
 SHOWN = (AS_RECORDED, "keep-everything", "last-20-messages", "clear-tool-results", "condense-oldest")
 WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 400_000, 1_000_000)
@@ -28,21 +31,21 @@ class _Memory:
     shared: Shared | None = None
     made: dict[str, tuple[Trace, Row]] = field(default_factory=dict)
 
-    def trace(self, policy: Policy) -> Trace:
+    def trace(self, policy: Policy, model: str = "") -> Trace:
         """A policy's replay; what was really sent is put together once for all."""
         self.record = self.record or replay(self.session)
-        if policy == self.record.policy:
+        if policy == self.record.policy and not model:
             return self.record
-        whole, plans = begun(self.record, policy)
+        whole, plans = begun(under(self.record, model), policy)
         return replace(whole, plans=tuple(plans))
 
-    def one(self, policy: Policy) -> tuple[Trace, Row]:
+    def one(self, policy: Policy, model: str = "") -> tuple[Trace, Row]:
         """A policy's replay and its row."""
-        key = f"{policy.name}\n{write(policy)}"
+        key = f"{policy.name}\n{model}\n{write(policy)}"
         if key not in self.made:
-            trace = self.trace(policy)
+            trace = self.trace(policy, model)
             self.shared = self.shared or Shared.of(trace)
-            self.made[key] = trace, row(trace, self.shared)
+            self.made[key] = trace, row(trace, self.shared, sent=not model)
             while len(self.made) > KEPT:
                 del self.made[next(iter(self.made))]
         return self.made[key]
@@ -51,10 +54,13 @@ class _Memory:
 _memory: _Memory | None = None  # of the session that was compared last
 
 
-def compare(session: Session, policies: Iterable[Policy | str] = SHOWN) -> Comparison:
+def compare(
+    session: Session, policies: Iterable[Policy | str] = SHOWN, *, model: str = "", window: int = 0, limit: int = 0
+) -> Comparison:
     """Policies side by side on a session, by name or as values: a row for each, in their order.
 
-    Every answer is taken as recorded. PolicyError where there is no policy of a name.
+    Every answer is taken as recorded. `model`: another one than was asked, as `under` says; `window` and `limit` in tokens, as
+    `sized` says. PolicyError where there is no policy of a name.
 
     >>> made = engine.compare(engine.load("sample_sessions/cache-goes-cold.jsonl"), ["keep-everything", "last-5-pairs"])
     >>> [(row.policy, len(row.losses.hits)) for row in made.rows]
@@ -63,7 +69,8 @@ def compare(session: Session, policies: Iterable[Policy | str] = SHOWN) -> Compa
     global _memory
     if _memory is None or _memory.session is not session:
         _memory = _Memory(session)
-    made = [_memory.one(named(policy) if isinstance(policy, str) else policy) for policy in policies]
+    chosen = (named(policy) if isinstance(policy, str) else policy for policy in policies)
+    made = [_memory.one(sized(policy, window, limit), model) for policy in chosen]
     return Comparison(session, tuple(row for _, row in made), tuple(trace for trace, _ in made))
 
 
@@ -74,8 +81,26 @@ def sweep(session: Session, policies: Iterable[Policy | str], windows: Sequence[
     return {window: tuple(memory.one(sized(policy, window))[1] for policy in chosen) for window in windows}
 
 
-def sized(policy: Policy, window: int) -> Policy:
-    """A policy for a model with another window. The record is what it is."""
-    if policy.name == AS_RECORDED:
+def saving(session: Session) -> Saving | None:
+    """The one change of policy that would have saved most of a session's dollars; None where none is worth it."""
+    return best(compare(session, (AS_RECORDED, *CHANGES)).rows)
+
+
+def sized(policy: Policy, window: int, limit: int = 0) -> Policy:
+    """A policy for a model with another window, whose prompts may have `limit` tokens; 0 = as they are. The record stays."""
+    if policy.name == AS_RECORDED or not (window or limit):
         return policy
-    return replace(policy, budget=replace(policy.budget, window=window))
+    asked = replace(policy.budget, window=window or policy.budget.window)
+    return replace(policy, budget=replace(asked, formula="fixed", tokens=limit) if limit else asked)
+
+
+def under(recorded: Trace, model: str) -> Trace:
+    """The record as if every request had asked another model: its window, its prices, its prompt cache; "" = as it was.
+
+    Answers, and what turns counted tokens into the provider's, stay those of the models that were asked.
+    """
+    if not model:
+        return recorded
+    session = recorded.session
+    asked = tuple(structs.replace(request, model=model, asked="", window=0) for request in session.requests)
+    return replace(recorded, session=structs.replace(session, requests=asked, window=None))

@@ -37,7 +37,7 @@ ASSUMED = (
 HEAD = (
     "policy", "title", "usd", "usd_condensing", "usd_billed",
     "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
-    "refusals", "overflows", "rejected", "changed", "decisions", "lost", "lost_share",
+    "refusals", "overflows", "rejected", "changed", "decisions", "lost", "lost_share", "usd_fetching", "published_saving",
 )  # fmt: skip
 How = Literal["only in A", "only in B", "other form"]
 
@@ -46,7 +46,9 @@ How = Literal["only in A", "only in B", "other form"]
 class Row:
     """One policy's replay in numbers. `sizes`: provider tokens of every prompt; `limits`: what each may have; `rejected`:
     requests that the provider's API would reject; `kept`: tokens sent of those with everything kept, 0 to 1. Of the record
-    alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded ones."""
+    alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded ones.
+    `fetching`: USD of writing again the blocks whose words answers needed and had not; `published`: what its source promises
+    of tokens saved, "" where it promises nothing."""
 
     policy: str
     title: str
@@ -62,6 +64,8 @@ class Row:
     changed: tuple[int, ...]
     decisions: Mapping[Action, int]
     losses: Losses
+    fetching: Decimal = Decimal(0)
+    published: str = ""
     billed: Decimal | None = None
     off: tuple[float, ...] = ()
 
@@ -98,7 +102,8 @@ class Row:
         return (
             self.policy, self.title, *money, self.cost.unpriced, round(self.cost.share, 4), sum(self.sizes),
             round(self.kept, 4), round(fill, 4), at, self.refusals, self.overflows, len(self.rejected), len(self.changed),
-            dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4),
+            dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4), round(float(self.fetching), 6),
+            self.published,
         )  # fmt: skip
 
 
@@ -116,12 +121,13 @@ class Shared:
         return Shared(used(trace.session), answers_of(trace))
 
 
-def row(trace: Trace, shared: Shared) -> Row:
-    """One policy's numbers."""
+def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
+    """One policy's numbers. `sent`: the requests ask the models that were really asked."""
     sizes = tuple(trace.tokens(n) for n in range(len(trace.plans)))
     cache = walked(trace, sizes)
     cost = spent(trace, cache, shared.answers)
     verdicts = Counter(plan.verdict for plan in trace.plans)
+    missing = losses(trace, shared.used)
     made = Counter(d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse"))
     return Row(
         trace.policy.name,
@@ -137,9 +143,22 @@ def row(trace: Trace, shared: Shared) -> Row:
         rejected(trace, shared.looked),
         tuple(plan.request.n for plan in trace.plans if plan.changed),
         dict(made.most_common()),
-        losses(trace, shared.used),
-        *(_held_against(trace, cache) if trace.policy.name == AS_RECORDED else ()),
+        missing,
+        _fetching(trace, missing),
+        trace.policy.saving,
+        *(_held_against(trace, cache) if sent and trace.policy.name == AS_RECORDED else ()),
     )
+
+
+def _fetching(trace: Trace, losses: Losses) -> Decimal:
+    """USD of writing into the prompt again, once for each answer, the blocks that it needed and that were not there."""
+    usd = Decimal(0)
+    for n, block in {(hit.request, hit.block) for hit in losses.hits}:
+        plan = trace.plans[n]
+        rate = trace.prices.rates(plan.model, trace.tokens(n), plan.request.sent_at)
+        tokens = round(trace.ledger.tokens(block, block + 1) * trace.fit(n).scale)
+        usd += max(rate.cache_write_5m, rate.input) * tokens / 1_000_000 if rate else 0
+    return usd
 
 
 def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, tuple[float, ...]]:
