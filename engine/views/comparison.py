@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
 from statistics import median
+from textwrap import wrap
 from typing import Any, Literal, NamedTuple
 
 from engine import notebook
@@ -39,6 +40,7 @@ HEAD = (
     "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
     "refusals", "overflows", "rejected", "changed", "decisions", "lost", "lost_share", "usd_fetching", "published_saving",
 )  # fmt: skip
+TOLD = ("policy", "USD", "from cache", "kept", "peak fill", "refused", "overflow", "rejected", "lost references")  # of a row
 How = Literal["only in A", "only in B", "other form"]
 
 
@@ -187,7 +189,7 @@ class Differs(NamedTuple):
     where: Where
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """Policies side by side on a session. `rows` and `traces` in the same order, by the policies' names in `names`.
 
@@ -198,7 +200,7 @@ class Comparison:
 
     session: Session
     rows: tuple[Row, ...]
-    traces: tuple[Trace, ...] = field(repr=False)
+    traces: tuple[Trace, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -222,24 +224,33 @@ class Comparison:
         """A line per policy."""
         return rows_csv(self.rows)
 
+    def __repr__(self) -> str:
+        return rows_text(self.rows)
+
     def _repr_html_(self) -> str:
-        head = ("policy", "USD", "from cache", "kept", "peak fill", "refused", "overflow", "rejected", "lost references")
-        lines = [
-            (
-                made.title,
-                "no known price" if made.usd is None else f"{made.usd:,.2f}",
-                f"{made.cost.share:.0%}",
-                f"{made.kept:.0%}",
-                f"{made.peak[0]:.0%} at {made.peak[1]}",
-                made.refusals,
-                made.overflows,
-                len(made.rejected),
-                len(made.losses.hits),
-            )
-            for made in self.rows
-        ]
         name = self.session.title or self.session.id
-        return notebook.card(f"{len(self.rows)} policies · {name}", notebook.table(head, lines), notebook.line(ASSUMED))
+        lines = notebook.table(TOLD, [_told(made) for made in self.rows])
+        return notebook.card(f"{len(self.rows)} policies · {name}", lines, notebook.line(ASSUMED))
+
+
+def _told(made: Row) -> tuple[str, ...]:
+    """A row for people, in the order of `TOLD`."""
+    return (
+        made.title,
+        "no known price" if made.usd is None else f"{made.usd:,.2f}",
+        f"{made.cost.share:.0%}",
+        f"{made.kept:.0%}",
+        f"{made.peak[0]:.0%} at {made.peak[1]}",
+        *(f"{many:,}" for many in (made.refusals, made.overflows, len(made.rejected), len(made.losses.hits))),
+    )
+
+
+def rows_text(rows: Sequence[Row]) -> str:
+    """Rows as a table of plain text, with what is assumed below it."""
+    cells = [TOLD, *map(_told, rows)]
+    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(f"{cell:{'<' if not n else '>'}{wide[n]}}" for n, cell in enumerate(line)).rstrip() for line in cells)
+    return "\n".join((*lines, "", *wrap(ASSUMED, 100)))
 
 
 def rows_csv(rows: Sequence[Row]) -> str:

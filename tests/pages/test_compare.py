@@ -6,13 +6,18 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+import pytest
+
+from engine.views import savings
+
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
 
 T = TypeVar("T")
 
 
-def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest) -> None:
+def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savings, "CHANGES", ("condense-oldest",))
     app.query_params["session"] = "cache-goes-cold"
     app.query_params["policies"] = "as-recorded,last-5-pairs,no-such"
     app.switch_page("pages/compare.py").run()
