@@ -48,6 +48,8 @@ SHARED = 200_000  # characters from which more than one core is worth the time t
 _LOADED: set[str] = set()  # toktok's vocabularies
 _APART: dict[str, Apart] = {}  # by encoding: who counts until it is loaded here
 _LOADING = Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_APART.clear)  # who counts for this process does not for a copy of it
 
 # Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
 _CHARS_ERROR = "±50 %"

@@ -5,11 +5,14 @@ What a row holds is `views.comparison`'s business; the pages hold replays of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from msgspec import structs
 
+from engine.envelope.plan import Plan
+from engine.library.in_two import in_two
 from engine.library.opening import AS_RECORDED, begun, named, replay
 from engine.planning.policy import Policy, write
 from engine.planning.trace import Trace
@@ -20,6 +23,8 @@ from engine.views.savings import CHANGES, Saving, best
 SHOWN = (AS_RECORDED, "keep-everything", "last-20-messages", "clear-tool-results", "condense-oldest")
 WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 400_000, 1_000_000)
 KEPT = 32  # replays
+LONG = 6_000  # requests of all replays together, from which on a second process is worth its while
+V = TypeVar("V")
 
 
 @dataclass(slots=True)
@@ -31,24 +36,35 @@ class _Memory:
     shared: Shared | None = None
     made: dict[str, tuple[Trace, Row]] = field(default_factory=dict)
 
-    def trace(self, policy: Policy, model: str = "") -> Trace:
-        """A policy's replay; what was really sent is put together once for all."""
-        self.record = self.record or replay(self.session)
-        if policy == self.record.policy and not model:
-            return self.record
-        whole, plans = begun(under(self.record, model), policy)
-        return replace(whole, plans=tuple(plans))
+    def many(self, policies: Sequence[Policy], model: str = "") -> list[tuple[Trace, Row]]:
+        """Policies' replays and their rows; what was really sent, and what all share, is put together once."""
+        self.record = record = self.record or replay(self.session)
+        self.shared = shared = self.shared or Shared.of(record)
+        asked = under(record, model)
+        wanted = {_key(policy, model): policy for policy in policies}
+        new = {key: policy for key, policy in wanted.items() if key not in self.made}
+        begin = {key: begun(asked, policy) for key, policy in new.items() if model or policy != record.policy}
 
-    def one(self, policy: Policy, model: str = "") -> tuple[Trace, Row]:
-        """A policy's replay and its row."""
-        key = f"{policy.name}\n{model}\n{write(policy)}"
-        if key not in self.made:
-            trace = self.trace(policy, model)
-            self.shared = self.shared or Shared.of(trace)
-            self.made[key] = trace, row(trace, self.shared, sent=not model)
-            while len(self.made) > KEPT:
-                del self.made[next(iter(self.made))]
-        return self.made[key]
+        def one(key: str) -> tuple[Sequence[Plan], Row]:
+            whole, plans = begin.get(key, (record, record.plans))
+            trace = replace(whole, plans=tuple(plans))
+            return trace.plans, row(trace, shared, sent=not model)
+
+        work = in_two if len(new) * len(self.session.requests) >= LONG else _here
+        for key, (plans, made) in zip(new, work(one, [*new]), strict=True):
+            self.made[key] = (replace(begin[key][0], plans=plans) if key in begin else record), made
+        found = [self.made[_key(policy, model)] for policy in policies]
+        while len(self.made) > KEPT:
+            del self.made[next(iter(self.made))]
+        return found
+
+
+def _key(policy: Policy, model: str) -> str:
+    return f"{policy.name}\n{model}\n{write(policy)}"
+
+
+def _here(work: Callable[[str], V], items: Sequence[str]) -> list[V]:
+    return [work(item) for item in items]
 
 
 _memory: _Memory | None = None  # of the session that was compared last
@@ -70,7 +86,7 @@ def compare(
     if _memory is None or _memory.session is not session:
         _memory = _Memory(session)
     chosen = (named(policy) if isinstance(policy, str) else policy for policy in policies)
-    made = [_memory.one(sized(policy, window, limit), model) for policy in chosen]
+    made = _memory.many([sized(policy, window, limit) for policy in chosen], model)
     return Comparison(session, tuple(row for _, row in made), tuple(trace for trace, _ in made))
 
 
@@ -78,7 +94,7 @@ def sweep(session: Session, policies: Iterable[Policy | str], windows: Sequence[
     """The same policies on windows of several sizes (tokens): rows by window, in the policies' order."""
     chosen = [named(policy) if isinstance(policy, str) else policy for policy in policies]
     memory = _Memory(session)
-    return {window: tuple(memory.one(sized(policy, window))[1] for policy in chosen) for window in windows}
+    return {window: tuple(made for _, made in memory.many([sized(policy, window) for policy in chosen])) for window in windows}
 
 
 def saving(session: Session) -> Saving | None:
