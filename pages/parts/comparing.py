@@ -37,11 +37,11 @@ def choose() -> Chosen:
     models = list(library.offered())
     if (told := asked.get("model", "")[:80]) and told not in models:
         models.insert(0, told)
+    picked = st.multiselect(
+        "Policies", [*known], named or [name for name in library.COMPARED if name in known], key="compare.policies",
+        format_func=lambda name: known[name].title or name,
+    )  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-choices"):
-        picked = st.multiselect(
-            "Policies", [*known], named or [name for name in library.COMPARED if name in known], key="compare.policies",
-            format_func=lambda name: known[name].title or name,
-        )  # fmt: skip
         model = st.selectbox(
             "Model", ("", *models), models.index(told) + 1 if told else 0, key="compare.model", width=230,
             format_func=lambda name: name or "as recorded",
@@ -181,7 +181,7 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
             "USD": [None if row.usd is None else float(row.usd) for row in rows],
             "of that summaries": [float(sum(row.cost.condensing)) for row in rows],
             "from cache": [100 * row.cost.share for row in rows],
-            "saved": [100 * (1 - row.kept) for row in rows],
+            "saved": [100 * max(0.0, 1 - row.kept) for row in rows],
             **({"published": [row.published.partition(" (")[0] for row in rows]} if any(row.published for row in rows) else {}),
             "peak fill": [100 * row.peak[0] for row in rows],
             "lost references": [len(row.losses.hits) for row in rows],
