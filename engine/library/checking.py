@@ -14,7 +14,8 @@ from xml.etree import ElementTree as ET
 
 from engine.errors import TurnscopeError
 from engine.library.comparing import compare
-from engine.library.opening import AS_RECORDED, entries, load
+from engine.library.loading import entries, load
+from engine.library.opening import AS_RECORDED
 from engine.planning.policy import Policy
 from engine.views.comparison import Row
 
