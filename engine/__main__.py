@@ -117,19 +117,27 @@ def _export(argv: Sequence[str]) -> int:
 
 
 def _compare(argv: Sequence[str]) -> int:
-    """Put policies side by side on a session: CSV, or JSON with what each request had."""
+    """Put policies side by side on a session: a table to a person, CSV to a pipe, or JSON with what each request had."""
     parser = argparse.ArgumentParser(prog="turnscope compare", description="Put policies side by side on a session.")
     parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
     parser.add_argument("--policies", default=",".join(SHOWN), help="names, with commas between them; default: %(default)s")
     parser.add_argument("--conversation", default="", help="which one of several, by its id; default: the main one")
-    parser.add_argument("--json", action="store_true", help="JSON instead of CSV")
+    parser.add_argument("--model", default="", help="as if another model had been asked; default: those of the record")
+    parser.add_argument("--window", type=int, default=0, help="tokens of its window; default: the model's own")
+    parser.add_argument("--limit", type=int, default=0, help="tokens that a prompt may have; default: as each policy says")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="JSON, with what each request had and every lost reference")
+    forms.add_argument("--csv", action="store_true", help="CSV, which is also what a pipe or a file gets; default: a table")
     asked = parser.parse_args(argv)
     try:
-        made = compare(opening.load(asked.path, asked.conversation), asked.policies.split(","))
+        names = [name.strip() for name in asked.policies.split(",") if name.strip()]
+        how = {"model": asked.model, "window": asked.window, "limit": asked.limit}
+        made = compare(opening.load(asked.path, asked.conversation), names, **how)
     except (OSError, TurnscopeError) as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 1
-    sys.stdout.write(comparison.rows_json(made.rows) if asked.json else made.csv())
+    table = sys.stdout.isatty() and not (asked.json or asked.csv)
+    sys.stdout.write(f"{made!r}\n" if table else comparison.rows_json(made.rows) if asked.json else made.csv())
     return 0
 
 
@@ -178,16 +186,18 @@ def _share(argv: Sequence[str]) -> int:
 def _check(argv: Sequence[str]) -> int:
     """Hold sessions to a budget. Gives 0 = all keep to it, 1 = one does not, 2 = one cannot be read, or no such policy."""
     parser = argparse.ArgumentParser(prog="turnscope check", description="Hold sessions to a context budget.")
-    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="session files")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="session files, or folders of them")
     parser.add_argument("--policy", default=opening.AS_RECORDED, help="what they are replayed under; default: %(default)s")
     parser.add_argument("--max-fill", type=float, help="percent of its window that a request may fill")
-    parser.add_argument("--max-usd", type=float, help="USD that a session may cost, its prompt cache simulated")
+    parser.add_argument(
+        "--max-usd", type=float, help="USD that a session may cost: as billed, else with its prompt cache simulated"
+    )
     parser.add_argument("--no-reject", action="store_true", help="no request may be rejected, refused, or too long")
     parser.add_argument("--junit", type=Path, help="write the outcome as JUnit XML, too")
     asked = parser.parse_args(argv)
     try:
         limits = checking.Limits(asked.max_fill, asked.max_usd, asked.no_reject)
-        made = [checking.check(path, limits, asked.policy) for path in asked.paths]
+        made = [checking.check(path, limits, asked.policy, id) for path in asked.paths for id in checking.inside(path)]
         if asked.junit:
             asked.junit.write_text(checking.junit(made, asked.policy), encoding="utf-8")
     except (OSError, TurnscopeError) as error:
@@ -195,7 +205,9 @@ def _check(argv: Sequence[str]) -> int:
         return 2
     for each in made:
         told = (f"\n    {what}" for what in (each.error, *each.broken) if what)
-        print(f"{'ok' if each.passed else 'FAILED'} {each.path}{''.join(told)}")
+        print(f"{'ok' if each.passed else 'FAILED'} {each.path}{f': {each.told}' if each.told else ''}{''.join(told)}")
+    if limits == checking.Limits():
+        print("No limit was given, so only whether they can be read was checked: see turnscope check --help", file=sys.stderr)
     return 2 if any(each.error for each in made) else int(not all(each.passed for each in made))
 
 

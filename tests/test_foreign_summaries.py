@@ -103,22 +103,21 @@ def test_the_summary_of_a_block_is_found_from_the_block(tmp_path: Path) -> None:
     assert stepper.summary_of(trace, Cursor(3, 1), first) is None
 
 
-def test_a_replay_is_estimated_and_its_dollars_are_a_range(tmp_path: Path) -> None:
+def test_a_replay_is_estimated_and_its_dollars_are_those_of_the_comparison(tmp_path: Path) -> None:
     session = compacted(tmp_path)
     record, kept = engine.replay(session), engine.replay(session, "keep-everything")
     assert not any(stepper.size(kept, n)[1] for n in range(5))
     steps = stepper.steps(record)
     whole = stretch(record, steps, 0, 99)
     assert (whole.start, whole.stop, whole.tokens, whole.peak) == (0, 5, 29050, 9310)
-    assert whole.usd is not None
-    assert whole.usd.exact
+    assert whole.usd == engine.overview(session).path_total
     assert (whole.grew, whole.change) == (0, 9010)
     part = stretch(record, steps, 3, 4)
     assert (part.grew, part.change, part.resent) == (3, 910 - 9310, 1.0)
     assert part.rules == (("follow_the_record", "condense", 1),)
-    other = stretch(kept, stepper.steps(kept), 0, 5).usd
-    assert other is not None
-    assert other.least < other.most
+    other = stretch(kept, stepper.steps(kept), 0, 5)
+    assert (other.usd, other.unpriced) == (engine.compare(session, ["keep-everything"]).rows[0].usd, 0)
+    assert other.usd != whole.usd
     assert stretch(record, steps, 4, 2).tokens == 0
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.library.chats import forget as forget_chat
     from engine.library.chats import index_chats, source_of, thread_of
     from engine.library.comparing import SHOWN as COMPARED
-    from engine.library.comparing import WINDOWS, sized
+    from engine.library.comparing import WINDOWS, sized, under
     from engine.library.discovery import sources_in
     from engine.library.following import Following
     from engine.library.indexing_job import IndexingJob, summary
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from engine.library.opening import begun, ledger_of_branch
     from engine.library.replaying import Replaying, Replays, Stage
     from engine.library.store import Opened, Progress, Recent, Store, current
+    from engine.pricing.prices import offered
     from engine.storage.sessions import KEPT
 else:
     _LATER = {  # by module; `a=b`: its `a` is called `b` here
         "counting.ledger": ("Ledger",),
         "library.chats": ("forget=forget_chat", "index_chats", "source_of", "thread_of"),
-        "library.comparing": ("SHOWN=COMPARED", "WINDOWS", "sized"),
+        "library.comparing": ("SHOWN=COMPARED", "WINDOWS", "sized", "under"),
         "library.discovery": ("sources_in",),
         "library.following": ("Following",),
         "library.indexing_job": ("IndexingJob", "summary"),
@@ -36,6 +37,7 @@ else:
         "library.opening": ("begun", "ledger_of_branch"),
         "library.replaying": ("Replaying", "Replays", "Stage"),
         "library.store": ("Opened", "Progress", "Recent", "Store", "current"),
+        "pricing.prices": ("offered",),
         "storage.sessions": ("KEPT",),
     }
     _WHERE = {name.rpartition("=")[2]: (module, name.partition("=")[0]) for module, names in _LATER.items() for name in names}
@@ -74,6 +76,7 @@ __all__ = [
     "hanging",
     "index_chats",
     "ledger_of_branch",
+    "offered",
     "part_of",
     "places",
     "sized",
@@ -83,4 +86,5 @@ __all__ = [
     "summary",
     "thread_of",
     "tool_of",
+    "under",
 ]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.errors import TurnscopeError
 from engine.library.indexing import indexed, readers
-from engine.library.opening import unwalked
+from engine.library.loading import unwalked
 from engine.reading.source import Source
 from engine.storage import index as kept
 from engine.storage.index import Indexed, Problem

@@ -131,8 +131,8 @@ def _planned(
             run.told(table, model, whole, ctx)
             room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, structs.replace(request, model=model), basis, calibration, room, done)
-    if any(d.edit.restore for d in run.decisions):  # a rule that knows what it wants sent may have put it back
-        for edit in foreign_summaries(run.after, ctx, policy, again=True):
+    if not lasting or any(d.splice for d in run.decisions):
+        for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
             run.apply(LEFT_OUT, "remembers", edit, ctx)
     before, decisions, after, again = kept, run.decisions, run.after, wanted(run.decisions, run.fresh)
     begun = previous if kept is not base or (previous and previous.kept is previous.base) else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.planning.lint import Problem
 from engine.planning.refusals import UNKNOWN, judge, refused
-from engine.planning.rejections import rejections
+from engine.planning.rejections import Looked, rejections
 from engine.planning.trace import Trace
 
 SHOWN = 3  # reasons that a sentence gives
@@ -61,10 +61,10 @@ class Rejected:
         return f"{said}; {left}" if unknown else said
 
 
-def rejected(trace: Trace) -> Rejected:
-    """What the provider would reject of every request of a trace, counted by what it is; see `rejections`."""
+def rejected(trace: Trace, shared: Looked | None = None) -> Rejected:
+    """What the provider would reject of every request of a trace, counted by what it is; see `rejections`, also for `shared`."""
     rules = tuple(judge(plan.model, trace.prices) for plan in trace.plans)
-    found = tuple(refused(problems, known) for problems, known in zip(rejections(trace), rules, strict=True))
+    found = tuple(refused(problems, known) for problems, known in zip(rejections(trace, shared), rules, strict=True))
     kinds = Counter(kind(problems[0]) for problems in found if problems)
     return Rejected(found, tuple(kinds.most_common()), rules)
 
