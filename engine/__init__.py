@@ -13,6 +13,8 @@ Nothing here touches the network; nothing here knows Streamlit. More of it is pu
 from __future__ import annotations
 
 from engine.errors import TurnscopeError
+from engine.library.advising import advise
+from engine.library.calculating import calculate
 from engine.library.comparing import compare
 from engine.library.opening import entries, load, load_all, overview, policies, replay, thread
 from engine.planning.policy import Policy
@@ -27,6 +29,8 @@ __all__ = [
     "Thread",
     "Trace",
     "TurnscopeError",
+    "advise",
+    "calculate",
     "compare",
     "dumps",
     "entries",

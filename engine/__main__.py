@@ -1,7 +1,8 @@
 """`turnscope [PATH]`: open the app on a session file or a folder; `--forget` deletes what was remembered.
 
-`turnscope export PATH --as FORM` writes a session in another form; `turnscope compare PATH --policies a,b` puts policies side
-by side; `turnscope check PATH... --max-fill 90` fails where sessions break a budget.
+`turnscope export PATH --as FORM` writes a session in another form; `turnscope compare PATH --policies a,b` puts policies
+side by side; `turnscope check PATH... --max-fill 90` fails where sessions break a budget; `turnscope advise PATH --policy X`
+searches parameters of a policy; `turnscope calculate` says what policies do to a conversation that is only planned.
 
 Starts Streamlit as a child process; the engine itself imports none of it.
 """
@@ -18,11 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import TurnscopeError, UnknownEntry
-from engine.library import checking, opening
+from engine.library import advising, calculating, checking, opening
 from engine.library.comparing import SHOWN, compare
 from engine.library.store import Store
-from engine.settings import OPEN, data_file
-from engine.views import comparison, exporting
+from engine.settings import OPEN, data_file, data_folder
+from engine.views import comparison, exporting, knobs
 
 HERE = Path(__file__).resolve().parent
 ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}  # of glibc: else what each thread has freed stays with it, some 70 MB after many replays
@@ -33,7 +34,13 @@ APP = HERE / "_app" if (HERE / "_app").is_dir() else HERE.parent  # in a wheel, 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Gives the exit code: 0 = well, 1 = nothing could be forgotten, 2 = the path does not exist."""
     given = list(sys.argv[1:] if argv is None else argv)
-    for name, command in (("export", _export), ("compare", _compare), ("check", _check)):
+    for name, command in (
+        ("export", _export),
+        ("compare", _compare),
+        ("check", _check),
+        ("advise", _advise),
+        ("calculate", _calculate),
+    ):
         if given[:1] == [name] and not (len(given) == 1 and Path(name).exists()):
             return command(given[1:])
     parser = argparse.ArgumentParser(prog="turnscope", description="A debugger for LLM context windows.")
@@ -154,6 +161,63 @@ def _check(argv: Sequence[str]) -> int:
         told = (f"\n    {what}" for what in (each.error, *each.broken) if what)
         print(f"{'ok' if each.passed else 'FAILED'} {each.path}{''.join(told)}")
     return 2 if any(each.error for each in made) else int(not all(each.passed for each in made))
+
+
+def _advise(argv: Sequence[str]) -> int:
+    """Search a policy's parameters. Gives 0 = advised, 1 = too few sessions, 2 = no such file or policy, 130 = stopped."""
+    parser = argparse.ArgumentParser(prog="turnscope advise", description="Search a policy's parameters over sessions.")
+    parser.add_argument("path", type=Path, help="a session file, or a folder of them")
+    parser.add_argument("--policy", required=True, help="whose parameters are searched: a built-in policy, or one of yours")
+    parser.add_argument("--trials", type=int, default=advising.TRIALS, help="settings to try; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same advice; default: %(default)s")
+    parser.add_argument(
+        "--turn", action="append", default=[], metavar="KEY", help="a parameter to turn, such as 1.keep; repeatable"
+    )
+    parser.add_argument("--save", metavar="NAME", help="keep the advised policy among yours")
+    parser.add_argument("--json", action="store_true", help="JSON instead of sentences")
+    asked = parser.parse_args(argv)
+    own = data_folder() / "policies"
+    try:
+        policy = opening.named(asked.policy, own if (own / f"{asked.policy}.toml").is_file() else None)
+        made = advising.advise(
+            asked.path, policy, trials=asked.trials, seed=asked.seed, turn=asked.turn, folder=advising.kept(), tell=_tried
+        )
+        if asked.save and made.chosen is not None:
+            knobs.save(asked.save, made.toml(made.chosen), own)
+    except KeyboardInterrupt:
+        print("\nturnscope: stopped. The same command goes on from there.", file=sys.stderr)
+        return 130
+    except (OSError, TurnscopeError) as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 2
+    sys.stdout.write(made.json() if asked.json else made.sentences())
+    return int(made.chosen is None)
+
+
+def _tried(done: int, of: int) -> None:
+    """How far a search is, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f"\r{done:,} of {of:,} settings tried", end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+
+def _calculate(argv: Sequence[str]) -> int:
+    """What policies do to a conversation that is only planned: CSV, or JSON with the fill of each turn."""
+    parser = argparse.ArgumentParser(
+        prog="turnscope calculate", description="What policies do to a conversation that is only planned. Sizes in tokens."
+    )
+    for name, default, told in calculating.FIELDS:
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{told}; default: %(default)s")
+    parser.add_argument("--policies", default=",".join(calculating.SHOWN), help="names, with commas; default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="JSON instead of CSV")
+    asked = parser.parse_args(argv)
+    try:
+        shape = calculating.Shape(**{name: getattr(asked, name) for name, _, _ in calculating.FIELDS})
+        made = calculating.calculate(shape, asked.policies.split(","))
+    except TurnscopeError as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 2
+    sys.stdout.write(made.json() if asked.json else made.csv())
+    return 0
 
 
 if __name__ == "__main__":
