@@ -4,6 +4,10 @@ from engine.counting.exact import ExactCounts
 from engine.counting.exact import available as exact_available
 from engine.counting.ledger import Ledger
 from engine.importers import Place, part_of, suffixes
+from engine.library.advising import TRIALS, kept
+from engine.library.advising_job import AdvisingJob, Task
+from engine.library.calculating import FIELDS, Calculated, Shape
+from engine.library.calculating import SHOWN as CALCULATED
 from engine.library.comparing import SHOWN as COMPARED
 from engine.library.comparing import WINDOWS, sized
 from engine.library.discovery import sources_in
@@ -18,9 +22,14 @@ from engine.session.thread import hanging
 from engine.storage.sessions import KEPT
 
 __all__ = [
+    "CALCULATED",
     "COMPARED",
+    "FIELDS",
     "KEPT",
+    "TRIALS",
     "WINDOWS",
+    "AdvisingJob",
+    "Calculated",
     "Entry",
     "ExactCounts",
     "Following",
@@ -33,11 +42,14 @@ __all__ = [
     "Recent",
     "Replaying",
     "Replays",
+    "Shape",
     "Stage",
     "Store",
+    "Task",
     "begun",
     "exact_available",
     "hanging",
+    "kept",
     "ledger_of_branch",
     "part_of",
     "places",

@@ -6,6 +6,7 @@ lines. What a stopped search had tried is kept, so the same job started again go
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from contextlib import suppress
@@ -18,6 +19,8 @@ import msgspec
 from engine.errors import TurnscopeError
 from engine.library.advising import TRIALS, Tell, advise
 from engine.planning.policy import parse
+from engine.session.model import Session
+from engine.session.portable import dumps, loads
 from engine.views.advice import Advice
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +30,8 @@ State = Literal["running", "done", "cancelled", "failed"]
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What to search: the policy by the text of its file, over one `path` (a file or a folder). `folder`: where it is kept what
-    was tried."""
+    """What to search: the policy by the text of its file, over one `path` (a file or a folder), "" = the session that comes
+    with it. `folder`: where it is kept what was tried."""
 
     path: str
     policy: str
@@ -52,8 +55,8 @@ class Told(msgspec.Struct):
 class AdvisingJob:
     """A search under way. `done` of `count` settings are tried; `advice` is there at its end, or `failed` says why not."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, task: Task, session: Session | None = None) -> None:
+        self.task, self._session = task, session
         self.state: State = "running"
         self.done, self.count = 0, task.trials
         self.advice: Advice | None = None
@@ -97,7 +100,7 @@ class AdvisingJob:
         with worker, suppress(OSError):
             assert worker.stdin is not None
             assert worker.stdout is not None
-            worker.stdin.write(msgspec.json.encode(self.task) + b"\n")
+            worker.stdin.write(msgspec.json.encode(self.task) + b"\n" + (dumps(self._session) if self._session else b""))
             worker.stdin.close()
             for line in worker.stdout:
                 if line.endswith(b"\n"):
@@ -123,17 +126,19 @@ def work(questions: IO[bytes] | None = None, answers: IO[bytes] | None = None) -
         out.write(msgspec.json.encode(told) + b"\n")
         out.flush()
 
-    task = msgspec.json.decode((questions or sys.stdin.buffer).readline(), type=Task)
+    given = questions or sys.stdin.buffer
+    task = msgspec.json.decode(given.readline(), type=Task)
     try:
-        say(Told(advice=_searched(task, lambda done, of: say(Told(done, of)))))
+        of = Path(task.path) if task.path else loads(json.loads(given.read()))
+        say(Told(advice=_searched(of, task, lambda done, of: say(Told(done, of)))))
     except TurnscopeError as error:
         say(Told(failed=error.what, hint=error.hint))
     except OSError as error:
         say(Told(failed=str(error), hint="See whether the path is there and can be read."))
 
 
-def _searched(task: Task, tell: Tell) -> Advice:
+def _searched(of: Path | Session, task: Task, tell: Tell) -> Advice:
     return advise(
-        Path(task.path), parse(task.policy, task.text), trials=task.trials, seed=task.seed, turn=task.turn,
+        of, parse(task.policy, task.text), trials=task.trials, seed=task.seed, turn=task.turn,
         folder=Path(task.folder), tell=tell,
     )  # fmt: skip

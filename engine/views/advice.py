@@ -103,17 +103,15 @@ class Advice(Struct, frozen=True):
     @property
     def generalises(self) -> str:
         """How the advised point does on the sessions that the search never saw, in a sentence."""
-        if self.chosen is None:
+        if not self.chosen:
             return ""
         if not self.held:
             return "No session was held out: there are fewer than three. So nothing shows whether this holds for others."
         base, point = self.points[0].held, self.points[self.chosen].held
         if base is None or point is None:
             return ""
-        if self.chosen == 0:
-            return ""
-        good = point.unsent <= base.unsent and point.usd <= base.usd and point.lost <= max(base.lost, 0)
-        better = "It holds there, too" if good else "It does not hold there"
+        good = point.unsent <= base.unsent and point.usd <= base.usd and point.lost <= base.lost
+        better = "It holds for others, too" if good else "It does not hold for others"
         return (
             f"{better}: on {_many(len(self.held), 'session')} that the search never saw it costs {_usd(point.usd)} instead of "
             f"{_usd(base.usd)} and loses {point.lost:,} references instead of {base.lost:,}."
