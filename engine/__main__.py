@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import TurnscopeError, UnknownEntry
-from engine.library import advising, calculating, checking, opening
+from engine.library import advising, calculating, checking, opening, tried
 from engine.library.comparing import SHOWN, compare
 from engine.library.store import Store
 from engine.settings import OPEN, data_file, data_folder
@@ -180,7 +180,7 @@ def _advise(argv: Sequence[str]) -> int:
     try:
         policy = opening.named(asked.policy, own if (own / f"{asked.policy}.toml").is_file() else None)
         made = advising.advise(
-            asked.path, policy, trials=asked.trials, seed=asked.seed, turn=asked.turn, folder=advising.kept(), tell=_tried
+            asked.path, policy, trials=asked.trials, seed=asked.seed, turn=asked.turn, folder=tried.kept(), tell=_tried
         )
         if asked.save and made.chosen is not None:
             knobs.save(asked.save, made.toml(made.chosen), own)

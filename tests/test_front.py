@@ -16,7 +16,7 @@ import engine
 from engine.library import opening
 
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
-HEAVY = {"anthropic", "plotly", "streamlit", "pandas", "sqlite_utils"}
+HEAVY = {"anthropic", "optuna", "plotly", "streamlit", "pandas", "sqlalchemy", "sqlite_utils"}
 
 
 @pytest.mark.parametrize("name", engine.__all__)

@@ -4,7 +4,7 @@ from engine.counting.exact import ExactCounts
 from engine.counting.exact import available as exact_available
 from engine.counting.ledger import Ledger
 from engine.importers import Place, part_of, suffixes
-from engine.library.advising import TRIALS, kept
+from engine.library.advising import TRIALS
 from engine.library.advising_job import AdvisingJob, Task
 from engine.library.calculating import FIELDS, Calculated, Shape
 from engine.library.calculating import SHOWN as CALCULATED
@@ -17,6 +17,7 @@ from engine.library.known import Line
 from engine.library.opening import begun, ledger_of_branch, places, tool_of
 from engine.library.replaying import Replaying, Replays, Stage
 from engine.library.store import Opened, Progress, Recent, Store
+from engine.library.tried import kept
 from engine.reading.source import Entry
 from engine.session.thread import hanging
 from engine.storage.sessions import KEPT

@@ -7,80 +7,37 @@ again, and those that are known cost nothing. What points mean is `views.advice`
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from hashlib import blake2b
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import msgspec
 
 from engine.errors import PolicyError, TurnscopeError
-from engine.library import opinion
+from engine.library import settings_asked as settings
 from engine.library.discovery import sources_in
 from engine.library.opening import begun, entries, load, named, replay
+from engine.library.tried import Line, Memory, memory_of
 from engine.planning.policy import Policy
 from engine.planning.trace import Trace
 from engine.session.model import JSON, Session
-from engine.settings import data_folder
 from engine.views import advice, knobs
 from engine.views.advice import Advice, Axis, Figures, Point
 from engine.views.comparison import Shared, row
 
-VERSION = 1  # count up when a setting comes to something else on the same session
 TRIALS = 50
 MOST = 30  # sessions; of more a sample is taken, by the seed
 SHORT = 5  # requests of a session that is too short to say anything
 REQUESTS, USES = 50, 20  # that the searched sessions must have, else nothing is advised
 HELD, FEW = 0.3, 3  # share of the sessions that is held out, and how many there must be for that
-GRID = 4  # values of each parameter below which a grid is too coarse
-_END = ".jsonl"
 
 Tell = Callable[[int, int], object]  # settings that were tried, and how many will be
 Stop = Callable[[], bool]
-
-
-class _Line(msgspec.Struct):
-    """What a setting came to on a session. `error`: why it is none."""
-
-    setting: str
-    session: str
-    figures: Figures = Figures()
-    unpriced: int = 0
-    error: str = ""
-
-
-@dataclass(slots=True)
-class Memory:
-    """What settings of one policy came to, in memory and, where there is a `file`, as a line each. A line that was not written
-    to its end is passed over."""
-
-    file: Path | None = None
-    known: dict[tuple[str, str], _Line] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.file is None or not self.file.exists():
-            return
-        for text in self.file.read_bytes().splitlines():
-            try:
-                line = msgspec.json.decode(text, type=_Line)
-            except msgspec.DecodeError:
-                continue
-            self.known[line.setting, line.session] = line
-
-    def keep(self, line: _Line) -> None:
-        """Remember one. Whatever was cut off before it gets a line of its own."""
-        self.known[line.setting, line.session] = line
-        if self.file:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            with self.file.open("ab+") as out:
-                torn = out.tell() > 0 and out.seek(-1, 2) >= 0 and out.read(1) != b"\n"
-                out.write(b"\n" * torn + msgspec.json.encode(line) + b"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +54,9 @@ class Case:
         whole, plans = begun(self.record, policy)
         trace = replace(whole, plans=tuple(plans))
         made = row(trace, self.shared)
-        unsent = made.overflows + made.refusals + len(made.rejected)
+        over = (size > window for size, window in zip(made.sizes, made.windows, strict=True))
+        refused = (plan.verdict == "refuse" for plan in trace.plans)
+        unsent = len({n for n, wrong in enumerate(zip(over, refused, strict=True)) if any(wrong)} | {*made.rejected})
         lost, uses = len(made.losses.hits), sum(made.losses.uses)
         usd = made.usd or Decimal(0)
         return Figures(usd, lost, uses, unsent, len(made.changed), len(trace.plans), made.peak[0]), made.cost.unpriced
@@ -114,17 +73,6 @@ def _silent(done: int, of: int) -> None:
 def _never() -> bool:
     """Nobody stops it."""
     return False
-
-
-def kept() -> Path:
-    """Where commands and pages keep what was tried."""
-    return data_folder() / "advice"
-
-
-def memory_of(folder: Path, policy: Policy) -> Memory:
-    """What is remembered below a folder of a policy, as this version of Turnscope and its prices see it."""
-    told = f"{VERSION}\n{opinion.version()}\n{knobs.as_text(policy)}"
-    return Memory(folder / f"{policy.name}-{blake2b(told.encode(), digest_size=8).hexdigest()}{_END}")
 
 
 def advise(
@@ -148,11 +96,13 @@ def advise(
     >>> found.method, [point.searched.lost for _, point in found.on_front][-1] <= found.points[0].searched.lost
     ('grid', True)
     """
+    if trials < 1:
+        raise PolicyError(f"{trials} settings cannot be tried", hint="Give a number from 1 on.")
     chosen = named(policy) if isinstance(policy, str) else policy
     axes = _axes(chosen, tuple(turn))
     cases, left_out = _cases(of, seed)
     searched, held = _parted(cases, seed)
-    grid = _grid(axes, trials, seed)
+    grid = settings.grid(axes, trials, seed)
     made = Advice(
         chosen.name, chosen.title or chosen.name, knobs.as_text(chosen), axes, "tpe" if grid is None else "grid", seed, trials,
         searched=tuple(case.name for case in searched), held=tuple(case.name for case in held), left_out=dict(left_out),
@@ -164,9 +114,9 @@ def advise(
         return msgspec.structs.replace(made, too_few=too_few)
     stopped = False
     try:
-        settings = iter(grid) if grid is not None else _sampled(axes, seed, search)
+        asked = iter(grid) if grid is not None else settings.sampled(axes, seed, search.all)
         many = trials if grid is None else min(trials, len(grid))
-        for done, setting in enumerate(islice(settings, many)):
+        for done, setting in enumerate(islice(asked, many)):
             say(done, many)
             search.all(setting)
         say(many, many)
@@ -280,87 +230,17 @@ class _Search:
             return None
         return sum((line.figures for line in lines), Figures())
 
-    def _one(self, case: Case, changes: Mapping[str, JSON]) -> _Line:
+    def _one(self, case: Case, changes: Mapping[str, JSON]) -> Line:
         name = knobs.written(changes)
         if (name, case.key) not in self.memory.known:
             if self.stop():
                 raise Stopped
             try:
-                line = _Line(name, case.key, *case.tried(knobs.tuned(self.policy, changes)))
+                line = Line(name, case.key, *case.tried(knobs.tuned(self.policy, changes)))
             except TurnscopeError as error:
-                line = _Line(name, case.key, error=str(error))
+                line = Line(name, case.key, error=str(error))
             self.memory.keep(line)
         return self.memory.known[name, case.key]
-
-
-def _grid(axes: Sequence[Axis], trials: int, seed: int) -> list[dict[str, JSON]] | None:
-    """All settings of a space that is small enough for so many trials, the file's own first; None where it is not."""
-    if not axes:
-        return []
-    each = max(int((trials + 1e-9) ** (1 / len(axes))), 1)
-    values = [_values(axis, each) for axis in axes]
-    if each < GRID and any(len(have) < _most(axis) for have, axis in zip(values, axes, strict=True)):
-        return None
-    rest = [dict(zip((axis.key for axis in axes), row, strict=True)) for row in product(*values)]
-    Random(seed).shuffle(rest)  # noqa: S311
-    own = {axis.key: axis.own for axis in axes}
-    return [own, *(setting for setting in rest if setting != own)]
-
-
-def _most(axis: Axis) -> int:
-    return len(axis.values) or (int(axis.high) - int(axis.low) + 1 if axis.whole else 1_000)
-
-
-def _values(axis: Axis, many: int) -> list[JSON]:
-    """At most so many values of a parameter, the file's own among them: counts by their ratio, shares by difference."""
-    if axis.values:
-        return [*axis.values][:many]
-    if many == 1:
-        return [axis.own]
-    steps = [step / (many - 1) for step in range(many)]
-    if not axis.whole:
-        found = {round(axis.low + (axis.high - axis.low) * step, 2) for step in steps}
-    else:
-        found = {_neat(axis.low * (axis.high / axis.low) ** step) for step in steps}
-    near = min(found, key=lambda value: abs(value - axis.own))
-    return sorted(found - {near} | {axis.own})
-
-
-def _sampled(axes: Sequence[Axis], seed: int, search: _Search) -> Iterator[dict[str, JSON]]:
-    """Settings as optuna asks for them, the file's own first. What each came to is found in the search when the next is due."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
-    study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
-    study.enqueue_trial({axis.key: axis.own for axis in axes})
-    while True:
-        trial = study.ask()
-        setting = {axis.key: _suggested(trial, axis) for axis in axes}
-        yield setting
-        found = search.all(setting)
-        if found is None:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        else:
-            trial.set_constraint("unsent", float(found.unsent))
-            study.tell(trial, (float(found.usd), float(found.lost)))
-
-
-def _suggested(trial: Any, axis: Axis) -> JSON:
-    if axis.values:
-        return trial.suggest_categorical(axis.key, [*axis.values])
-    if axis.whole:
-        count = trial.suggest_int(axis.key, int(axis.low), int(axis.high), log=True)
-        return count if count == axis.own else _neat(count)
-    value = trial.suggest_float(axis.key, axis.low, axis.high)
-    return value if value == axis.own else round(value, 2)
-
-
-def _neat(count: float) -> int:
-    """A count as a person would write it: two digits, then zeros."""
-    return int(float(f"{count:.1e}")) if count >= 100 else round(count)
 
 
 # Advice

@@ -94,7 +94,7 @@ FIELDS = tuple((name, getattr(Shape(), name), told) for name, told in _TOLD.item
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What a policy does to it. `fill`: share of the window at the fullest request of each turn. Turns count from 1: `first`,
-    at which something is cut first, and `ends`, at which a request does not fit or is refused; None where there is none."""
+    at which something is cut first, and `ends`, at which a request is over the window or refused; None where there is none."""
 
     row: Row
     fill: tuple[float, ...]
@@ -230,7 +230,8 @@ def _looked(trace: Trace, shared: Shared) -> Outlook:
     fill = [0.0] * (max(turns) - first + 1)
     for turn, size, window in zip(turns, made.sizes, made.windows, strict=True):
         fill[turn - first] = max(fill[turn - first], size / window)
-    ends = next((turns[plan.request.n] for plan in trace.plans if plan.verdict in ("overflow", "refuse")), None)
+    over = (plan.verdict == "refuse" or made.sizes[plan.request.n] > plan.budget.window for plan in trace.plans)
+    ends = next((turn for turn, wrong in zip(turns, over, strict=True) if wrong), None)
     return Outlook(
         made,
         tuple(fill),

@@ -40,9 +40,9 @@ def draw(shown: state.Shown | None) -> None:
     if key is None:
         return
     job = _jobs().get(key)
-    begin = "Search" if job is None else "Search again"
-    if (job is None or job.state == "failed") and st.button(begin, icon=":material/search:", type="primary", key="advise.go"):
-        job = _begun(key, shown)
+    if job is None or job.state == "failed":
+        again = "Search" if job is None else "Search again"
+        st.button(again, icon=":material/search:", type="primary", key="advise.go", on_click=_begin, args=(key, shown))
     if job is None:
         return
     if job.state == "failed":
@@ -53,12 +53,11 @@ def draw(shown: state.Shown | None) -> None:
         _found(job.advice)
 
 
-def _begun(key: tuple[library.Task, str], shown: state.Shown | None) -> AdvisingJob:
+def _begin(key: tuple[library.Task, str], shown: state.Shown | None) -> None:
     jobs = _jobs()
-    job = jobs[key] = AdvisingJob(key[0], shown.trace.session if shown and not key[0].path else None)
+    jobs[key] = AdvisingJob(key[0], shown.trace.session if shown and not key[0].path else None)
     while len(jobs) > JOBS:
         jobs.pop(next(iter(jobs))).cancel()
-    return job
 
 
 def _asked(shown: state.Shown | None) -> tuple[library.Task, str] | None:

@@ -49,7 +49,7 @@ def draw() -> None:
     st.html(
         '<div class="ts-empty">No session needed: sizes are in tokens. What policies do is planned as for any session.</div>'
     )
-    known = replays.shelf().policies
+    known = {name: policy for name, policy in replays.shelf().policies.items() if name != replays.RECORDED}
     named = [name for name in st.query_params.get("policies", "").split(",") if name in known]
     try:
         shape = _fields()
