@@ -57,7 +57,7 @@ def visit(page):
     assert not app.exception, app.exception
 from pages.parts import replays
 replays.PATIENCE = 25.0
-for page in ("envelope", "heatmap", "library", "debugger"):
+for page in ("envelope", "heatmap", "library", "plan", "debugger"):
     visit(page)
 assert app.button(key="condense.ask")
 assert "anthropic" not in sys.modules

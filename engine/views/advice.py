@@ -127,6 +127,7 @@ class Advice(Struct, frozen=True):
         found = f"{_usd(point.searched.usd)}, {point.searched.lost:,} lost references"
         return replace(
             made,
+            doc=f"{base.doc} Turned: {self.told(point.changes)}.".strip(),
             title=f"{base.title or base.name}, {'advised' if number == self.chosen else 'tuned'}",
             source=(
                 f"turnscope advise --policy {self.policy} --trials {self.trials} --seed {self.seed}: {found} over "

@@ -158,8 +158,8 @@ def _found(found: Advice) -> None:
         return
     number = _clicked(found)
     st.plotly_chart(
-        figures.front(found, number, theme.name()), key=f"advise-front-{found.policy}", theme=None, on_select="rerun",
-        selection_mode="points", config={"displayModeBar": False},
+        figures.front(found, number, theme.name()), key=f"advise-front-{found.policy}", theme=None,
+        on_select=lambda: _pick(found), selection_mode="points", config={"displayModeBar": False},
         alt="every setting that was tried, dollars across and lost references up",
     )  # fmt: skip
     st.html(f'<div class="ts-empty">{esc(_over_what(found))} A click on a point shows it.</div>')
@@ -182,12 +182,22 @@ def _over_what(found: Advice) -> str:
 
 def _clicked(found: Advice) -> int | None:
     """The point that was clicked last, else the advised one, else the cheapest of the front."""
-    event = st.session_state.get(f"advise-front-{found.policy}") or {}
-    points = event.get("selection", {}).get("points", [])
+    of, number = st.session_state.get("advise.picked", (None, 0))
+    if of == _of(found) and number < len(found.points):
+        return int(number)
+    return found.chosen if found.chosen is not None else found.front[0] if found.front else None
+
+
+def _of(found: Advice) -> tuple[object, ...]:
+    return found.text, found.trials, found.searched, found.axes, len(found.points)
+
+
+def _pick(found: Advice) -> None:
+    """Keep what was clicked: the chart itself forgets it when it is drawn anew."""
+    points = st.session_state[f"advise-front-{found.policy}"].get("selection", {}).get("points", [])
     data = points[-1].get("customdata") if points else None
     if data and 0 <= int(data[0]) < len(found.points):
-        return int(data[0])
-    return found.chosen if found.chosen is not None else found.front[0] if found.front else None
+        st.session_state["advise.picked"] = _of(found), int(data[0])
 
 
 def _point(found: Advice, number: int) -> None:
