@@ -33,6 +33,7 @@ PAGES = {
     "policies": ".policy-list",
     "compare": ".ts-empty",
     "plan": ".js-plotly-plot",
+    "audit": ".audit section",
     "library": ".ts-section",  # the last: its samples are counted
 }
 SECONDS = 60
