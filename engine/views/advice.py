@@ -252,7 +252,7 @@ def chosen(points: Sequence[Figures], best: Iterable[int]) -> tuple[int | None, 
     saved = float(1 - point.usd / base.usd) if base.usd else 0.0
     if saved < LEAST:
         return 0, (
-            f"As its file says it is: {_usd(base.usd)}, {base.lost:,} lost references. Nothing that was tried costs at least "
+            f"Leave it as its file says: {_usd(base.usd)}, {base.lost:,} lost references. Nothing that was tried costs at least "
             f"{LEAST:.0%} less and loses no more."
         )
     return number, (

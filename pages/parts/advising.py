@@ -140,8 +140,9 @@ def _progress(job: AdvisingJob) -> None:
             )
             if job.state == "running":
                 st.button("Cancel", icon=":material/stop_circle:", key="advise.cancel", on_click=job.cancel)
-            else:
-                st.button("Go on", icon=":material/play_arrow:", key="advise.on", on_click=job.go_on)
+            elif st.button("Go on", icon=":material/play_arrow:", key="advise.on"):
+                job.go_on()
+                st.rerun()  # the whole page: what was stopped is not drawn anew by itself
 
     st.fragment(progress, run_every=POLL if began else None)()
 
@@ -203,15 +204,8 @@ def _pick(found: Advice) -> None:
 def _point(found: Advice, number: int) -> None:
     """One setting: what it came to, what differs from the file, its text, and a way to keep it."""
     point = found.points[number]
-    kind = (
-        "Advised"
-        if number == found.chosen
-        else "As its file says"
-        if number == 0
-        else "On the front"
-        if number in found.front
-        else "Tried"
-    )
+    kind = "Advised" if number == found.chosen else "On the front" if number in found.front else "Tried"
+    kind = kind if number else "As its file says"
     at, base = point.searched, found.points[0].searched
     words = {axis.key: axis.words for axis in found.axes}
     told = "".join(
