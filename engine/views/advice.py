@@ -252,8 +252,8 @@ def chosen(points: Sequence[Figures], best: Iterable[int]) -> tuple[int | None, 
     saved = float(1 - point.usd / base.usd) if base.usd else 0.0
     if saved < LEAST:
         return 0, (
-            f"Leave it as its file says: {_usd(base.usd)}, {base.lost:,} lost references. Nothing that was tried costs at least "
-            f"{LEAST:.0%} less and loses no more."
+            f"Leave it as its file says: {_usd(base.usd)}, {base.lost:,} lost references. Nothing that was tried costs at "
+            f"least {LEAST:.0%} less and loses no more."
         )
     return number, (
         f"{_usd(point.usd)} instead of {_usd(base.usd)}, {saved:.0%} less, and {point.lost:,} lost references instead of "
