@@ -245,7 +245,7 @@ def _calculate(argv: Sequence[str]) -> int:
     )
     for name, default, told in calculating.FIELDS:
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{told}; default: %(default)s")
-    parser.add_argument("--policies", default=",".join(calculating.SHOWN), help="names, with commas; default: %(default)s")
+    parser.add_argument("--policies", default=",".join(calculating.CALCULATED), help="names, with commas; default: %(default)s")
     parser.add_argument("--json", action="store_true", help="JSON instead of CSV")
     asked = parser.parse_args(argv)
     try:

@@ -14,7 +14,7 @@ from engine import __main__ as command
 from engine.counting.tokens import count_texts, estimator
 from engine.errors import TurnscopeError
 from engine.figures import turns
-from engine.library.calculating import SHOWN, WORDS, Shape, session_of
+from engine.library.calculating import CALCULATED, WORDS, Shape, session_of
 from engine.library.comparing import sized
 from engine.library.opening import named
 
@@ -112,4 +112,4 @@ def test_what_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["calculate", "--turns", "0"]) == 2
     assert command.main(["calculate", "--policies", "no-such"]) == 2
     assert "no policy 'no-such'" in capsys.readouterr().err
-    assert {*SHOWN} <= {policy.name for policy in engine.policies()}
+    assert {*CALCULATED} <= {policy.name for policy in engine.policies()}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import let_go
+from opentelemetry.proto_json.trace.v1.trace import TracesData
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -65,7 +66,9 @@ def chatting(server: Offline, folder: Path, policy: str, turns: int, exporting: 
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The spans of a file, each line of which is what OTLP's own JSON form takes and gives back."""
     for line in path.read_text().splitlines():
+        assert TracesData.from_json(line).to_dict() == json.loads(line)
         for resource in json.loads(line)["resourceSpans"]:
             for scope in resource["scopeSpans"]:
                 yield from scope["spans"]

@@ -21,7 +21,8 @@ import msgspec
 from engine.errors import PolicyError, TurnscopeError
 from engine.library import settings_asked as settings
 from engine.library.discovery import sources_in
-from engine.library.opening import begun, entries, load, named, replay
+from engine.library.loading import entries, load
+from engine.library.opening import begun, named, replay
 from engine.library.tried import Line, Memory, memory_of
 from engine.planning.policy import Policy
 from engine.planning.trace import Trace

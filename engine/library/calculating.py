@@ -27,7 +27,7 @@ from engine.views.comparison import Row, Shared, row
 from engine.views.losses import Used
 from engine.views.tables import csv_text
 
-SHOWN = (
+CALCULATED = (
     "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "condense-oldest", "balanced", "claude-code",
     "codex", "cline-classic", "half-in-pairs",
 )  # fmt: skip
@@ -149,7 +149,7 @@ class Calculated:
         return notebook.card(f"{self.shape.turns:,} turns on {self.shape.model}", notebook.table(head, lines))
 
 
-def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = SHOWN) -> Calculated:
+def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CALCULATED) -> Calculated:
     """What policies do to a conversation that is only planned: fill by turn, first cut, cuts, cost with its simulated cache.
 
     PolicyError where there is no policy of a name.
