@@ -1,8 +1,10 @@
 """`turnscope [PATH]`: open the app on a session file or a folder; `--forget` deletes what was remembered.
 
-`turnscope export PATH --as FORM` writes a session in another form; `turnscope compare PATH --policies a,b` puts policies side
-by side; `turnscope check PATH... --max-fill 90` fails where sessions break a budget; `turnscope trace PATH FILE` writes a
-session, or its replay, as OpenTelemetry's spans; `turnscope share PATH FILE` writes a report without what is private.
+`turnscope export PATH --as FORM` writes a session in another form; `turnscope compare PATH --policies a,b` puts policies
+side by side; `turnscope check PATH... --max-fill 90` fails where sessions break a budget; `turnscope advise PATH --policy X`
+searches parameters of a policy; `turnscope calculate` says what policies do to a conversation that is only planned;
+`turnscope trace PATH FILE` writes a session, or its replay, as OpenTelemetry's spans; `turnscope share PATH FILE` writes a
+report without what is private.
 
 Starts Streamlit as a child process; the engine itself imports none of it.
 """
@@ -19,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import TurnscopeError, UnknownEntry
-from engine.library import checking, opening
+from engine.library import advising, calculating, checking, opening, tried
 from engine.library.comparing import SHOWN, compare
 from engine.library.store import Store
-from engine.settings import OPEN, data_file
-from engine.views import comparison, exporting
+from engine.settings import OPEN, data_file, data_folder
+from engine.views import comparison, exporting, knobs
 
 HERE = Path(__file__).resolve().parent
 ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}  # of glibc: else what each thread has freed stays with it, some 70 MB after many replays
@@ -34,7 +36,7 @@ APP = HERE / "_app" if (HERE / "_app").is_dir() else HERE.parent  # in a wheel, 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Gives the exit code: 0 = well, 1 = nothing could be forgotten, 2 = the path does not exist."""
     given = list(sys.argv[1:] if argv is None else argv)
-    for name, command in (("export", _export), ("compare", _compare), ("check", _check), ("trace", _trace), ("share", _share)):
+    for name, command in COMMANDS.items():
         if given[:1] == [name] and not (len(given) == 1 and Path(name).exists()):
             return command(given[1:])
     parser = argparse.ArgumentParser(prog="turnscope", description="A debugger for LLM context windows.")
@@ -210,6 +212,73 @@ def _check(argv: Sequence[str]) -> int:
         print("No limit was given, so only whether they can be read was checked: see turnscope check --help", file=sys.stderr)
     return 2 if any(each.error for each in made) else int(not all(each.passed for each in made))
 
+
+def _advise(argv: Sequence[str]) -> int:
+    """Search a policy's parameters. Gives 0 = advised, 1 = too few sessions, 2 = no such file or policy, 130 = stopped."""
+    parser = argparse.ArgumentParser(prog="turnscope advise", description="Search a policy's parameters over sessions.")
+    parser.add_argument("path", type=Path, help="a session file, or a folder of them")
+    parser.add_argument("--policy", required=True, help="whose parameters are searched: a built-in policy, or one of yours")
+    parser.add_argument("--trials", type=int, default=advising.TRIALS, help="settings to try; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same advice; default: %(default)s")
+    parser.add_argument(
+        "--turn", action="append", default=[], metavar="KEY", help="a parameter to turn, such as 1.keep; repeatable"
+    )
+    parser.add_argument("--save", metavar="NAME", help="keep the advised policy among yours")
+    parser.add_argument("--json", action="store_true", help="JSON instead of sentences")
+    asked = parser.parse_args(argv)
+    own = data_folder() / "policies"
+    try:
+        policy = opening.named(asked.policy, own if (own / f"{asked.policy}.toml").is_file() else None)
+        made = advising.advise(
+            asked.path, policy, trials=asked.trials, seed=asked.seed, turn=asked.turn, folder=tried.kept(), tell=_tried
+        )
+        if asked.save and made.chosen is not None:
+            knobs.save(asked.save, made.toml(made.chosen), own)
+    except KeyboardInterrupt:
+        print("\nturnscope: stopped. The same command goes on from there.", file=sys.stderr)
+        return 130
+    except (OSError, TurnscopeError) as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 2
+    sys.stdout.write(made.json() if asked.json else made.sentences())
+    return int(made.chosen is None)
+
+
+def _tried(done: int, of: int) -> None:
+    """How far a search is, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f"\r{done:,} of {of:,} settings tried", end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+
+def _calculate(argv: Sequence[str]) -> int:
+    """What policies do to a conversation that is only planned: CSV, or JSON with the fill of each turn."""
+    parser = argparse.ArgumentParser(
+        prog="turnscope calculate", description="What policies do to a conversation that is only planned. Sizes in tokens."
+    )
+    for name, default, told in calculating.FIELDS:
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{told}; default: %(default)s")
+    parser.add_argument("--policies", default=",".join(calculating.CALCULATED), help="names, with commas; default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="JSON instead of CSV")
+    asked = parser.parse_args(argv)
+    try:
+        shape = calculating.Shape(**{name: getattr(asked, name) for name, _, _ in calculating.FIELDS})
+        made = calculating.calculate(shape, asked.policies.split(","))
+    except TurnscopeError as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 2
+    sys.stdout.write(made.json() if asked.json else made.csv())
+    return 0
+
+
+COMMANDS = {
+    "export": _export,
+    "compare": _compare,
+    "check": _check,
+    "advise": _advise,
+    "calculate": _calculate,
+    "trace": _trace,
+    "share": _share,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

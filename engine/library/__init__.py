@@ -12,6 +12,9 @@ from engine.session.thread import hanging
 
 if TYPE_CHECKING:
     from engine.counting.ledger import Ledger
+    from engine.library.advising import TRIALS
+    from engine.library.advising_job import AdvisingJob, Task
+    from engine.library.calculating import CALCULATED, FIELDS, Calculated, Shape
     from engine.library.chats import forget as forget_chat
     from engine.library.chats import index_chats, source_of, thread_of
     from engine.library.comparing import SHOWN as COMPARED
@@ -23,11 +26,15 @@ if TYPE_CHECKING:
     from engine.library.opening import begun, ledger_of_branch
     from engine.library.replaying import Replaying, Replays, Stage
     from engine.library.store import Opened, Progress, Recent, Store, current
+    from engine.library.tried import kept
     from engine.pricing.prices import offered
     from engine.storage.sessions import KEPT
 else:
     _LATER = {  # by module; `a=b`: its `a` is called `b` here
         "counting.ledger": ("Ledger",),
+        "library.advising": ("TRIALS",),
+        "library.advising_job": ("AdvisingJob", "Task"),
+        "library.calculating": ("CALCULATED", "FIELDS", "Calculated", "Shape"),
         "library.chats": ("forget=forget_chat", "index_chats", "source_of", "thread_of"),
         "library.comparing": ("SHOWN=COMPARED", "WINDOWS", "sized", "under"),
         "library.discovery": ("sources_in",),
@@ -37,6 +44,7 @@ else:
         "library.opening": ("begun", "ledger_of_branch"),
         "library.replaying": ("Replaying", "Replays", "Stage"),
         "library.store": ("Opened", "Progress", "Recent", "Store", "current"),
+        "library.tried": ("kept",),
         "pricing.prices": ("offered",),
         "storage.sessions": ("KEPT",),
     }
@@ -52,9 +60,14 @@ else:
 
 
 __all__ = [
+    "CALCULATED",
     "COMPARED",
+    "FIELDS",
     "KEPT",
+    "TRIALS",
     "WINDOWS",
+    "AdvisingJob",
+    "Calculated",
     "Entry",
     "ExactCounts",
     "Following",
@@ -67,14 +80,17 @@ __all__ = [
     "Recent",
     "Replaying",
     "Replays",
+    "Shape",
     "Stage",
     "Store",
+    "Task",
     "begun",
     "current",
     "exact_available",
     "forget_chat",
     "hanging",
     "index_chats",
+    "kept",
     "ledger_of_branch",
     "offered",
     "part_of",

@@ -62,7 +62,7 @@ class Rejected:
 
 
 def rejected(trace: Trace, shared: Looked | None = None) -> Rejected:
-    """What the provider would reject of every request of a trace, counted by what it is; see `rejections`, also for `shared`."""
+    """What the provider would reject of every request, counted by what it is. `shared`: see `rejections`."""
     rules = tuple(judge(plan.model, trace.prices) for plan in trace.plans)
     found = tuple(refused(problems, known) for problems, known in zip(rejections(trace, shared), rules, strict=True))
     kinds = Counter(kind(problems[0]) for problems in found if problems)
