@@ -115,8 +115,13 @@ def _applied_edits(db: Database) -> None:
     db.conn.execute("alter table requests add column applied text")
 
 
+def _formed_by(db: Database) -> None:
+    """Format 6: by which reading and which prices the numbers of a session in the catalogue came about."""
+    db.conn.execute("alter table catalogue add column formed text not null default ''")
+
+
 def _memories(db: Database) -> None:
-    """Format 6: what is remembered across sessions, of a user in a project. A forgotten fact's row stays, without its text."""
+    """Format 7: what is remembered across sessions, of a user in a project. A forgotten fact's row stays, without its text."""
     db.executescript("""
 create table memories (number integer primary key, user_id text not null, project text not null, id text not null,
     owner text not null, text text not null, said text not null, source text not null, forgotten integer not null,
@@ -125,5 +130,13 @@ create virtual table memories_fts using fts5 (user_id unindexed, project unindex
 """)
 
 
-STEPS = (_chats, _typed_facts, _opened_sessions, _places_and_what_is_under_way, _applied_edits, _memories)
+STEPS = (
+    _chats,
+    _typed_facts,
+    _opened_sessions,
+    _places_and_what_is_under_way,
+    _applied_edits,
+    _formed_by,
+    _memories,
+)
 """A file's format is how many of these were done: add at the end, change none."""
