@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from engine.envelope.envelope import Envelope
-from engine.envelope.layers.archive import Grant
+from engine.envelope.layers.archive import Grant, calls, grants, likely
 from engine.envelope.layers.conversations import Split, name_of, span_of, without_prompt
-from engine.envelope.layers.places import RETRIEVED, insert_at, put, standing, standing_tokens, yielding
+from engine.envelope.layers.places import RETRIEVED, insert_at, put, standing, standing_tokens, under_way, yielding
 from engine.envelope.layers.trio import counts, header_line, summary_text
 from engine.envelope.rule import Ctx
 from engine.session.model import Edit, Span
@@ -21,8 +21,11 @@ SMALLER = {"full": "summary", "summary": "header", "header": ""}
 
 @dataclass(frozen=True, slots=True)
 class Forms(Split):
-    """How large the forms of a retrieved conversation may be."""
+    """How much is retrieved, and how large its forms may be."""
 
+    quota: Annotated[int, "conversations that may be retrieved while one conversation goes on"] = 5
+    prefetch: Annotated[int, "conversations made ready because they share most with the prompt (0 = none)"] = 3
+    cache: Annotated[int, "conversations that stay ready, the last asked for first"] = 20
     header_cap: Annotated[int, "tokens of a retrieved header"] = 24
     summary_cap: Annotated[int, "tokens of a retrieved summary"] = 120
 
@@ -40,7 +43,27 @@ class Retrieved(Struct, frozen=True, gc=False):
     misses: int = 0
 
 
-def noted(now: Retrieved, found: Sequence[Grant], cache: int) -> Retrieved:
+def answered(
+    envelope: Envelope, ctx: Ctx, forms: Forms, was: Retrieved | None
+) -> tuple[Retrieved, list[tuple[int, list[Grant]]]]:
+    """The state with every new call answered, and the calls with what becomes of each of their ids.
+
+    Where a conversation began since, nothing of the archive stands any more, and what may be asked for next is made ready.
+    """
+    at, found = under_way(ctx, forms), list[tuple[int, list[Grant]]]()
+    now = was or Retrieved(-1, at)
+    if now.at != at:
+        ready = tuple(dict.fromkeys((*likely(ctx, forms, forms.prefetch), *now.ready)))
+        now = Retrieved(at, now.seen, (), 0, ready[: max(0, forms.cache)], now.hits, now.misses)
+    for call in calls(ctx, now.seen):
+        raw = ctx.session.blocks[call].raw
+        given = raw.get("input") if isinstance(raw, Mapping) else None
+        found.append((call, [*grants(envelope, ctx, forms, given, forms.quota - now.used)]))
+        now = structs.replace(_noted(now, found[-1][1], forms.cache), seen=call + 1)
+    return now, found
+
+
+def _noted(now: Retrieved, found: Sequence[Grant], cache: int) -> Retrieved:
     """The state after a request: each conversation once, in the form last asked for."""
     given = {grant.number: grant.form for grant in found if grant.what in ("given", "superseded")}
     hits = sum(number in now.ready for number in given)
@@ -49,14 +72,16 @@ def noted(now: Retrieved, found: Sequence[Grant], cache: int) -> Retrieved:
     return Retrieved(now.at, now.seen, shown, now.used + len(given), ready, now.hits + hits, now.misses + len(given) - hits)
 
 
-def fitting(envelope: Envelope, ctx: Ctx, forms: Forms, was: Retrieved, now: Retrieved) -> tuple[tuple[int, str], ...]:
+def fitting(envelope: Envelope, ctx: Ctx, forms: Forms, was: Retrieved | None, now: Retrieved) -> tuple[tuple[int, str], ...]:
     """The forms for which there is room: from the last on, full becomes summary, then header, before one is left out.
 
     For headers, what nobody asked for makes room: the inserts of other layers.
     """
-    insert = insert_at(envelope, was.at, RETRIEVED) if 0 <= was.at < envelope.stop else None
+    insert = insert_at(envelope, was.at, RETRIEVED) if was and 0 <= was.at < envelope.stop else None
     held = sum(ctx.own.body(insert.body)) if insert else 0
-    held += sum(standing_tokens(envelope, ctx, span_of(ctx, forms, n)) for n, form in was.shown if form == "full")
+    held += sum(
+        standing_tokens(envelope, ctx, span_of(ctx, forms, n)) for n, form in (was.shown if was else ()) if form == "full"
+    )
     room = ctx.limit - ctx.size(envelope) + held
     more = yielding(envelope, ctx, forms) - (sum(ctx.own.body(insert.body)) if insert else 0)
     shown = dict(now.shown)

@@ -8,7 +8,7 @@ from typing import Annotated
 from engine.envelope.envelope import Envelope
 from engine.envelope.layers.conversations import Split, current
 from engine.envelope.layers.places import CONTEXT, front, put
-from engine.envelope.layers.story import context
+from engine.envelope.layers.story import context, reported
 from engine.envelope.rule import Ctx, Edits, Rule
 
 
@@ -24,7 +24,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if here > 0 and here != ctx.state:
         text = context(ctx, params, params.cap)
         because = f"conversation {here + 1} begins: the context summary tells of the {here} before it"
-        facts = {"conversations": here, "cap": params.cap}
+        report = {field: [*said] for field, said in reported(ctx).items() if said}
+        because += f"; the model's own report is in it: {', '.join(report)}" if report else ""
+        facts = {"conversations": here, "cap": params.cap, "reported": report}
         yield from put(envelope, front(ctx), CONTEXT, (text,) if text else (), because, facts)
     return here if here > 0 else ctx.state
 
