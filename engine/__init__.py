@@ -7,19 +7,41 @@
     view = engine.overview(session)             # arrays over requests: tokens and USD per cell
 
 Nothing here touches the network; nothing here knows Streamlit. More of it is public in `engine.views`, `engine.figures`,
-`engine.library`, `engine.live` and `engine.settings`.
+`engine.library`, `engine.live` and `engine.settings`. What counts and prices is loaded when it is first asked for: until then
+a file may already be read.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from engine.errors import TurnscopeError
-from engine.library.comparing import compare
-from engine.library.opening import entries, load, load_all, overview, policies, replay, thread
-from engine.planning.policy import Policy
-from engine.planning.trace import Trace
+from engine.library.loading import entries, load, load_all, thread, unwalked
 from engine.session.model import Session
 from engine.session.portable import dumps
 from engine.session.thread import Thread
+
+if TYPE_CHECKING:
+    from engine.library.comparing import compare
+    from engine.library.opening import overview, policies, replay
+    from engine.planning.policy import Policy
+    from engine.planning.trace import Trace
+else:
+    _LATER = {"compare": "library.comparing", "Policy": "planning.policy", "Trace": "planning.trace"}
+    _LATER |= dict.fromkeys(("overview", "policies", "replay"), "library.opening")
+
+    def __getattr__(name: str) -> Any:
+        """What is loaded when it is first asked for."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with unwalked():
+            value = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Policy",

@@ -1,7 +1,8 @@
 """`turnscope [PATH]`: open the app on a session file or a folder; `--forget` deletes what was remembered.
 
 `turnscope export PATH --as FORM` writes a session in another form; `turnscope compare PATH --policies a,b` puts policies side
-by side; `turnscope check PATH... --max-fill 90` fails where sessions break a budget.
+by side; `turnscope check PATH... --max-fill 90` fails where sessions break a budget; `turnscope trace PATH FILE` writes a
+session, or its replay, as OpenTelemetry's spans; `turnscope share PATH FILE` writes a report without what is private.
 
 Starts Streamlit as a child process; the engine itself imports none of it.
 """
@@ -33,7 +34,7 @@ APP = HERE / "_app" if (HERE / "_app").is_dir() else HERE.parent  # in a wheel, 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Gives the exit code: 0 = well, 1 = nothing could be forgotten, 2 = the path does not exist."""
     given = list(sys.argv[1:] if argv is None else argv)
-    for name, command in (("export", _export), ("compare", _compare), ("check", _check)):
+    for name, command in (("export", _export), ("compare", _compare), ("check", _check), ("trace", _trace), ("share", _share)):
         if given[:1] == [name] and not (len(given) == 1 and Path(name).exists()):
             return command(given[1:])
     parser = argparse.ArgumentParser(prog="turnscope", description="A debugger for LLM context windows.")
@@ -129,6 +130,48 @@ def _compare(argv: Sequence[str]) -> int:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 1
     sys.stdout.write(comparison.rows_json(made.rows) if asked.json else made.csv())
+    return 0
+
+
+def _trace(argv: Sequence[str]) -> int:
+    """Write a session's requests, as recorded or replayed, as spans; without content unless it is asked for."""
+    from engine.telemetry import export, replays  # OpenTelemetry's SDK: only who asks for it waits for it
+
+    parser = argparse.ArgumentParser(prog="turnscope trace", description="Write requests and decisions as OTLP JSON lines.")
+    parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
+    parser.add_argument("output", type=Path, help="the file to write")
+    parser.add_argument("--policy", default=opening.AS_RECORDED, help="what it is replayed under; default: %(default)s")
+    parser.add_argument("--conversation", default="", help="which one of several, by its id; default: the main one")
+    parser.add_argument("--content", action="store_true", help="prompts and answers as well: the whole prompt in each span")
+    asked = parser.parse_args(argv)
+    try:
+        trace = opening.replay(opening.load(asked.path, asked.conversation), asked.policy)
+        count = export.written(asked.output, replays.spans_of(trace, content=asked.content))
+    except (OSError, TurnscopeError) as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 1
+    print(f"{count:,} spans of {len(trace.plans):,} requests are in {asked.output}")
+    return 0
+
+
+def _share(argv: Sequence[str]) -> int:
+    """Write a report of a session to hand on, without what the level leaves out; nothing where that cannot be had."""
+    from engine.share import redact, report  # its detectors take a while to load
+
+    parser = argparse.ArgumentParser(prog="turnscope share", description="Write one HTML file of a session, to hand on.")
+    parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
+    parser.add_argument("output", type=Path, help="the file to write; one that ends in .md gets the summary alone")
+    parser.add_argument("--level", choices=[*redact.LEVELS], default="no content", help="what it tells; default: %(default)s")
+    parser.add_argument("--conversation", default="", help="which one of several, by its id; default: the main one")
+    asked = parser.parse_args(argv)
+    try:
+        made = report.report(opening.load(asked.path, asked.conversation), asked.level)
+        asked.output.write_text(made.markdown if asked.output.suffix == ".md" else made.html, encoding="utf-8")
+    except (OSError, TurnscopeError) as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 1
+    taken = ", ".join(f"{count} × {kind}" for kind, count in made.removed)
+    print(f"{asked.output}: {redact.LEVELS[asked.level]}{f' Taken out: {taken}.' if taken else ''}")
     return 0
 
 

@@ -6,6 +6,7 @@ The only module that reads environment variables.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,10 @@ from platformdirs import user_data_path
 DATA = "TURNSCOPE_DATA"  # folder for what Turnscope remembers; default: the user's data folder
 OPEN = "TURNSCOPE_OPEN"  # file or folder that the app starts with, set by the `turnscope` command
 PAIRS = "CONTEXT_MESSAGE_PAIRS"  # how many user + assistant pairs to keep
+HEADER = "TURNSCOPE_CONVERSATION_HEADER"  # names a chat on each of its requests; "helicone": its two; "none": no header
+TRACES = "TURNSCOPE_TRACES"  # file that live chats are traced to, as OTLP's JSON lines
+ENDPOINT = "TURNSCOPE_OTLP_ENDPOINT"  # server that live chats are traced to; not OpenTelemetry's own name, which others set
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"  # whether traces hold what was said: SPAN_ONLY, SPAN_AND_EVENT
 
 
 def data_folder() -> Path:
@@ -40,6 +45,28 @@ def context_pairs() -> int | None:
     """How many pairs the policies that keep the last pairs keep, where the environment says so."""
     given = os.environ.get(PAIRS, "")
     return int(given) if given.isdigit() else None
+
+
+def conversation_header() -> str:
+    """The header that names a chat on each of its requests; "" = none."""
+    said = os.environ.get(HEADER, "").strip() or "X-Conversation-Id"
+    return said if said.lower() != "none" and re.fullmatch(r"[A-Za-z0-9-]+", said) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """Where live chats are traced to: a file, a server's address (the base of OTLP over HTTP), or both."""
+
+    file: Path | None = None
+    endpoint: str = ""
+    content: bool = False
+
+
+def telemetry() -> Telemetry | None:
+    """Where live chats are traced to; None = nowhere, which is what happens where nobody says anything."""
+    file, endpoint = os.environ.get(TRACES, ""), os.environ.get(ENDPOINT, "")
+    content = os.environ.get(CONTENT, "").strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
+    return Telemetry(Path(file) if file else None, endpoint, content) if file or endpoint else None
 
 
 def to_open() -> Path | None:

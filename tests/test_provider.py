@@ -226,7 +226,7 @@ def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, 
     thread, heard = threads.create(), Heard()
     talk = chat(Fake([[HELLO]], 4_321), count_from=0.000_001)
     talk.growing = Growing(threads.load(thread), COUNTER)
-    talk.sink = Sinks(threads.sink(thread), Deaf(), heard)
+    talk.sink = Sinks(threads.sink(thread), Deaf(), heard, conversation=thread)
     with caplog.at_level(logging.WARNING):
         assert kinds(talk.send("Hello?"))[-1] is Done
     stored = threads.load(thread)
@@ -236,7 +236,9 @@ def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, 
         talk.growing.recorded,
     )
     assert [type(each) for each in heard.told] == [Message, Counted, RequestEnded]
-    assert [record.getMessage() for record in caplog.records] == ["a chat is kept, but Deaf did not take it"] * 3
+    assert [record.getMessage() for record in caplog.records] == [
+        f"conversation {thread} is kept, but Deaf did not take it"
+    ] * 3
     assert all(record.exc_info for record in caplog.records)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import toktok
+from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -40,6 +41,9 @@ from engine.counting.tokens import (
     tiktoken_counts,
 )
 from engine.errors import TurnscopeError
+from engine.library import loading
+from engine.library.loading import load
+from engine.library.opening import ledger_of
 from engine.session.builder import Builder
 from engine.session.model import JSON, Block, Bucket, Part
 
@@ -351,6 +355,39 @@ def test_a_process_of_its_own_counts_the_same_and_whoever_asks_counts_on_where_i
     tokens._APART["o200k_base"].end()
     monkeypatch.undo()
     assert count_texts(texts, O200K) == here
+
+
+@pytest.mark.parametrize("family", ["claude-4.7", "o200k_base"])
+def test_texts_that_were_heard_while_a_file_was_read_are_counted_as_any_other(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each once, and what was not heard as well; whoever counts next finds nothing of them."""
+    builder = Builder("s", "test")
+    for text in ("", "def f(x):\n    return x\n" * 50, "naïve 漢字 🙂", "half \ud800 of one", "never heard"):
+        builder.message("user", text)
+    blocks, counter = builder.build().blocks, estimator(family)
+    wanted = count_blocks(blocks, counter)
+    with tokens.listening() as hear:
+        for block in blocks[:-1]:
+            hear(block.text)
+    tokens._AHEAD["o200k_base"].counted()
+    asked: list[str] = []
+    count = tokens._toktok_counts
+    monkeypatch.setattr(tokens, "_toktok_counts", lambda texts, encoding: (asked.extend(texts), count(texts, encoding))[1])
+    assert count_blocks(blocks, counter) == wanted
+    assert asked == ["never heard"]
+    assert tokens._AHEAD == {}
+
+
+def test_a_long_file_is_counted_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
+    wanted = ledger_of(load(path)).total
+    monkeypatch.setattr(loading, "LONG", 1)
+    session = load(path)
+    ahead = tokens._AHEAD["o200k_base"]
+    known = ahead.counted()
+    assert sum((hash(block.text), len(block.text)) in known for block in session.blocks) > 0.9 * len(session.blocks)
+    assert ledger_of(session).total == wanted
 
 
 def test_a_process_that_dies_or_cannot_be_started_costs_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,8 @@ _URLSAFE = str.maketrans("-_", "+/")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _OBJECT_STREAM = re.compile(rb"/ObjStm\b[^\0]{0,400}?stream\r?\n")
 
+_PLAIN = ("text", "thinking", "tool_use", "tool_result")  # nothing but what they hold can be media
+
 Style = Literal["patches", "tiles"]
 
 
@@ -50,6 +52,8 @@ def media_tokens(raw: JSON, family: str) -> int:
     counted. Unknown sizes and broken data get the defaults above; this never raises.
     """
     if not isinstance(raw, (dict, list)):
+        return 0
+    if isinstance(raw, dict) and raw.get("type") in _PLAIN and not isinstance(raw.get("content"), (dict, list)):
         return 0
     total, todo = 0, [raw]
     while todo:  # a loop, because a log may nest deeper than Python recurses

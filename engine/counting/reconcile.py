@@ -24,6 +24,7 @@ HIDDEN = ("prefix", "earlier", "put_back")  # what the log does not hold, as it 
 PIECE = 8  # requests a level must hold for before it counts as one, where nothing else marks where it begins
 STEP = 3.0  # growth outside counted / STEP .. counted x STEP is hidden content coming or going, not scale
 PRIOR = 6_000  # tokens for which the counter's own factor is trusted
+ADDED = 1_000  # tokens; more is not what a provider says of its own about tools
 SCALES = (0.5, 2.0)  # no counter is further off than that; a ratio beyond it says that the two do not belong together
 ERROR = 0.9  # share of the recorded requests that a stated error holds for
 LEAST = 0.001  # of the prompt; no estimate is better
@@ -34,7 +35,8 @@ class Terms:
     """What turns counted tokens of one request into the provider's: hidden parts, a scale, and what no part explains.
 
     `cut`: tokens that left though the log holds no word of it; which blocks is not known, so the scale is that much smaller.
-    `over`: tokens that were counted beyond what was billed. `error`: see `Fit`; 0 where the request was recorded.
+    `over`: tokens that were counted beyond what was billed. `error`: see `Fit`; 0 where the request was recorded. `uncut`:
+    tokens of an estimate that the record lacked, because the tool had cut them unrecorded: by so much more it may be too high.
     """
 
     prefix: int
@@ -45,6 +47,7 @@ class Terms:
     cut: int = 0
     over: int = 0
     error: float | None = None
+    uncut: int = 0
 
     @property
     def hidden(self) -> int:
@@ -76,7 +79,7 @@ class Fit:
     @property
     def elsewhere(self) -> Terms:
         """Of a request under any policy but the record, which neither cut nor put back anything that the log does not hold."""
-        return Terms(self.prefix, self.earlier, 0, self.scale, error=self.error)
+        return Terms(self.prefix, self.earlier, 0, self.scale, error=self.error, uncut=self.cut)
 
     def recorded(self, counted: int, recorded: int) -> Terms:
         """Of a request of the record. `recorded`: its prompt tokens, -1 where there are none.
@@ -126,10 +129,12 @@ def fitted(
     known_static: bool,
     compactions: Collection[int] = (),
     begun: bool = False,
+    tools: bool = False,
 ) -> tuple[Fit, ...]:
     """The fit of every stretch. `sizes`: ledger units; `recorded`: prompt tokens, -1 where none; by request.
 
-    `known_static`: the log holds system prompt and tools, so nothing hidden is looked for. `compactions`: requests at which the
+    `known_static`: the log holds system prompt and tools, so nothing is hidden but what a provider says of its own about
+    `tools`, where there are any. `compactions`: requests at which the
     log records one; `begun`: the log begins mid-conversation. Where a model has no recorded request, what was found before
     stands on, as it does in planning.
     """
@@ -137,13 +142,13 @@ def fitted(
     for start, stop in _stretches(models):
         use = np.flatnonzero(recorded[start:stop] >= 0) + start
         if len(use):
-            pieces += _pieces(sizes, recorded, use, start, stop, known_static, compactions)
+            pieces += _pieces(sizes, recorded, use, start, stop, known_static, compactions, tools)
     first = next((piece.level for piece in pieces if piece.after == "compaction"), 0)
     found: list[Fit] = []
     hidden: Hidden | None = None
     for piece in pieces:
         before = hidden.cut if hidden else 0
-        hidden = Hidden() if known_static else _next(hidden, piece, begun, max(0, first))
+        hidden = Hidden.first(piece.level, begun=False) if known_static else _next(hidden, piece, begun, max(0, first))
         gone = 0 if piece.told or piece.after != "fall" else max(0, hidden.cut - before)
         parts = (hidden.prefix, piece.scale, hidden.earlier, hidden.put_back, hidden.cut, gone)
         found.append(Fit(piece.start, piece.stop, *parts))
@@ -190,13 +195,13 @@ def _pieces(
     stop: int,
     known: bool,
     compactions: Collection[int],
+    tools: bool,
 ) -> Iterator[_Piece]:
     """One model's requests as pieces, cut where the log or the level says that something changed."""
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
     if known:
-        held = float(x.sum())
-        scale = (float(np.median(y / np.maximum(x, 1))) * held + PRIOR) / (held + PRIOR)
-        yield _Piece(start, stop, 0, float(np.clip(scale, *SCALES)), float(y.max()), "model")
+        beside, scale = _beside(x, y, ADDED if tools else 0)
+        yield _Piece(start, stop, beside, scale, float(y.max()), "model")
         return
     scale = _scale(x, y)
     level = y - scale * x
@@ -212,6 +217,23 @@ def _pieces(
         how = after.get(a, "")
         told = a > 0 and bool(x[a] < (1 - CUT) * x[a - 1])
         yield _Piece(bounds[i], bounds[i + 1], round(float(np.median(level[a:b]))), scale, float(y[a:b].max()), how, told)
+
+
+def _beside(x: Floats, y: Floats, most: int) -> tuple[int, float]:
+    """What a provider adds to prompts whose system prompt and tools the log holds, `most` tokens, and the scale of the rest.
+
+    Its instructions for tools are a few hundred tokens, the same in every request. They are told from the scale where the
+    prompts have grown enough to tell; else there is a scale alone.
+    """
+    if len(x) >= PIECE and x.max() - x.min() >= PRIOR:
+        scale = _scale(x, y)
+        short = np.argsort(x, kind="stable")[:PIECE]  # of a short prompt least is counted wrongly
+        level = round(float(np.median((y - scale * x)[short])))
+        if 0 < level <= most:
+            return level, scale
+    held = float(x.sum())
+    scale = (float(np.median(y / np.maximum(x, 1))) * held + PRIOR) / (held + PRIOR)
+    return 0, float(np.clip(scale, *SCALES))
 
 
 def _changes(x: Floats, y: Floats, level: Floats) -> dict[int, str]:
@@ -255,11 +277,13 @@ def _whole(found: Sequence[Fit], count: int) -> list[Fit]:
 def _stated(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str]) -> Iterator[Fit]:
     """The fits with their error, which is that of all the requests of their model."""
     missed: dict[str, list[float]] = {}
+    counted, billed = sizes.tolist(), recorded.tolist()  # numpy is slow at single numbers
     for fit in fits:
+        hidden = fit.prefix + fit.earlier + fit.put_back
         for n in range(fit.start, fit.stop):
-            if recorded[n] > 0:
-                told = fit.prefix + fit.earlier + fit.put_back + max(0.0, fit.scale * sizes[n] - fit.cut)
-                missed.setdefault(models[n], []).append(abs(told - recorded[n]) / recorded[n])
+            if billed[n] > 0:
+                told = hidden + max(0.0, fit.scale * counted[n] - fit.cut)
+                missed.setdefault(models[n], []).append(abs(told - billed[n]) / billed[n])
     for fit in fits:
         seen = missed.get(models[fit.start])
         yield replace(fit, error=max(LEAST, float(np.quantile(seen, ERROR)))) if seen else fit

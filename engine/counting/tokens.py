@@ -7,9 +7,9 @@ recorded usage and runs no process in the background; per-message overhead is no
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from math import ceil, floor
@@ -19,6 +19,7 @@ from typing import Literal
 
 import toktok
 
+from engine.counting.ahead import Ahead, key_of
 from engine.counting.apart import Apart
 from engine.counting.exact import VERSIONS, count_exactly
 from engine.counting.media import media_tokens
@@ -47,6 +48,7 @@ SHARED = 200_000  # characters from which more than one core is worth the time t
 
 _LOADED: set[str] = set()  # toktok's vocabularies
 _APART: dict[str, Apart] = {}  # by encoding: who counts until it is loaded here
+_AHEAD: dict[str, Ahead] = {}  # by encoding: who heard the texts of the session that was read last
 _LOADING = Lock()
 
 # Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
@@ -142,10 +144,9 @@ def count_texts(texts: Sequence[str], counter: Counter) -> list[int]:
         counts = [_units(text, counter) for text in texts]
     else:
         raise ValueError(f"no counter is called {counter.name!r}")
-    factor = counter.factor
     if counter.rounding:
         return [_rounded(n, counter) for n in counts]
-    return counts if factor == 1.0 else [int(n * factor + 0.5) for n in counts]
+    return counts if counter.factor == 1.0 else [_scaled(n, counter) for n in counts]
 
 
 def count_message(blocks: Sequence[Block], counter: Counter) -> list[int]:
@@ -158,6 +159,10 @@ def count_message(blocks: Sequence[Block], counter: Counter) -> list[int]:
 
 def _units(text: str, counter: Counter) -> int:
     return len(text) if counter.name == "chars" else len(text.split())
+
+
+def _scaled(tokens: int, counter: Counter) -> int:
+    return int(tokens * counter.factor + 0.5)
 
 
 def _rounded(units: int, counter: Counter) -> int:
@@ -177,6 +182,15 @@ def count_blocks(blocks: Sequence[Block], counter: Counter, memo: dict[str, int]
 
 def _counted(blocks: Sequence[Block], counter: Counter) -> Iterator[tuple[str, int]]:
     """Tokens of each block by its digest. Texts are counted in a thread while those to come are put together."""
+    if counter.name == "toktok" and (ahead := _AHEAD.pop(counter.encoding, None)):
+        known, unheard = ahead.counted(), list[Block]()
+        for block in blocks:
+            tokens = known.get(key_of(block.text))
+            if tokens is None:
+                unheard.append(block)
+            else:
+                yield block.digest, _scaled(tokens, counter) + media_tokens(block.raw, counter.family)
+        blocks = unheard
     if len(blocks) <= TOGETHER:
         texts = count_texts([block.text for block in blocks], counter)
         yield from _with_media(blocks, texts, counter)
@@ -224,6 +238,17 @@ def prepare(encoding: str = "o200k_base") -> None:
         return
     with suppress(OSError):
         _APART[encoding] = Apart(encoding)
+
+
+@contextmanager
+def listening(encoding: str = "o200k_base") -> Iterator[Callable[[str], None]]:
+    """Count texts that are told, apart, while somebody reads: whoever counts blocks next finds them counted."""
+    prepare(encoding)
+    ahead = _AHEAD[encoding] = Ahead(lambda texts: _toktok_counts(texts, encoding))
+    try:
+        yield ahead.hear
+    finally:
+        ahead.end()
 
 
 def _load(encoding: str) -> None:

@@ -47,9 +47,10 @@ USAGE = {
 MODEL = (
     "gen_ai.response.model llm.response.model ai.response.model langfuse.model gen_ai.request.model llm.model_name ai.model.id"
 ).split()
-REASONS = ("gen_ai.response.finish_reasons", "ai.response.finishReason", "anthropic.message.stop_reason", "llm.finish_reason")
+REASONS = ("anthropic.message.stop_reason", "gen_ai.response.finish_reasons", "ai.response.finishReason", "llm.finish_reason")
 COST = ("gen_ai.usage.cost", "llm.cost.total", "langfuse.totalCost", "langfuse.calculatedTotalCost", "operation.cost")
 GROUP = ("gen_ai.conversation.id", "session.id", "langfuse.sessionId", "traceloop.association.properties.session_id")
+OURS, ASK, UNTIMED = "turnscope.request", "turnscope.ask", "turnscope.untimed"  # see `telemetry.names`
 EVENTS = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
 
 
@@ -82,7 +83,10 @@ def _found(source: Source) -> dict[str, tuple[Conversations, str]]:
             passed -= len(calls)
         if passed:
             notes.append(Note("info", 0, f"{passed} spans are no call of a model of their own"))
-        found = [gathered(calls, source.path.stem) for calls in groups.values()]
+        ours = {as_text(span.attributes[GROUP[0]]) for span in held if OURS in span.attributes}
+        found = [gathered(calls, source.path.stem, together=group in ours) for group, calls in groups.items()]
+        named = {as_text(span.attributes.get(key)) for span in held for key in GROUP} - {""}
+        source.kept["named"] = {id(one): group for one, group in zip(found, groups, strict=True) if group in named}
         listed = [(f"{n}.{e.id}", (one, e.id), e.requests) for n, one in enumerate(found) for e in one.entries()]
         listed.sort(key=lambda row: -row[2])
         if listed:
@@ -101,7 +105,9 @@ def read(source: Source, entry: Entry) -> Thread:
     one, inner = _found(source)[entry.id]
     session = one.session(inner, NAME)
     number = list(_found(source)).index(entry.id)
-    return Thread(structs.replace(session, id=f"{source.path.stem}~{number}" if number else source.path.stem))
+    called = f"{source.path.stem}~{number}" if number else source.path.stem
+    named = source.kept["named"].get(id(one))
+    return Thread(structs.replace(session, id=called, about={**session.about, **({"conversation": named} if named else {})}))
 
 
 def _is_call(span: Span) -> bool:
@@ -110,7 +116,12 @@ def _is_call(span: Span) -> bool:
         return kind in ("LLM", "GENERATION")
     operation = as_text(span.attributes.get("gen_ai.operation.name"))
     inner = as_text(span.attributes.get("ai.operationId"))
-    if operation in OTHER or (inner and not inner.rpartition(".")[2].startswith("do")) or "count_tokens" in span.name:
+    if (
+        operation in OTHER
+        or ASK in span.attributes
+        or (inner and not inner.rpartition(".")[2].startswith("do"))
+        or "count_tokens" in span.name
+    ):
         return False
     asked = span.first("gen_ai.request.model", "gen_ai.response.model", "llm.request.type", "gen_ai.prompt.0.role")
     return operation in CALLS or inner.rpartition(".")[2].startswith("do") or asked is not None
@@ -203,8 +214,8 @@ def _whole(span: Span, messages: Sequence[JSON]) -> Call:
     """A call with the prompt that it was sent with."""
     about: dict[str, Any] = {
         "model": as_text(span.first(*MODEL)),
-        "sent_at": span.started,
-        "answered_at": span.ended,
+        "sent_at": None if UNTIMED in span.attributes else span.started,
+        "answered_at": None if UNTIMED in span.attributes else span.ended,
         "id": as_text(span.first("gen_ai.response.id", "ai.response.id")) or span.id,
         "usage": counted(span.attributes.get("langfuse.usageDetails") or span.attributes.get("langfuse.usage") or _usage(span)),
         "logged_usd": next((found for key in COST if (found := dollars(span.attributes.get(key))) is not None), None),

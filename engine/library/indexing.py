@@ -22,7 +22,8 @@ import numpy as np
 from engine import importers
 from engine.errors import BrokenFile, TurnscopeError, UnknownFormat
 from engine.library import opinion
-from engine.library.opening import ledger_of, replay, unwalked
+from engine.library.loading import unwalked
+from engine.library.opening import ledger_of, replay
 from engine.library.store import stamp_of
 from engine.planning.trace import Trace
 from engine.reading.holders import open_source

@@ -1,56 +1,38 @@
-"""The front door: what notebooks, scripts and pages call. Ties importers, counting and replay together.
+"""What notebooks, scripts and pages call of a session that was read (see `loading`): ties counting and replay together.
 
 Keeps the record of the session replayed last, which its next replays share; else nothing: `store` remembers, pages cache.
 """
 
 from __future__ import annotations
 
-import gc
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from msgspec import structs
 
-from engine import importers
 from engine.counting.ledger import Ledger, build_ledger
 from engine.counting.media import media_tokens
-from engine.counting.tokens import estimator, prepare
+from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
+from engine.library.loading import load as load  # noqa: PLC0414 - the whole way from a path to an overview, for who asks here
+from engine.library.loading import load_all as load_all  # noqa: PLC0414
+from engine.library.loading import thread as thread  # noqa: PLC0414
+from engine.library.loading import unwalked
 from engine.planning import policy as shelf
 from engine.planning.assemble import beside_the_record
 from engine.planning.policy import Policy, following, sendable
 from engine.planning.trace import Trace, own_counts, trace
 from engine.pricing.overlay import read_overlay
 from engine.pricing.prices import PRICES, Prices
-from engine.reading.holders import open_source
-from engine.reading.source import Entry, Source
 from engine.session.model import CHAT, Answer, Session
-from engine.session.thread import Thread
-from engine.settings import context_pairs, machine, prices_file
+from engine.settings import context_pairs, prices_file
 from engine.views import overview as views
 
 AS_RECORDED = "as-recorded"
 _last: tuple[Session, Prices, Trace] | None = None  # the session replayed last, as it was sent
-LONG = 1_000_000  # bytes of a file that takes longer to be read than a vocabulary takes to be loaded
-
-
-@contextmanager
-def unwalked() -> Iterator[None]:
-    """While a session is made: without the garbage collector, which would walk over what is read again and again.
-
-    A third of the time that reading takes goes there, and nothing is found: what is dropped meanwhile has no cycles.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 @cache
@@ -72,65 +54,6 @@ def policies() -> tuple[Policy, ...]:
     ['LiteLLM trim_messages']
     """
     return tuple(named(name) for name in shelf.names())
-
-
-def load_all(path: Path | str) -> tuple[Session, ...]:
-    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read.
-
-    >>> [session.title for session in engine.load_all("sample_sessions/cache-goes-cold.jsonl")]
-    ['High water an hour late since Sunday']
-    """
-    return importers.read(path)
-
-
-def load(path: Path | str, entry: Entry | str = "") -> Session:
-    """A session of a file, folder, archive or database; its subagents and branches hang from it. `TurnscopeError` with a hint.
-
-    `entry`: which one of several, as `entries` lists them, or its id; "" = the main one.
-
-    >>> session = engine.load("sample_sessions/tool-results-eat-the-window.jsonl")
-    >>> len(session.requests), len(session.blocks), len(session.subagents)
-    (325, 879, 1)
-    """
-    return thread(path, entry).session
-
-
-def thread(path: Path | str, entry: Entry | str = "") -> Thread:
-    """The same as the tree of all that was said: `.leaves`, `.path(leaf)` to each, `.messages()` once each.
-
-    >>> engine.thread("sample_sessions/cache-goes-cold.jsonl").leaves
-    ('d9487e17-7279-42b9-8e29-af6015ee7538',)
-    """
-    return read(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
-
-
-def read(source: Source, entry: str = "") -> Thread:
-    """Read a conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s."""
-    if source.kind == "file" and source.size > LONG:
-        prepare()  # its texts will be counted next
-    with unwalked():
-        return importers.read_entry(source, entry)
-
-
-def entries(path: Path | str) -> Iterator[Entry]:
-    """What can be loaded from a path, the main one first, by what is known without reading it. Lists as far as it is asked.
-
-    >>> listed = [entry.id for entry in engine.entries("sample_sessions")]
-    >>> listed[0], engine.load("sample_sessions", listed[0]).title
-    ('cache-goes-cold.jsonl', 'High water an hour late since Sunday')
-    """
-    return importers.entries(open_source(Path(path)))
-
-
-def places() -> tuple[tuple[str, importers.Place], ...]:
-    """Where the tools that are known keep their sessions on this machine, each with what its sessions are called."""
-    return tuple((importer.title.partition(" (")[0], place) for importer, place in importers.places(machine()))
-
-
-def tool_of(source: str) -> str:
-    """What a person calls the format of a session, by the name of its importer (`Session.source`)."""
-    title = next((importer.title for importer in importers.importers() if importer.name == source), source)
-    return title.partition(" (")[0]
 
 
 def family_of(session: Session, prices: Prices | None = None) -> str:

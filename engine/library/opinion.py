@@ -28,7 +28,7 @@ from engine.views.findings import Finding
 from engine.views.one_request import annotated
 from engine.views.overview import Marker, Overview, overview
 
-VERSION = 3  # count up when counts, overviews, cache breaks or findings come out differently
+VERSION = 4  # count up when counts, overviews, cache breaks or findings come out differently
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ from engine.counting.exact import ExactCounts, available
 from engine.counting.tokens import exact_counter
 from engine.errors import TurnscopeError
 from engine.library import opinion
+from engine.library.loading import read, unwalked
 from engine.library.opened import Opened
-from engine.library.opening import family_of, own_prices, read, unwalked
+from engine.library.opening import family_of, own_prices
 from engine.library.opinion import Opinion
 from engine.planning.trace import Trace
 from engine.reading.holders import open_source

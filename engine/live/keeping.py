@@ -84,7 +84,8 @@ class Keeping:
 class Draft:
     """What was delivered of an answer, by block; handed on every half second while it grows, by a thread of its own."""
 
-    def __init__(self, keep: Callable[[Sequence[str]], None] | None) -> None:
+    def __init__(self, keep: Callable[[Sequence[str]], None] | None, conversation: str) -> None:
+        self.conversation = conversation
         self._keep, self._texts = keep, dict[int, str]()
         self._new, self._over = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -114,4 +115,4 @@ class Draft:
                 try:
                     self._keep(self.texts)
                 except Exception as error:  # noqa: BLE001 - the answer itself is kept at its end, or said not to be
-                    _log.warning("a draft was not kept: %s", error)
+                    _log.warning("conversation %s: a draft was not kept: %s", self.conversation, error)

@@ -9,16 +9,16 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import anthropic
 from msgspec import Struct
 
 from engine.errors import ProviderError, TurnscopeError
-from engine.live import saying_why, wire
+from engine.live import carried, saying_why, wire
 from engine.live.betas import betas
 from engine.live.events import Text, Thinking
 from engine.live.lines import Lines
@@ -77,6 +77,14 @@ class Provider(Protocol):
         """What these methods raised, with what to do about it. Never holds a key."""
 
 
+@runtime_checkable
+class Carries(Protocol):
+    """A provider whose requests can carry further headers."""
+
+    def under(self, headers: Mapping[str, str]) -> Provider:
+        """The same provider, each of whose requests carries them."""
+
+
 @contextmanager
 def explained(provider: Provider) -> Iterator[None]:
     """Whatever a provider raises inside is a ProviderError outside."""
@@ -117,6 +125,11 @@ class Anthropic:
     client: anthropic.Anthropic
     place: Place = Place("anthropic")  # noqa: RUF009 - a frozen value
     lines: Lines = field(default_factory=Lines)
+    headers: Mapping[str, str] = field(default_factory=dict)  # further ones of each request
+
+    def under(self, headers: Mapping[str, str]) -> Anthropic:
+        """See `Carries`."""
+        return replace(self, headers=headers)
 
     @contextmanager
     def stream(self, body: Mapping[str, JSON]) -> Iterator[Iterator[Piece]]:
@@ -125,9 +138,9 @@ class Anthropic:
             create = self.client.messages.with_streaming_response.create
             self.lines.begin()
             try:
-                answer = stack.enter_context(create(**_arguments(body), stream=True))
+                answer = stack.enter_context(create(**self._arguments(body), stream=True))
             except UnicodeEncodeError:  # half a character, from a session that was imported
-                answer = stack.enter_context(create(**_arguments(wire.whole(body)), stream=True))
+                answer = stack.enter_context(create(**self._arguments(wire.whole(body)), stream=True))
             yield _pieces(answer.http_response, _most(body))
 
     def say(self, body: Mapping[str, JSON]) -> Said:
@@ -135,14 +148,14 @@ class Anthropic:
         create = self.client.messages.with_raw_response.create
         self.lines.begin()
         try:
-            answer = create(**_arguments(body))
+            answer = create(**self._arguments(body))
         except UnicodeEncodeError:
-            answer = create(**_arguments(wire.whole(body)))
+            answer = create(**self._arguments(wire.whole(body)))
         return _in_one_piece(answer.http_response.text, _most(body))
 
     def count(self, body: Mapping[str, JSON]) -> int | None:
         """See `Provider`."""
-        asked = _arguments(wire.whole({key: body[key] for key in _COUNTED if key in body}))
+        asked = self._arguments(wire.whole({key: body[key] for key in _COUNTED if key in body}))
         self.lines.begin()
         try:
             told = json.loads(self.client.messages.with_raw_response.count_tokens(**asked).http_response.text)
@@ -152,6 +165,14 @@ class Anthropic:
             raise
         tokens = told.get("input_tokens") if isinstance(told, Mapping) else None
         return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+    def _arguments(self, body: Mapping[str, JSON]) -> dict[str, Any]:
+        """A body as the SDK takes it: what it does not know by name goes along as it is, under the headers that it needs."""
+        given = {name: value for name, value in body.items() if name in _known()}
+        more = {name: value for name, value in body.items() if name not in given}
+        head = ",".join(betas(body))
+        headers = {**self.headers, **({"anthropic-beta": head} if head else {})}
+        return given | ({"extra_body": more} if more else {}) | ({"extra_headers": headers} if headers else {})
 
     def leave(self) -> None:
         """See `Leaves`."""
@@ -199,18 +220,11 @@ def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, k
 
 
 def _bare(key: str, request: Any) -> None:
-    """A request to an address that somebody typed, with the headers of the Messages API alone."""
-    for name in [name for name in request.headers if not _HEADERS.fullmatch(name)]:
+    """A request to an address that somebody typed, with the headers of the Messages API and the conversation's alone."""
+    ours = {name.lower() for name in carried.names()}
+    for name in [name for name in request.headers if not _HEADERS.fullmatch(name) and name.lower() not in ours]:
         del request.headers[name]
     request.headers["authorization"] = f"Bearer {key}"
-
-
-def _arguments(body: Mapping[str, JSON]) -> dict[str, Any]:
-    """A body as the SDK takes it: what it does not know by name goes along as it is, under the beta headers that it needs."""
-    given = {name: value for name, value in body.items() if name in _known()}
-    more = {name: value for name, value in body.items() if name not in given}
-    head = ",".join(betas(body))
-    return given | ({"extra_body": more} if more else {}) | ({"extra_headers": {"anthropic-beta": head}} if head else {})
 
 
 @cache

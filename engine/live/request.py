@@ -110,7 +110,8 @@ def _step(talk: Talk, asked: Request) -> Plan:
 def _stream(talk: Talk, plan: Plan, sending: Mapping[str, JSON], attempt: int) -> Iterator[Event]:
     """Send a request's body. ProviderError where it was not accepted; what breaks later is told and kept."""
     began, said, start = talk.clock(), Said(), Begun()
-    draft, broke = Draft(talk.sink.draft if isinstance(talk.sink, Begins) else None), None
+    keep = talk.sink.draft if isinstance(talk.sink, Begins) else None
+    draft, broke = Draft(keep, talk.growing.session.id), None
     try:
         with sent(talk.reached, sending) as pieces:
             try:

@@ -33,7 +33,8 @@ class Sinks:
     An error of another one goes to the log, and the chat goes on.
     """
 
-    def __init__(self, first: Sink, *others: Sink) -> None:
+    def __init__(self, first: Sink, *others: Sink, conversation: str = "") -> None:
+        self.conversation = conversation
         self.first = first
         self.others = others
 
@@ -65,7 +66,7 @@ class Sinks:
             try:
                 what(sink)
             except Exception:  # noqa: BLE001 - whatever it is, the chat is kept; told below
-                _log.exception("a chat is kept, but %s did not take it", type(sink).__name__)
+                _log.exception("conversation %s is kept, but %s did not take it", self.conversation, type(sink).__name__)
 
 
 class Unkept:

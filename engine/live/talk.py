@@ -9,11 +9,12 @@ from decimal import Decimal
 from typing import Literal
 
 from engine.envelope.plan import Plan
+from engine.live import carried
 from engine.live.answering import answering
 from engine.live.growing import Growing
 from engine.live.keeping import Keeping
 from engine.live.leaving import Leavable, Leaving
-from engine.live.provider import Provider
+from engine.live.provider import Carries, Provider
 from engine.live.sinks import Sink
 from engine.live.tools import Tools
 from engine.live.wire import whole
@@ -93,8 +94,11 @@ class Talk:
 
     @property
     def reached(self) -> Provider:
-        """The provider; under a turn that can be left, each of its calls can."""
-        return Leavable(self.provider, self.leaving) if self.leaving else self.provider
+        """The provider, told which conversation it is; under a turn that can be left, each of its calls can."""
+        provider = self.provider
+        if isinstance(provider, Carries):
+            provider = provider.under(carried.headers(self.growing.session))
+        return Leavable(provider, self.leaving) if self.leaving else provider
 
     def asked(self, growing: Growing) -> Request:
         """The request that would be sent now of a conversation, with what is in force."""

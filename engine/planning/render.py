@@ -287,7 +287,8 @@ def first(envelope: Envelope, ledger: Ledger, tokens: float) -> Counts:
         counts[bucket] += taken
         left -= taken
     for chunk in envelope.chunks:
-        size = sum(chunk.counts[2:])
+        _, _, messages, results, thinking = chunk.counts
+        size = messages + results + thinking
         if size > left:
             for piece in chunk.pieces:
                 if left <= 0:
@@ -295,23 +296,29 @@ def first(envelope: Envelope, ledger: Ledger, tokens: float) -> Counts:
                 left = _take(piece, ledger, left, counts)
             break
         left -= size
-        for bucket in (2, 3, 4):
-            counts[bucket] += chunk.counts[bucket]
+        counts[2] += messages
+        counts[3] += results
+        counts[4] += thinking
     a, b, c, d, e = (round(count) for count in counts)
     return (a, b, c, d, e)
 
 
 def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> float:
     """Add what of `piece` fits into `left` tokens to `counts`; gives what is left after it."""
-    size = sum(piece.counts[2:])
+    _, _, messages, results, thinking = piece.counts
+    size = messages + results + thinking
     if size <= left:
         taken = piece.counts
     elif piece.body is not None:
         taken = tuple(round(count * left / size) for count in piece.counts)  # type: ignore[assignment]
     else:
-        base = _rest(ledger, piece.start)
-        whole = bisect_right(range(piece.start, piece.stop), left + base, key=lambda at: _rest(ledger, at)) + piece.start - 1
-        taken = ledger.span(piece.start, whole)
+        start, stop, base = piece.start, piece.stop, _rest(ledger, piece.start)
+        apart = ledger.total[start] - base
+        if apart == ledger.total[stop] - _rest(ledger, stop):  # neither system nor tools in it
+            whole = bisect_right(ledger.total, left + base + apart, start, stop) - 1
+        else:
+            whole = bisect_right(range(start, stop), left + base, key=lambda at: _rest(ledger, at)) + start - 1
+        taken = ledger.span(start, whole)
         part = left - (_rest(ledger, whole) - base)
         block = ledger.span(whole, whole + 1)
         for bucket in (2, 3, 4):

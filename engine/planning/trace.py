@@ -293,13 +293,13 @@ def trace(
 
 def fits_of(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
     """What is hidden in the requests of a session, which carried `sizes` counted tokens, and their scale. The one fit shown."""
-    known = any(block.bucket in (Bucket.SYSTEM, Bucket.TOOLS) for block in session.blocks)
+    held = {block.bucket for block in session.blocks if block.bucket in (Bucket.SYSTEM, Bucket.TOOLS)}
     compactions = {seen.request for seen in session.observed if seen.edit.action == "condense"}
     billed = ((request, prompt_of(request)) for request in requests)  # a pass of its own had another prompt before
     recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
     models = [request.model for request in requests]
     begun = session.about.get(BEGUN) is True
-    return fitted(np.array(sizes, dtype=np.int64), recorded, models, known, compactions, begun)
+    return fitted(np.array(sizes, dtype=np.int64), recorded, models, bool(held), compactions, begun, Bucket.TOOLS in held)
 
 
 def prompt_of(request: Request) -> int:

@@ -68,9 +68,13 @@ class Conversation:
 
 @dataclass(slots=True)
 class Conversations:
-    """What a log of calls holds, in the order in which it began; `notes` are about the log as a whole."""
+    """What a log of calls holds, in the order in which it began; `notes` are about the log as a whole.
+
+    `together`: the log itself says that they are one, whatever they share.
+    """
 
     stem: str
+    together: bool = False
     all: list[Conversation] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     _knows: dict[Hashable, set[int]] = field(default_factory=dict)
@@ -112,6 +116,8 @@ class Conversations:
 
     def _home(self, messages: list[Msg]) -> int | None:
         """The conversation that shares the most with a body: its first message, or one that is no coincidence."""
+        if self.together and self.all:
+            return 0
         first = self._knows.get(messages[0].key, ()) if messages else ()
         if len(first) == 1:
             return next(iter(first))
@@ -123,9 +129,12 @@ class Conversations:
         return max(shared, key=lambda at: (shared[at], at)) if shared else None
 
 
-def gathered(calls: Iterable[Call | Note], stem: str) -> Conversations:
-    """Which calls belong together. A call that failed and was sent again with the same body is one with several attempts."""
-    found = Conversations(stem)
+def gathered(calls: Iterable[Call | Note], stem: str, *, together: bool = False) -> Conversations:
+    """Which calls belong together, all of them if the log says so.
+
+    A call that failed and was sent again with the same body is one with several attempts.
+    """
+    found = Conversations(stem, together)
     failed: list[Call] = []
     for call in calls:
         if isinstance(call, Note):

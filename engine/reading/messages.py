@@ -104,6 +104,8 @@ def _part(part: Value) -> list[JSON]:
             failed = bool(part.get("is_error") or part.get("isError"))
             listed = blocks_of(held) if isinstance(held, list) else held
             return [result(as_text(part.get("tool_use_id")) or id, listed, failed)]
+        case "blob" if part.get("modality") == "image" and isinstance(part.get("content"), str):
+            return [image(f"data:{as_text(part.get('mime_type'))};base64,{part['content']}")]
         case "image_url" | "input_image" | "image" | "uri":
             held = part.get("image_url") or part.get("image") or part.get("uri") or part.get("url")
             address = as_text(mapping(held).get("url")) or as_text(held)

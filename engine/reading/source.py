@@ -6,7 +6,7 @@ Holds reading, never a format: what a record means is an importer's business. Fo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from hashlib import sha256
@@ -25,6 +25,7 @@ from engine.session.model import JSON, Note
 Kind = Literal["file", "folder", "zip", "sqlite"]
 
 HEAD = 1 << 16  # bytes that are read to see what a file is
+BUFFER = 1 << 18  # bytes that are read at once
 MANY = 1 << 20  # bytes from which on a list is read item by item
 SNIFF_LINES = 60  # records looked at to recognise a file of JSON lines
 DEEP = "nested deeper than JSON readers go"
@@ -75,6 +76,7 @@ class Source:
     def __init__(self, path: Path, data: bytes | None = None) -> None:
         self.path = path
         self.kept: dict[str, Any] = {}  # what its importer found out and needs again
+        self.hear: Callable[[str], object] | None = None  # somebody who wants to know of texts as soon as they are read
         if data is not None:
             self.data = data
 
@@ -130,7 +132,7 @@ class Source:
             yield BytesIO(self.data)
             return
         try:
-            with self.path.open("rb") as file:
+            with self.path.open("rb", buffering=BUFFER) as file:
                 yield file
         except (OSError, ValueError) as error:
             raise unreadable(self.path, error) from error

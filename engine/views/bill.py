@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import sub
 
 import numpy as np
 
@@ -127,13 +128,14 @@ def _walk(usage: Usage, plan: Plan, ledger: Ledger, terms: Terms, row: list[int]
         elif edge < usage.prompt_tokens:
             place = edge * stretch
             inside = first(plan.seen, ledger, max(0.0, place - terms.hidden) / terms.scale if terms.scale else 0.0)
-            upto = [min(round(count * terms.scale), cell) for count, cell in zip(inside, most[:5], strict=True)]
+            scale = terms.scale
+            upto = [min(round(count * scale), cell) for count, cell in zip(inside, most[:5], strict=True)]
             left = round(place)
             for cell in most[5:]:
                 upto.append(min(cell, left))
                 left -= upto[-1]
             upto = _settled(upto, before, most, round(place))
-        cells = [now - then for now, then in zip(upto, before, strict=True)]
+        cells = list(map(sub, upto, before))
         found.append([*cells, kind - sum(cells)])
         before = upto
     return found
@@ -141,9 +143,11 @@ def _walk(usage: Usage, plan: Plan, ledger: Ledger, terms: Terms, row: list[int]
 
 def _settled(upto: list[int], least: list[int], most: list[int], whole: int) -> list[int]:
     """`upto` brought to the sum `whole`, each cell between `least` and `most`: rounding leaves no kind of token below zero."""
-    found = [min(max(cell, low), high) for cell, low, high in zip(upto, least, most, strict=True)]
+    found = list(map(min, map(max, upto, least), most))
     off = whole - sum(found)
-    for i in sorted(range(len(found)), key=lambda i: -found[i]) if off else ():
+    if not off:
+        return found
+    for i in sorted(range(len(found)), key=lambda i: -found[i]):
         change = min(max(off, least[i] - found[i]), most[i] - found[i])
         found[i] += change
         off -= change

@@ -46,18 +46,17 @@ def made(plan: Plan) -> Iterator[tuple[str, Decision]]:
 
 def _row(trace: Trace, plan: Plan, decision: Decision, by: str) -> dict[str, JSON]:
     span = decision.edit.span
-    tokens = _tokens(trace, decision)
     memory = next((part.rule.memory for part in trace.policy.rules if part.rule.name == decision.rule), "")
     values = (
         trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
         decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
-        decision.splice is not None, memory, decision.before, decision.after, *tokens, plan.budget.limit, plan.verdict,
-        dict(decision.edit.facts),
+        decision.splice is not None, memory, decision.before, decision.after, *tokens(trace, decision), plan.budget.limit,
+        plan.verdict, dict(decision.edit.facts),
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def _tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
+def tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
     """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them."""
     if summary_at(decision.edit) >= 0:
         return stepper.beginning(trace, decision.request)[0], stepper.size(trace, decision.request)[0]
@@ -82,7 +81,7 @@ def told(trace: Trace, request: int, number: int) -> tuple[tuple[str, str], ...]
     """
     plan = trace.plans[request]
     decision = plan.decisions[number]
-    edit, (before, after) = decision.edit, _tokens(trace, decision)
+    edit, (before, after) = decision.edit, tokens(trace, decision)
     span = edit.span
     return (
         ("Action", decision.action), ("Rule", decision.rule), ("Reason", edit.because),

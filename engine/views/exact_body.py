@@ -24,7 +24,7 @@ def exact_body(trace: Trace, request: int) -> dict[str, JSON]:
     """The body of a request. IndexError where the trace has no such request."""
     made = body(trace.plans[request], trace.session, shaped=trace.policy.name == AS_RECORDED)
     unknown = hidden(trace.fit(request))
-    if unknown:
+    if unknown and not made.keys() & _ROLES.keys():  # else it is what the provider adds by itself: in no body
         made |= {key: f"<<not in the log; {unknown}>>" for key in ("system", "tools") if key not in made}
     return made
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from engine.counting.reconcile import HIDDEN, Ints
+from engine.counting.reconcile import HIDDEN, Ints, Terms
 from engine.planning.trace import Trace
 from engine.session.content import PUT_IN
 from engine.session.model import BUCKETS
@@ -130,10 +130,17 @@ def notes(trace: Trace, n: int) -> tuple[str, ...]:
     elif over >= OVER:
         told.append(f"counted {over:.1%} more than was billed; the parts are drawn that much smaller")
     if terms.error:
-        told.append(f"estimated ±{terms.error:.1%}")
+        told.append(f"estimated ±{terms.error:.1%}{_uncut(terms)}")
     elif terms.error is None:
         told.append("estimated; the log records no tokens to compare it with")
     return tuple(told)
+
+
+def _uncut(terms: Terms) -> str:
+    """What an estimate holds that the tool itself had cut by then."""
+    if not terms.uncut:
+        return ""
+    return f"; the tool had cut about {terms.uncut:,} tokens here that its log does not name: it may be that much less"
 
 
 def _put_in(view: Overview, trace: Trace, n: int) -> tuple[tuple[str, int], ...]:

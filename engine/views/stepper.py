@@ -281,7 +281,7 @@ class _Columns:
         add["first"].append(len(self.actions))  # number of the first decision after this request
         add["model"].append(self.text(plan.model))
         add["verdict"].append(VERDICTS.index(plan.verdict))
-        for name in ("prefix", "earlier", "put_back", "unattributed"):
+        for name in ("prefix", "earlier", "put_back", "unattributed", "uncut"):
             add[name].append(getattr(fit, name))
         add["scale"].append(fit.scale)
         add["window"].append(plan.budget.window)

@@ -18,6 +18,7 @@ from engine.live.chat import Chat, Settings
 from engine.live.events import Assumed, Done, Ending, Event, Planned, Stopped, Text, Thinking
 from engine.live.running import Running
 from engine.live.threads import Place
+from engine.telemetry import traced
 from engine.views import Plan, knobs, next_request
 from pages.parts import chat_chosen
 from pages.parts.chat_values import about, value
@@ -148,6 +149,7 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
         made, chosen = chat_chosen.provider(to), settled(held, to)
         chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().sink(held.thread)
         chat.tools = providers.toolbox(value("folder"), value("tools"))
+        turn = traced(turn)
         if held.policy != knobs.as_text(chosen.policy):
             chat.sink.policy(chosen.policy, len(chat.growing.session.requests))
             held.policy = knobs.as_text(chosen.policy)

@@ -6,23 +6,25 @@ Holds what a line is and what becomes of lines that are lost, doubled or moved. 
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from engine.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
 from engine.reading.source import Source
-from engine.session.content import dumps
+from engine.session.content import block_text, dumps
 from engine.session.model import Note
 
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
+ABOUT = ("version", "cwd", "gitBranch")
 NOTED = 5  # notes of one kind with a line number of their own; the rest is counted
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """One line that stands in the chain of `parentUuid`s."""
 
     line: int
@@ -33,7 +35,7 @@ class Entry:
     at: float | None = None
     agent: str = ""
     type: str = ""
-    message: dict[str, Any] = field(default_factory=dict)
+    message: dict[str, Any] = {}
     id: str = ""  # of the message that this line is a part of
     given: str = ""  # the parent that the line itself names
     spoken: bool = False  # it holds a message, or a part of one
@@ -124,12 +126,15 @@ class File:
 def scan(source: Source) -> File:
     """Read a file's lines and mend their chain."""
     file = File()
-    feed(file, source.records())
+    feed(file, source.records(), source.hear)
     return file
 
 
-def feed(file: File, records: Iterable[tuple[Any, int]]) -> bool:
-    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come."""
+def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], object] | None = None) -> bool:
+    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come.
+
+    `hear`: is told each text of their messages.
+    """
     for record, line in records:
         if isinstance(record, Note):
             file.seen.append(record)
@@ -137,6 +142,8 @@ def feed(file: File, records: Iterable[tuple[Any, int]]) -> bool:
             file.note("warning", line, "not a record of Claude Code (no object), skipped")
         else:
             _entry(file, record, line)
+            if hear and isinstance(message := record.get("message"), dict):
+                _tell(message.get("content"), hear)
     kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None))
     if not kept:
         for entry in file.entries.values():
@@ -149,7 +156,7 @@ def feed(file: File, records: Iterable[tuple[Any, int]]) -> bool:
 def _entry(file: File, record: dict[str, Any], line: int) -> None:
     """Take one record in."""
     kind = string(record.get("type"))
-    for key in ("version", "cwd", "gitBranch"):
+    for key in ABOUT if len(file.about) < len(ABOUT) else ():
         if isinstance(record.get(key), str) and record[key]:
             file.about.setdefault(key, record[key])
     if isinstance(record.get("sessionId"), str):
@@ -167,7 +174,8 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
         return
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     result = record.pop("toolUseResult", None)  # a second copy of the result: only the subagent's id is of use
-    _agents(file, record, result, line)
+    if kind == "progress" or isinstance(result, dict):
+        _agents(file, record, result, line)
     if uuid in file.entries:
         file.note("info", line, "a line with the same uuid stands earlier in the file; the first was kept")
         return
@@ -179,6 +187,12 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
     file.entries[uuid] = entry
     if kind == "attachment":
         _left_out(file, entry)
+
+
+def _tell(content: Any, hear: Callable[[str], object]) -> None:
+    """Say the texts of a message, as its blocks will have them."""
+    for part in content if isinstance(content, list) else (content,):
+        hear(block_text(string(part.get("type")), part) if isinstance(part, dict) else string(part))
 
 
 def _left_out(file: File, entry: Entry) -> None:

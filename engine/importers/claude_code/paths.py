@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from engine.importers.claude_code.attachments import with_notices
 from engine.importers.claude_code.edits import compacted, microcompacted, never_sent
@@ -25,8 +25,7 @@ TITLE_CHARS = 80
 NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True, gc=False):
     """What the next line needs to know of those before it on its path."""
 
     newest: Draft | None = None
@@ -198,7 +197,7 @@ def _path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Co
     """The messages of a limb, which go on from what `builder` has."""
     state = base.state(limb.at) if base else State()
     path = Path(limb, base, builder, [state], shared=state.messages, notices=_notices(limb))
-    state = replace(state, looks=0)
+    state = structs.replace(state, looks=0)
     for entry in limb.whole:
         state = _next(path, state, entry, file, known)
         path.states.append(state)

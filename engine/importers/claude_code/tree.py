@@ -31,6 +31,9 @@ class Limb:
 
     def find(self, table: Literal["marks", "on", "answered"], key: str, stop: int = END) -> int | None:
         """The depth that a table of the whole path has for a key, below `stop`."""
+        if self.base is None:
+            depth = getattr(self, table).get(key)
+            return depth if depth is not None and depth < stop else None
         limb: Limb | None = self
         while limb is not None:
             tables: Mapping[str, int] = getattr(limb, table)

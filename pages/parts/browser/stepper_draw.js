@@ -32,8 +32,11 @@ function drawWhere(self) {
   if (verdict !== "send") shown.push(make("span", `pill ${verdict}`, verdict));
   const sure = model.requests.sure[request];
   const off = typeof self.data.off === "number" ? ` ±${self.data.off < 0.0995 ? (100 * self.data.off).toFixed(1) : Math.round(100 * self.data.off)} %` : "";
-  const pill = make("span", "pill", sure ? (frame.last ? "recorded" : "between two recorded requests") : `estimated${off}`);
+  const uncut = sure ? 0 : model.requests.uncut[request];
+  const less = uncut ? `, or ${short(uncut)} less` : "";
+  const pill = make("span", "pill", sure ? (frame.last ? "recorded" : "between two recorded requests") : `estimated${off}${less}`);
   pill.title = sure ? "Tokens of the request as its provider billed it." : "Tokens as counted, scaled to what the provider billed for what was really sent. The error is that of what was recorded, at the median.";
+  if (uncut) pill.title += ` The tool had cut about ${uncut.toLocaleString("en")} tokens here that its log does not name: they are in the estimate, and were not in what it sent.`;
   shown.push(pill);
   if (self.held) shown.push(make("span", "pill refuse", self.held));
   part.where.replaceChildren(...shown);

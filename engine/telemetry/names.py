@@ -1,0 +1,61 @@
+"""Names of OpenTelemetry's conventions for generative AI as of November 2026, and our own, all under `turnscope.`.
+
+The conventions have no package of constants; the test compares these with what `opentelemetry-util-genai` itself writes.
+"""
+
+from __future__ import annotations
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+CONVERSATION = "gen_ai.conversation.id"
+COMPACTED = "gen_ai.conversation.compacted"
+AGENT = "gen_ai.agent.name"
+MODEL = "gen_ai.request.model"
+MAX_TOKENS = "gen_ai.request.max_tokens"
+TEMPERATURE = "gen_ai.request.temperature"
+ANSWER_ID = "gen_ai.response.id"
+ANSWER_MODEL = "gen_ai.response.model"
+REASONS = "gen_ai.response.finish_reasons"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"  # with those from and into the cache
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE = "gen_ai.usage.cache_write.input_tokens"
+INPUT = "gen_ai.input.messages"
+OUTPUT = "gen_ai.output.messages"
+SYSTEM = "gen_ai.system_instructions"
+TOOLS = "gen_ai.tool.definitions"
+ERROR = "error.type"
+
+# The provider's SDK tells of a server's compaction so.
+COMPACTION_READ = "anthropic.usage.compaction.input_tokens"
+COMPACTION_WRITTEN = "anthropic.usage.compaction.output_tokens"
+STOP_REASON = "anthropic.message.stop_reason"
+
+TURN = "turnscope.turn"
+REQUEST = "turnscope.request"
+POLICY = "turnscope.policy"
+STATUS = "turnscope.status"  # complete | interrupted | refused | failed | replayed
+VERDICT = "turnscope.verdict"
+WINDOW = "turnscope.window"  # tokens
+EXPECTED = "turnscope.input_tokens.expected"  # prompt tokens as expected before it was sent, or of a replay, which was not
+BUCKETS = "turnscope.input_tokens."  # and the name of a bucket: as expected
+USD = "turnscope.usd"
+UNTIMED = "turnscope.untimed"  # no time was recorded: the span's is its place in the order
+ATTEMPTS = "turnscope.attempts"
+ASK = "turnscope.ask"  # what a policy asked of a model: its kind. Such a span is no request of the conversation
+
+# Events of a request's span. Tokens are the provider's, as expected.
+EDIT = "turnscope.edit"
+COMPACTION = "turnscope.compaction"
+FALLBACK = "turnscope.fallback"
+REFUSAL = "turnscope.refusal"
+APPLIED = "turnscope.applied"  # a context edit that the provider says it made
+DECISION = "turnscope.decision"  # number in the trace
+BY = "turnscope.by"  # policy | server
+RULE = "turnscope.rule"
+ACTION = "turnscope.action"
+BECAUSE = "turnscope.because"
+BEFORE = "turnscope.tokens.before"
+AFTER = "turnscope.tokens.after"
+
+COMPACTIONS = "turnscope.compactions"  # a counter: condensations of requests that were sent

@@ -1,0 +1,39 @@
+"""A report as whoever it was sent to sees it: opened from a file, in a Chromium without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import ROOT
+from playwright.sync_api import expect
+
+import engine
+from engine.share.report import report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_report_is_drawn_without_a_network(browser: Browser, tmp_path: Path) -> None:
+    made = report(engine.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl"), "masked", ["clear-tool-results"])
+    file = tmp_path / "report.html"
+    file.write_text(made.html, encoding="utf-8")
+    context = browser.new_context(offline=True, viewport={"width": 800, "height": 900})
+    asked: list[str] = []
+    context.on("request", lambda request: asked.append(request.url))
+    try:
+        tab = context.new_page()
+        tab.goto(file.as_uri())
+        expect(tab.locator("polygon").first).to_be_visible()
+        shape, cells = tab.locator("polygon").nth(1).bounding_box(), tab.locator(".heat > div").count()
+        assert shape
+        assert shape["width"] > 500
+        assert cells > 88 * 5
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 800
+        assert asked == [file.as_uri()]
+    finally:
+        context.close()

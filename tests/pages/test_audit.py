@@ -1,0 +1,31 @@
+"""The audit page in Streamlit's own test runner: the checklist, a turn's messages, and a report that is reviewed first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamlit.testing.v1 import AppTest
+
+
+def drawn(app: AppTest) -> str:
+    return "".join(html.proto.body for html in app.get("html"))
+
+
+def test_the_checklist_a_turn_and_a_report_that_is_seen_before_it_leaves(app: AppTest) -> None:
+    app.query_params["session"] = "cache-goes-cold"
+    app.switch_page("pages/audit.py").run()
+    assert not app.exception
+    assert drawn(app).count("<section class=") == 10
+    assert 'href="debugger?session=cache-goes-cold&amp;request=63"' in drawn(app)
+    app.number_input(key="audit.turn").set_value(1).run()
+    assert not app.exception
+    assert app.code[0].value.startswith('[\n  {\n    "role": "user",')
+    app.button(key="share.prepare").click().run()
+    assert not app.exception
+    assert "What leaves with it" in drawn(app)
+    files = [button for button in app.get("download_button") if button.proto.id.endswith(("share.html", "share.markdown"))]
+    assert [button.proto.disabled for button in files] == [True, True]
+    app.checkbox(key="share.seen").check().run()
+    files = [button for button in app.get("download_button") if button.proto.id.endswith(("share.html", "share.markdown"))]
+    assert [button.proto.disabled for button in files] == [False, False]

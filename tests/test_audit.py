@@ -1,0 +1,144 @@
+"""The checklist held against sessions: what they show, what they cannot show, and our own chat, which has to pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from claude_log import Log, call
+from conftest import let_go, shared
+
+import engine
+from engine import settings
+from engine.live import branches
+from engine.live.chat import Settings
+from engine.live.events import Event, Refused
+from engine.live.offline import Offline
+from engine.live.provider import connected
+from engine.live.tools import Toolbox
+from engine.planning.policy import parse
+from engine.session.model import Session
+from engine.share.report import report
+from engine.storage.threads import Threads
+from engine.telemetry.chats import followed
+from engine.telemetry.export import Exporting
+from engine.views.audit import Point, audit
+from engine.views.overview import overview
+
+ROOT = Path(__file__).resolve().parent.parent
+GOES_COLD, FORGETS = (
+    ROOT / "sample_sessions" / f"{name}.jsonl" for name in ("cache-goes-cold", "chat-forgets-first-instruction")
+)
+FORMATS = (
+    "claude-code/entire-cd95-3compactions.jsonl",
+    "codex/entire-skills-d5c5-compacted.jsonl",
+    "gemini-cli/entire-ab2b-session.json",
+    "pi/pi-before-compaction.jsonl",
+    "otel/otlp-openinference-smol-agent.json",
+)
+# The pattern as it is published: old results are cleared, the server compacts, the gateway holds back what does not fit.
+PATTERN = """
+title = "The published pattern"
+doc = "Old results are cleared, the server compacts, and what does not fit is refused."
+[budget]
+formula = "window"
+margin = 0.05
+[[rules]]
+rule = "supersede_static"
+[[rules]]
+rule = "clear_old_results"
+[[rules]]
+rule = "compact_20260112"
+trigger = 50000
+"""
+
+
+def points(session: Session, policy: str = "as-recorded") -> Mapping[str, Point]:
+    trace = engine.replay(session, policy)
+    return {point.key: point for point in audit(trace, overview(trace))}
+
+
+def test_a_chat_of_ours_passes_all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text("".join(f"def function_{i}(value): return value + {i}\n" for i in range(300)))
+    threads, exporting = Threads(tmp_path / "chats.db"), Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
+    with let_go(Offline()) as server:
+        box, thread = Toolbox(tmp_path), threads.create(title="audited")
+        chosen, provider = Settings("offline-64k", parse("published", PATTERN)), connected(server.url, "none", retries=0)
+        chat = branches.begun(thread, provider, threads.sink(thread), chosen, "You are brief. " * 400, box.definitions)
+        chat.tools = box
+
+        def said(text: str) -> list[Event]:
+            return [*followed(lambda chat: chat.send(text), exporting)(chat)]
+
+        for n in range(16):
+            assert Refused not in map(type, said("read file file.py" if n % 2 else f"{n} {'word ' * 6_000}"))
+        assert [type(event) for event in said("word " * 90_000)][-1] is Refused
+    exporting.close()
+    found = points(threads.load(thread))
+    assert {key: point.found for key, point in found.items() if point.verdict != "pass"} == {}
+    assert "provider's server" in found["compaction"].found
+    assert found["typed"].requests == found["gateway"].requests == (len(threads.load(thread).requests) - 1,)
+    back = points(engine.load(tmp_path / "trace.jsonl"))
+    assert back["id"].verdict == "pass"
+    assert thread in back["id"].found
+
+
+def test_a_log_that_cuts_by_number_fails_and_says_where() -> None:
+    found = points(engine.load(FORGETS))
+    assert found["last-n"].verdict == "fail"
+    assert found["last-n"].requests[0] >= 10
+    assert found["cache"].verdict == "warning"
+
+
+def test_what_a_transcript_cannot_show_is_unknown() -> None:
+    found = points(engine.load(GOES_COLD))
+    assert [found[key].verdict for key in ("id", "gateway", "typed", "shared-id")] == ["unknown"] * 4
+    assert found["editing"].verdict == "fail"
+    assert found["editing"].requests[0] == 34
+    assert found["compaction"].requests == (63,)
+
+
+def test_agents_that_share_an_id_are_told_apart_by_their_system_prompts(tmp_path: Path) -> None:
+    lines = []
+    for n in range(6):
+        said = [{"role": "system", "content": "You plan." if n % 2 else "You execute."}]
+        said += [{"role": "user", "content": f"point {k} of a long conversation that goes on and on"} for k in range(n + 1)]
+        choice = {"message": {"role": "assistant", "content": f"done {n}"}, "finish_reason": "stop"}
+        answer = {"model": "gpt-4o", "choices": [choice], "usage": {"prompt_tokens": 20 + n, "completion_tokens": 2}}
+        lines.append({"request": {"model": "gpt-4o", "messages": said}, "response": answer})
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = points(engine.load(tmp_path / "calls.jsonl"))
+    assert found["shared-id"].verdict == "fail"
+    assert found["shared-id"].requests
+
+
+def test_a_summary_without_its_usage_is_silent(tmp_path: Path) -> None:
+    def compacted(**meta: int) -> Session:
+        log = Log()
+        log.user("Begin.")
+        log.answer("a", call("c"), usage=(8_000, 0, 0, 10))
+        log.result("c", "word " * 4_000)
+        log.answer("b", "Done.", usage=(9_000, 0, 0, 10))
+        log.compact(**meta)
+        log.user("Go on.")
+        log.answer("d", "Yes.", usage=(900, 0, 0, 10))
+        return engine.load(log.save(tmp_path / f"{len(meta)}-{sum(meta.values())}.jsonl"))
+
+    assert points(compacted())["silent"].verdict == "pass"
+    assert points(compacted(preTokens=0))["silent"].verdict == "fail"
+
+
+@pytest.mark.parametrize("name", FORMATS, ids=lambda name: name.partition("/")[0])
+def test_real_sessions_of_five_formats_pass_through_audit_and_share(name: str) -> None:
+    session = engine.load(shared("data", "open", *name.split("/")))
+    found = points(session)
+    assert len(found) == 10
+    assert found["id"].verdict == ("fail" if name.startswith("otel") else "unknown")
+    for point in found.values():
+        assert point.found
+        assert all(0 <= n < len(session.requests) for n in point.requests)
+    made = report(session, "no content", ["clear-tool-results"])
+    assert made.html.count("<b class=") == 10
+    assert len(made.html) < 25e6

@@ -1,0 +1,213 @@
+"""What is handed on of a session: nothing private, the same numbers at every level, one file that needs no network."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from claude_log import Log, call
+
+import engine
+from engine.__main__ import main
+from engine.counting.ledger import Ledger
+from engine.library.opening import named, own_prices
+from engine.planning.trace import trace
+from engine.session.model import Session
+from engine.share import report as reports
+from engine.share.private import masked
+from engine.share.redact import LEVELS, Level, Redacted, redacted
+from engine.share.report import Unredacted, report
+from engine.views.overview import overview
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
+# Fifty secrets and personal data, put together here, so that no scanner takes this file for a leak.
+A, N, H = "abcdefghijklmnopqrstuvwxyz", "0123456789", "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
+UP = A.upper()
+SECRETS = [
+    f"sk-ant-{'api03'}-{A}{N}{UP}",
+    f"sk-proj-{UP}{N}{A}",
+    f"sk-{A}{N}{UP[:10]}T3Blbk",
+    f"{'gh'}p_{A}{N}",
+    f"github_{'pat'}_{A}{N}",
+    f"{'glpat'}-{A[:20]}",
+    f"AKIA{UP[:16]}",
+    f"AIza{A}{N[:9]}",
+    f"ya29.{A}{N}",
+    f"xox{'b'}-{N}-{N}-{A}",
+    f"https://hooks.{'slack'}.com/services/T{N}/B{N}/{A}",
+    f"hf_{A}{N}",
+    f"npm_{A}{N}",
+    f"pypi-AgEIcHlwaS5vcmc{A}{N}{UP}{A}",
+    f"SG.{A[:22]}.{A}{UP[:17]}",
+    f"{'sk'}_live_{A[:24]}",
+    f"{'rk'}_test_{A[:24]}",
+    f"gsk_{A}{N}",
+    f"r8_{A}{N}",
+    f"xai-{A}{N}",
+    f"eyJ{A}.{A}.{UP}",
+    f"dop_v1_{H}{H}",
+    f"hvs.{A}{N}",
+    f"shpat_{H}",
+    f"lin_api_{A}{N}",
+    f"{'dapi'}{H}",
+    f"glsa_{A}{N}",
+    f"whsec_{A}{N}",
+    f"AC{H}",
+    f"{N[:9]}:{A}{N[:9]}",
+    f"-----BEGIN RSA PRIVATE {'KEY'}-----\nMIIEowIBAAKCAQEA{UP}\n-----END RSA PRIVATE {'KEY'}-----",
+    f"postgres://bob:{'hunter2hunter'}@db/prod",
+    f"password = '{'correct horse battery'}'",
+    f"Authorization: Bearer {A}{N}",
+    f"api_key: {UP}{N}",
+    f'aws_secret_access_key = "wJalrXUtnFEMIK7MDENGbPxRfiCY{UP[:12]}"',
+    f"https://x.blob/a?sig={A}{N}",
+    "AccountKey=" + UP + A + N + UP[:24] + "==",
+]
+PERSONAL = [
+    "jane.doe@example.com",
+    "o'brien+work@mail.example.co.uk",
+    "+49 170 1234567",
+    "+1 (415) 555-2671",
+    "415-555-2671",
+    "4111 1111 1111 1111",
+    "5500005555555559",
+    "DE89 3704 0044 0532 0130 00",
+    "123-45-6789",
+    "203.0.113.77",
+    "2001:db8::8a2e:370:7334",
+    "00:1B:44:11:3A:B7",
+]
+HARMLESS = (
+    "commit 41e7521aabbccddeeff00112233445566778899a at 2026-11-22 12:30:45, version 1.24.3 and 10.2.0.1-beta, id "
+    "3f2504e0-4f89-11d3-9a0c-0305e82c3301, 1774944164707 ms, localhost 127.0.0.1:8501, max_tokens = 16000, a[12345]: 0.000123; "
+    "token_count: 12345678901234; password: str, secret=None, def token(self, value: str) -> int, 4111 1111 1111 1112"
+)
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
+    """A session with all of them: in prompts, results and calls, with a user's name, and a summary that repeats some."""
+    log = Log()
+    log.user("Deploy for janedoe; reach her at " + PERSONAL[0])
+    for n, secret in enumerate([*SECRETS, *PERSONAL]):
+        log.answer(f"a{n}", call(f"c{n}", command=f"curl -H '{secret}' https://example.com"), usage=(100 + 90 * n, 0, 0, 30))
+        log.result(f"c{n}", f"exit 0\n{secret}\nin /Users/{'janedoe'}/src")
+    log.compact(f"So far: {SECRETS[0]} and {PERSONAL[2]} of janedoe.")
+    log.answer("last", "Done for janedoe.", usage=(900, 0, 0, 12))
+    path = log.save(tmp_path_factory.mktemp("seeded") / "deploy.jsonl")
+    return path, engine.load(path)
+
+
+@pytest.mark.parametrize("secret", [*SECRETS, *PERSONAL])
+def test_it_is_found_alone_and_amid_a_text(secret: str) -> None:
+    for text in (secret, f"It is {secret} and no other.", f'{{"value": "{secret}"}}'):
+        told, kinds = masked(text)
+        assert kinds, text
+        assert secret not in told
+
+
+def test_what_is_no_secret_stays() -> None:
+    assert masked(HARMLESS) == (HARMLESS, [])
+
+
+@pytest.mark.parametrize("level", ["structure", "no content", "masked"])
+def test_nothing_private_is_in_the_file(seeded: tuple[Path, Session], level: Level) -> None:
+    made = report(seeded[1], level)
+    for out in (made.html, made.markdown):
+        told = unescape(out)
+        for secret in (*SECRETS, *PERSONAL, "janedoe"):
+            assert secret not in told
+            assert secret not in out
+    if level == "masked":
+        assert "exit 0" in made.html
+        assert sum(count for _, count in made.removed) >= 45
+        return
+    for block in seeded[1].blocks:
+        assert not [line for line in block.text.splitlines() if len(line) >= 8 and line in unescape(made.html)]
+
+
+@pytest.mark.parametrize("path", SAMPLES[:3], ids=lambda path: path.stem)
+@pytest.mark.parametrize("level", [*LEVELS])
+def test_every_level_has_the_same_numbers(path: Path, level: Level) -> None:
+    session = engine.load(path)
+    known = engine.replay(session)
+    given = redacted(session, known.ledger, level)
+    again = trace(given.session, named("as-recorded"), given.ledger, own_prices().proved(given.session))
+    before, after = overview(known), overview(again)
+    assert np.array_equal(before.cells, after.cells)
+    assert np.array_equal(before.usd, after.usd)
+    assert (before.total, before.models) == (after.total, after.models)
+    assert [plan.verdict for plan in known.plans] == [plan.verdict for plan in again.plans]
+
+
+class _Asks(HTMLParser):
+    """What a page would load or run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        names = {name for name, _ in attributes}
+        if tag in ("script", "link", "img", "iframe", "object", "embed", "form", "a", "base") or names & {
+            "src",
+            "href",
+            "srcset",
+        }:
+            self.found.append(tag)
+        self.found += [name for name in names if name.startswith("on")]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_the_file_asks_nothing_of_anybody(path: Path) -> None:
+    made = report(engine.load(path), "full")
+    asks = _Asks()
+    asks.feed(made.html)
+    assert not asks.found
+    assert not re.search(r"url\(|@import", made.html)
+    assert len(made.html.encode()) < 5e6
+    assert made.html.count("<polygon") >= 3
+
+
+def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    log = Log()
+    log.user("</pre><script>window.pwned=1</script><img src=//evil.test/x> `code` [link](http://evil.test) ![i](//evil.test)")
+    log.answer("a", call("c", "<b onclick=1>"), usage=(90_000, 0, 0, 5))
+    log.result("c", "<style>@import url(//evil.test)</style>")
+    log.answer("b", "done", usage=(170_000, 0, 0, 5))
+    made = report(engine.load(log.save(tmp_path / "hostile.jsonl")), "full")
+    asks = _Asks()
+    asks.feed(made.html)
+    assert not asks.found
+    assert "<script" not in made.markdown
+    assert "](http" not in made.markdown
+
+
+@pytest.mark.parametrize("level", ["structure", "no content", "masked"])
+def test_it_fails_closed(seeded: tuple[Path, Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Level) -> None:
+    def careless(session: Session, ledger: Ledger, _: Level) -> Redacted:
+        return replace(redacted(session, ledger, "full"), level=level, values=frozenset((SECRETS[0],)))
+
+    monkeypatch.setattr(reports, "_footer", lambda given: " ".join(block.text for block in given.session.blocks))
+    monkeypatch.setattr(reports, "redacted", careless)
+    with pytest.raises(Unredacted, match="taken out"):
+        report(seeded[1], level)
+    assert main(["share", str(seeded[0]), str(tmp_path / "out.html"), "--level", level]) == 1
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_the_command_writes_a_report_and_a_summary(
+    seeded: tuple[Path, Session], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("out.html", "out.md"):
+        assert main(["share", str(seeded[0]), str(tmp_path / name), "--level", "masked"]) == 0
+        assert "API key" in capsys.readouterr().out
+    assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
+    assert "| pass |" in (tmp_path / "out.md").read_text()
+    assert main(["share", str(tmp_path / "none"), str(tmp_path / "x.html")]) == 1

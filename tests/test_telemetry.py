@@ -1,0 +1,266 @@
+"""Traces of chats and of replays: OpenTelemetry's names and form, every request read back as it was, nothing told unasked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import let_go
+from opentelemetry.proto_json.trace.v1.trace import TracesData
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.util.genai.handler import TelemetryHandler
+from opentelemetry.util.genai.types import FunctionToolDefinition, InputMessage, OutputMessage, TextPart
+
+import engine
+from engine import settings
+from engine.__main__ import main
+from engine.envelope.plan import Plan
+from engine.live import branches
+from engine.live.chat import Chat, Settings
+from engine.live.events import Refused
+from engine.live.offline import Offline
+from engine.live.provider import connected
+from engine.live.tools import Toolbox
+from engine.planning.policy import load
+from engine.planning.render import body
+from engine.session.model import JSON, Session
+from engine.storage.threads import Threads
+from engine.telemetry import names, traced
+from engine.telemetry.chats import followed
+from engine.telemetry.export import Exporting, written
+from engine.telemetry.replays import spans_of
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
+SECRET = "the heron stands in the reeds"
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return engine.load(SAMPLE)
+
+
+def chatting(server: Offline, folder: Path, policy: str, turns: int, exporting: Exporting) -> tuple[Chat, Threads]:
+    project = folder / "project"
+    project.mkdir()
+    for n in range(4):
+        (project / f"file{n}.py").write_text("".join(f"def function_{n}_{i}(x): return x + {i}\n" for i in range(120)))
+    box, threads = Toolbox(project), Threads(folder / "chats.db")
+    chosen = Settings("offline-16k", load(policy))
+    thread = threads.create(title="traced")
+    provider = connected(server.url, "secret-key-123", retries=0)
+    chat = branches.begun(thread, provider, threads.sink(thread), chosen, f"You are brief; {SECRET}.", box.definitions)
+    chat.tools = box
+    for n in range(turns):
+        text = f"read file file{n % 4}.py" if n % 3 == 0 else f"And what of point {n}? It matters because of reason {n * 7}."
+        for event in followed(lambda chat, text=text: chat.send(text), exporting, content=True)(chat):
+            assert not isinstance(event, Refused), event
+    return chat, threads
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The spans of a file, each line of which is what OTLP's own JSON form takes and gives back."""
+    for line in path.read_text().splitlines():
+        assert TracesData.from_json(line).to_dict() == json.loads(line)
+        for resource in json.loads(line)["resourceSpans"]:
+            for scope in resource["scopeSpans"]:
+                yield from scope["spans"]
+
+
+def about(holder: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of a span or an event, each as the one value that it has."""
+    return {one["key"]: next(iter(one["value"].values())) for one in holder.get("attributes", ())}
+
+
+def said(made: Mapping[str, JSON]) -> Any:
+    """What a body says, a bare text as the one block that it is, without marks for the cache."""
+
+    def blocks(content: Any) -> Any:
+        listed = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        return [{key: value for key, value in block.items() if key != "cache_control"} for block in listed]
+
+    messages = [(message["role"], blocks(message["content"])) for message in made["messages"]]
+    return messages, blocks(made.get("system")), blocks(made.get("tools"))
+
+
+def asked(plans: Iterable[Plan], session: Session) -> list[Any]:
+    return [said(body(plan, session)) for plan in plans]
+
+
+def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
+    exporting = Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
+    with let_go(Offline()) as server:
+        chat, threads = chatting(server, tmp_path, "balanced", 200, exporting)
+    exporting.close()
+    stored = threads.load(chat.growing.session.id)
+    back = engine.load(tmp_path / "trace.jsonl")
+    assert len(back.requests) == len(stored.requests) > 250
+    for ours, theirs in zip(stored.requests, back.requests, strict=True):
+        assert (theirs.usage, theirs.stop_reason, theirs.model) == (ours.usage, ours.stop_reason, ours.model)
+        assert theirs.sent_at == pytest.approx(ours.sent_at, abs=1e-5)
+    record = engine.replay(stored, "as-recorded")
+    assert asked(engine.replay(back, "as-recorded").plans, back) == asked(record.plans, stored)
+    spans = [*lines(tmp_path / "trace.jsonl")]
+    turns = [span for span in spans if about(span)[names.OPERATION] == "invoke_agent"]
+    assert len(turns) == len({span["traceId"] for span in spans}) == 200
+    assert {span.get("parentSpanId", "") for span in spans} <= {"", *(span["spanId"] for span in spans)}
+    assert {about(span)[names.CONVERSATION] for span in spans} == {stored.id}
+    events = [event for span in spans for event in span.get("events", ())]
+    assert {about(event)[names.CONVERSATION] for event in events} == {stored.id}
+    assert all(about(event)[names.BECAUSE] and about(event)[names.RULE] for event in events)
+    condensed = [event for event in events if event["name"] == names.COMPACTION]
+    assert condensed
+    assert any(about(span).get(names.COMPACTED) for span in spans)
+    metrics = json.loads((tmp_path / "trace.metrics.jsonl").read_text().splitlines()[-1])
+    counter = metrics["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]
+    assert counter["name"] == names.COMPACTIONS
+    assert sum(int(point["asInt"]) for point in counter["sum"]["dataPoints"]) == len(condensed)
+
+
+@pytest.mark.parametrize("policy", ["as-recorded", "last-5-pairs", "ladder"])
+def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: Path, policy: str) -> None:
+    trace = engine.replay(session, policy)
+    count = written(tmp_path / "trace.jsonl", spans_of(trace, content=True))
+    assert count == len([*lines(tmp_path / "trace.jsonl")])
+    back = engine.load(tmp_path / "trace.jsonl")
+    assert asked(engine.replay(back, "as-recorded").plans, back) == asked(trace.plans, session)
+    for ours, theirs in zip(session.requests, back.requests, strict=True):
+        assert theirs.usage == (ours.usage if policy == "as-recorded" else None)
+    decided = sum(len(plan.decisions) for plan in trace.plans)
+    told = [
+        about(e) for span in lines(tmp_path / "trace.jsonl") for e in span.get("events", ()) if about(e)[names.BY] == "policy"
+    ]
+    assert [int(one[names.DECISION]) for one in told] == [*range(decided)]
+
+
+def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Session) -> None:
+    exporting = Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
+    with let_go(Offline()) as server:
+        chat, _ = chatting(server, tmp_path, "balanced", 1, exporting)
+        for _ in followed(lambda chat: chat.send(SECRET), exporting)(chat):
+            pass
+    exporting.close()
+    told = (tmp_path / "trace.jsonl").read_text().splitlines()
+    assert any(SECRET in line for line in told[:2])
+    assert not any(SECRET in line for line in told[-2:])
+    written(tmp_path / "replay.jsonl", spans_of(engine.replay(session, "last-5-pairs")))
+    text = (tmp_path / "replay.jsonl").read_text()
+    assert not any(block.text[:40] in text for block in session.blocks if len(block.text) >= 40)
+
+
+def test_nothing_is_traced_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (settings.TRACES, settings.ENDPOINT):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    turn = Chat.go_on
+    assert traced(turn) is turn  # type: ignore[arg-type, comparison-overlap]
+
+
+def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: Path) -> None:
+    heard: list[tuple[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append((self.path, json.loads(self.rfile.read(int(self.headers["content-length"])))))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None: ...
+
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    exporting = Exporting(settings.Telemetry(endpoint=f"http://127.0.0.1:{receiver.server_port}/"))
+    gone = Exporting(settings.Telemetry(endpoint="http://127.0.0.1:9"))
+    with let_go(Offline()) as server:
+        chat, _ = chatting(server, tmp_path, "balanced", 2, exporting)
+        assert len([*followed(lambda chat: chat.send("And now?"), gone)(chat)]) > 2
+    exporting.close()
+    receiver.shutdown()
+    spans = [
+        span for path, sent in heard if path == "/v1/traces" for span in sent["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    ]
+    assert len([span for span in spans if about(span)[names.OPERATION] == "invoke_agent"]) == 2
+    assert len([span for span in spans if about(span)[names.OPERATION] == "chat"]) == 3
+
+
+def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    monkeypatch.setenv(settings.CONTENT, "SPAN_ONLY")
+    handler = TelemetryHandler(tracer_provider=provider)
+    call = handler.inference("anthropic", request_model="m", conversation_id="c")
+    call.input_tokens = call.output_tokens = call.cache_read_input_tokens = call.cache_write_input_tokens = 1
+    call.max_tokens, call.temperature, call.finish_reasons = 1, 0.5, ["stop"]
+    call.response_id, call.response_model_name = "r", "m"
+    call.data.conversation_compacted = True
+    call.input_messages = [InputMessage("user", [TextPart("hello")])]
+    call.output_messages = [OutputMessage("assistant", [TextPart("hello")])]
+    call.system_instruction = [TextPart("be brief")]
+    call.tool_definitions = [FunctionToolDefinition("look", "looks", {})]
+    call.stop()
+    (theirs,) = memory.get_finished_spans()
+    known = {*(theirs.attributes or {}), names.AGENT, names.OPERATION, names.ERROR}
+    assert {value for value in vars(names).values() if isinstance(value, str) and value.startswith("gen_ai.")} <= known
+    assert theirs.name == "chat m"
+    trace = engine.replay(session, "as-recorded")
+    ours = next(span for span in spans_of(trace, content=True) if span.kind == theirs.kind)
+    assert ours.name == f"chat {trace.plans[0].model}"
+    for key in (names.INPUT, names.OUTPUT, names.SYSTEM, names.TOOLS):
+        if key not in (ours.attributes or {}):
+            continue
+        mine, other = (one.attributes[key] for one in (ours, theirs))  # type: ignore[index]
+        other = json.loads(other) if isinstance(other, str) else other
+        assert other[0].keys() <= {*mine[0], "name", "finish_reason"}, key
+
+
+@pytest.mark.parametrize("said", ["", "X-Session", "helicone", "none"])
+def test_every_request_carries_the_conversation_in_a_header(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(settings.HEADER, said)
+    with let_go(Offline()) as server:
+        seen: list[dict[str, str]] = []
+        handler = server._http.RequestHandlerClass
+
+        class Noting(handler):  # type: ignore[misc, valid-type]
+            def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
+                seen.append({name.lower(): value for name, value in self.headers.items()})
+                super().do_POST()
+
+        server._http.RequestHandlerClass = Noting
+        threads = Threads(tmp_path / "chats.db")
+        thread = threads.create(title="named")
+        chosen = Settings("offline-16k", load("balanced"), count_from=1e-6)
+        chat = branches.begun(thread, connected(server.url, "none"), threads.sink(thread), chosen, "", [])
+        assert [*chat.send("Hello")]
+    assert len(seen) == 2, "a count and a request"
+    found = {name: value for name, value in seen[0].items() if "session" in name or "conversation" in name}
+    assert (
+        found
+        == {
+            "": {"x-conversation-id": thread},
+            "X-Session": {"x-session": thread},
+            "helicone": {"helicone-session-id": thread, "helicone-session-path": f"/{thread}"},
+            "none": {},
+        }[said]
+    )
+    assert all(found.items() <= one.items() for one in seen)
+
+
+def test_the_command_writes_a_trace_and_says_what_it_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "trace.jsonl"
+    assert main(["trace", str(SAMPLE), str(out), "--policy", "last-5-pairs"]) == 0
+    assert "100 spans of 88 requests" in capsys.readouterr().out
+    assert len([*lines(out)]) == 100
+    assert main(["trace", str(SAMPLE), str(out), "--policy", "no-such-policy"]) == 1
+    assert main(["trace", str(SAMPLE), str(SAMPLE / "below"), "--policy", "last-5-pairs"]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+    assert len([*lines(out)]) == 100, "what stood there still does"
