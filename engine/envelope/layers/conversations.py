@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from engine.envelope.condensing import without
 from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.layers.words import content_words
 from engine.envelope.rule import Ctx
+from engine.envelope.wishes import wished
 from engine.session.index import Index, before, upto
 from engine.session.model import Session, Span
 
@@ -146,12 +148,30 @@ def _topics(ctx: Ctx, turns: tuple[int, ...]) -> Iterator[int]:
         about |= words
 
 
+def left_out(ctx: Ctx, span: Span) -> tuple[Span, ...]:
+    """What of a span a person left out by hand: no layer tells of it, and nothing puts it back."""
+    found: list[Span] = []
+    recorded = ctx.session.recorded.wishes
+    for edit in (edit for n in sorted(recorded) if n <= ctx.request.n for edit in wished(ctx.session, n)):
+        if edit.span and edit.restore:
+            found = [one for one in found if one.stop <= edit.span.start or edit.span.stop <= one.start]
+        elif edit.span and edit.action == "drop" and edit.span.start < span.stop and span.start < edit.span.stop:
+            found.append(edit.span)
+    return tuple(sorted(found))
+
+
+def wishing(ctx: Ctx) -> bool:
+    """Whether a person wished something for this very request: what was told before may have to be told otherwise."""
+    return ctx.request.n in ctx.session.recorded.wishes
+
+
 def prompt_at(ctx: Ctx, at: int) -> str:
     """What the message at address `at` says, if a person says it."""
     message = ctx.session.messages[ctx.session.blocks[at].message]
     if message.role != "user":
         return ""
-    texts = (block.text for block in ctx.session.blocks[message.start : message.stop] if block.kind == "text")
+    parts = without(Span(message.start, message.stop), left_out(ctx, Span(message.start, message.stop)))
+    texts = (block.text for part in parts for block in ctx.session.blocks[part.start : part.stop] if block.kind == "text")
     return "\n".join(texts)
 
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 from msgspec import Struct, structs
 
+from engine.envelope.condensing import without
 from engine.envelope.envelope import Envelope
 from engine.envelope.layers.archive import Grant, calls, grants, likely
-from engine.envelope.layers.conversations import Split, name_of, span_of, without_prompt
+from engine.envelope.layers.conversations import Split, left_out, name_of, span_of, without_prompt
 from engine.envelope.layers.places import RETRIEVED, insert_at, put, standing, standing_tokens, under_way, yielding
 from engine.envelope.layers.trio import counts, header_line, summary_text
 from engine.envelope.rule import Ctx
@@ -127,6 +128,7 @@ def _cost(ctx: Ctx, forms: Forms, number: int, form: str) -> int:
 
 
 def _gone(envelope: Envelope, ctx: Ctx, forms: Forms, number: int) -> Iterator[Span]:
-    parts = without_prompt(ctx, span_of(ctx, forms, number))
+    whole = span_of(ctx, forms, number)
+    parts = (part for one in without_prompt(ctx, whole) for part in without(one, left_out(ctx, whole)))
     spans = (span for part in parts for span in ctx.index.talk(*part))
     yield from (span for span in spans if envelope.at(span.start).body == ())

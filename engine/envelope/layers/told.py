@@ -73,7 +73,9 @@ def _read(blocks: Sequence[Block]) -> Told:
     changed = dict.fromkeys(f"{name} {path}" for name, given in inputs if _CHANGES.search(name) and (path := path_in(given)))
     paths = " ".join(path for _, given in inputs if (path := path_in(given)))
     cure = next(iter([*decided[-1:], *last[:1]]), "")
-    outcome: Outcome = "error" if broken else "completed" if answers and blocks[-1].role == "assistant" else "ongoing"
+    outcome: Outcome = (
+        "error" if broken else "completed" if answers and blocks and blocks[-1].role == "assistant" else "ongoing"
+    )
     return Told(
         topic("\n".join(asked) or "\n".join(answers)),
         about("\n".join((*asked, paths, *answers, *failures))),

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from engine.envelope.condensing import without
 from engine.envelope.layers.caps import Count, capped, cut
-from engine.envelope.layers.conversations import Split, current, memo, name_of, span_of
+from engine.envelope.layers.conversations import Split, current, left_out, memo, name_of, span_of
 from engine.envelope.layers.told import Outcome, Told, points, told
 from engine.envelope.rule import Ctx
 from engine.session.model import Part
@@ -38,12 +39,18 @@ def counts(ctx: Ctx) -> Count:
 
 def told_of(ctx: Ctx, split: Split, number: int) -> Told:
     """What is told of a conversation that is over."""
-    known, key = memo(ctx), ("told", split.split, split.gap, split.part_over, id(ctx.own), number)
+    known, key = memo(ctx), _key("told", ctx, split, number)
     if key not in known:
-        start, stop = span_of(ctx, split, number)
-        known[key] = told(ctx.session.blocks[start:stop])
+        span = span_of(ctx, split, number)
+        parts = without(span, left_out(ctx, span))
+        known[key] = told([block for part in parts for block in ctx.session.blocks[part.start : part.stop]])
     found: Told = known[key]
     return found
+
+
+def _key(what: str, ctx: Ctx, split: Split, number: int) -> tuple[object, ...]:
+    gone = left_out(ctx, span_of(ctx, split, number)) if ctx.session.recorded.wishes else ()
+    return (what, split.split, split.gap, split.part_over, id(ctx.own), number, gone)
 
 
 def header(ctx: Ctx, split: Split, number: int) -> Header:
@@ -57,7 +64,7 @@ def header(ctx: Ctx, split: Split, number: int) -> Header:
 def header_line(ctx: Ctx, split: Split, number: int, cap: int) -> str:
     """A header as one line of at most `cap` tokens: id and outcome first, then topic, entities, size, time, summary."""
     known = memo(ctx)
-    key = ("header", split.split, split.gap, split.part_over, id(ctx.own), number, cap)
+    key = (*_key("header", ctx, split, number), cap)
     if key not in known:
         known[key] = _line(header(ctx, split, number), cap, counts(ctx))
     line: str = known[key]
@@ -82,7 +89,7 @@ def _line(head: Header, cap: int, count: Count) -> str:
 def summary_text(ctx: Ctx, split: Split, number: int, cap: int) -> str:
     """The summary of a conversation that is over, of at most `cap` tokens."""
     known = memo(ctx)
-    key = ("summary", split.split, split.gap, split.part_over, id(ctx.own), number, cap)
+    key = (*_key("summary", ctx, split, number), cap)
     if key not in known:
         head = header(ctx, split, number)
         first = ", ".join((head.id, MARKS[head.outcome], *([moment(head.timestamp)] if head.timestamp is not None else [])))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engine.envelope.envelope import Envelope
-from engine.envelope.layers.conversations import Split, current, memo, name_of
+from engine.envelope.layers.conversations import Split, current, left_out, memo, name_of, wishing
 from engine.envelope.layers.places import HEADERS, front, put
 from engine.envelope.layers.trio import header_line
 from engine.envelope.rule import Ctx, Edits, Rule
+from engine.session.model import Span
 
 PAGE = 20  # headers of one text: a page that is full never changes, so counts and a provider's cache keep it
 HEAD = "[Headers of the earlier conversations: id, outcome, topic. Any can be retrieved by its id]"
@@ -26,7 +27,7 @@ class Params(Split):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     here = current(ctx, params)
-    if here > 0 and here != ctx.state:
+    if here > 0 and (here != ctx.state or wishing(ctx)):
         over = here - max(0, params.most)
         first = min(here, -(-over // PAGE) * PAGE) if over > 0 else 0  # by whole pages: each turn would move every page
         older = f"{name_of(ctx, params, 0)} to {name_of(ctx, params, first - 1)}: {first} older conversations, not listed"
@@ -41,7 +42,8 @@ def _pages(ctx: Ctx, params: Params, first: int, stop: int) -> Iterator[str]:
     known = memo(ctx)
     for at in range(first - first % PAGE, stop, PAGE):
         end = min(at + PAGE, stop)
-        key = ("page", params, id(ctx.own), max(at, first), end)
+        gone = left_out(ctx, Span(0, ctx.request.cut)) if ctx.session.recorded.wishes else ()
+        key = ("page", params, id(ctx.own), max(at, first), end, gone)
         if key not in known:
             known[key] = "\n".join(header_line(ctx, params, n, params.header_cap) for n in range(max(at, first), end))
         yield known[key]

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from engine.envelope.envelope import Envelope
-from engine.envelope.layers.conversations import Split, first_full, name_of
+from engine.envelope.layers.conversations import Split, first_full, name_of, wishing
 from engine.envelope.layers.places import SUMMARIES, insert_at, moved, put, under_way
 from engine.envelope.layers.trio import counts, over, summary_text
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -38,7 +38,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     stop = first_full(envelope, ctx, params)
     first = max(0, stop - max(0, params.count))
     size = ctx.size(envelope)
-    if was and (was.at, was.stop) == (at, stop) and size <= ctx.limit:
+    if was and (was.at, was.stop) == (at, stop) and size <= ctx.limit and not wishing(ctx):
         return was
     for edit in moved(envelope, was.at if was else None, at, SUMMARIES):
         envelope = yield edit

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engine.envelope.envelope import Envelope
-from engine.envelope.layers.conversations import Split, current
+from engine.envelope.layers.conversations import Split, current, wishing
 from engine.envelope.layers.places import CONTEXT, front, put
 from engine.envelope.layers.story import context, reported
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -21,7 +21,7 @@ class Params(Split):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     here = current(ctx, params)
-    if here > 0 and here != ctx.state:
+    if here > 0 and (here != ctx.state or wishing(ctx)):
         text = context(ctx, params, params.cap)
         because = f"conversation {here + 1} begins: the context summary tells of the {here} before it"
         report = {field: [*said] for field, said in reported(ctx).items() if said}
