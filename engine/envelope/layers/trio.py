@@ -72,9 +72,10 @@ def header_line(ctx: Ctx, split: Split, number: int, cap: int) -> str:
 
 
 def _line(head: Header, cap: int, count: Count) -> str:
-    words = head.topic.split()
+    words = [word.rstrip("/").rpartition("/")[2] for word in head.topic.split()]  # a path's folders would take all the room
     first = cut(" ".join((head.id, MARKS[head.outcome], *words[:WORDS])), cap, count)
-    fields = [*words[WORDS:], *(name for name in head.entities if name not in words), size_of(head.tokens)]
+    names = dict.fromkeys(name.rpartition("/")[2] for name in head.entities)
+    fields = [*words[WORDS:], *(name for name in names if name not in words), size_of(head.tokens)]
     fields += [moment(head.timestamp)] * (head.timestamp is not None) + ([f"- {head.summary}"] if head.summary else [])
     costs = count([first, *(f" {field}" for field in fields)])
     line, size, left = first, costs[0], False
