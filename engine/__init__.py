@@ -23,12 +23,20 @@ from engine.session.portable import dumps
 from engine.session.thread import Thread
 
 if TYPE_CHECKING:
+    from engine.library.advising import advise
+    from engine.library.calculating import calculate
     from engine.library.comparing import compare
     from engine.library.opening import overview, policies, replay
     from engine.planning.policy import Policy
     from engine.planning.trace import Trace
 else:
-    _LATER = {"compare": "library.comparing", "Policy": "planning.policy", "Trace": "planning.trace"}
+    _LATER = {
+        "advise": "library.advising",
+        "calculate": "library.calculating",
+        "compare": "library.comparing",
+        "Policy": "planning.policy",
+        "Trace": "planning.trace",
+    }
     _LATER |= dict.fromkeys(("overview", "policies", "replay"), "library.opening")
 
     def __getattr__(name: str) -> Any:
@@ -49,6 +57,8 @@ __all__ = [
     "Thread",
     "Trace",
     "TurnscopeError",
+    "advise",
+    "calculate",
     "compare",
     "dumps",
     "entries",

@@ -1,8 +1,10 @@
 """`turnscope [PATH]`: open the app on a session file or a folder; `--forget` deletes what was remembered.
 
-`turnscope export PATH --as FORM` writes a session in another form; `turnscope compare PATH --policies a,b` puts policies side
-by side; `turnscope check PATH... --max-fill 90` fails where sessions break a budget; `turnscope trace PATH FILE` writes a
-session, or its replay, as OpenTelemetry's spans; `turnscope share PATH FILE` writes a report without what is private.
+`turnscope export PATH --as FORM` writes a session in another form; `turnscope compare PATH --policies a,b` puts policies
+side by side; `turnscope check PATH... --max-fill 90` fails where sessions break a budget; `turnscope advise PATH --policy X`
+searches parameters of a policy; `turnscope calculate` says what policies do to a conversation that is only planned;
+`turnscope trace PATH FILE` writes a session, or its replay, as OpenTelemetry's spans; `turnscope share PATH FILE` writes a
+report without what is private.
 
 Starts Streamlit as a child process; the engine itself imports none of it.
 """
@@ -19,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.errors import TurnscopeError, UnknownEntry
-from engine.library import checking, opening
+from engine.library import advising, calculating, checking, opening, tried
 from engine.library.comparing import SHOWN, compare
 from engine.library.store import Store
-from engine.settings import OPEN, data_file
-from engine.views import comparison, exporting
+from engine.settings import OPEN, data_file, data_folder
+from engine.views import comparison, exporting, knobs
 
 HERE = Path(__file__).resolve().parent
 ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}  # of glibc: else what each thread has freed stays with it, some 70 MB after many replays
@@ -34,7 +36,7 @@ APP = HERE / "_app" if (HERE / "_app").is_dir() else HERE.parent  # in a wheel, 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Gives the exit code: 0 = well, 1 = nothing could be forgotten, 2 = the path does not exist."""
     given = list(sys.argv[1:] if argv is None else argv)
-    for name, command in (("export", _export), ("compare", _compare), ("check", _check), ("trace", _trace), ("share", _share)):
+    for name, command in COMMANDS.items():
         if given[:1] == [name] and not (len(given) == 1 and Path(name).exists()):
             return command(given[1:])
     parser = argparse.ArgumentParser(prog="turnscope", description="A debugger for LLM context windows.")
@@ -117,19 +119,27 @@ def _export(argv: Sequence[str]) -> int:
 
 
 def _compare(argv: Sequence[str]) -> int:
-    """Put policies side by side on a session: CSV, or JSON with what each request had."""
+    """Put policies side by side on a session: a table to a person, CSV to a pipe, or JSON with what each request had."""
     parser = argparse.ArgumentParser(prog="turnscope compare", description="Put policies side by side on a session.")
     parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
     parser.add_argument("--policies", default=",".join(SHOWN), help="names, with commas between them; default: %(default)s")
     parser.add_argument("--conversation", default="", help="which one of several, by its id; default: the main one")
-    parser.add_argument("--json", action="store_true", help="JSON instead of CSV")
+    parser.add_argument("--model", default="", help="as if another model had been asked; default: those of the record")
+    parser.add_argument("--window", type=int, default=0, help="tokens of its window; default: the model's own")
+    parser.add_argument("--limit", type=int, default=0, help="tokens that a prompt may have; default: as each policy says")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="JSON, with what each request had and every lost reference")
+    forms.add_argument("--csv", action="store_true", help="CSV, which is also what a pipe or a file gets; default: a table")
     asked = parser.parse_args(argv)
     try:
-        made = compare(opening.load(asked.path, asked.conversation), asked.policies.split(","))
+        names = [name.strip() for name in asked.policies.split(",") if name.strip()]
+        how = {"model": asked.model, "window": asked.window, "limit": asked.limit}
+        made = compare(opening.load(asked.path, asked.conversation), names, **how)
     except (OSError, TurnscopeError) as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 1
-    sys.stdout.write(comparison.rows_json(made.rows) if asked.json else made.csv())
+    table = sys.stdout.isatty() and not (asked.json or asked.csv)
+    sys.stdout.write(f"{made!r}\n" if table else comparison.rows_json(made.rows) if asked.json else made.csv())
     return 0
 
 
@@ -178,16 +188,18 @@ def _share(argv: Sequence[str]) -> int:
 def _check(argv: Sequence[str]) -> int:
     """Hold sessions to a budget. Gives 0 = all keep to it, 1 = one does not, 2 = one cannot be read, or no such policy."""
     parser = argparse.ArgumentParser(prog="turnscope check", description="Hold sessions to a context budget.")
-    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="session files")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="session files, or folders of them")
     parser.add_argument("--policy", default=opening.AS_RECORDED, help="what they are replayed under; default: %(default)s")
     parser.add_argument("--max-fill", type=float, help="percent of its window that a request may fill")
-    parser.add_argument("--max-usd", type=float, help="USD that a session may cost, its prompt cache simulated")
+    parser.add_argument(
+        "--max-usd", type=float, help="USD that a session may cost: as billed, else with its prompt cache simulated"
+    )
     parser.add_argument("--no-reject", action="store_true", help="no request may be rejected, refused, or too long")
     parser.add_argument("--junit", type=Path, help="write the outcome as JUnit XML, too")
     asked = parser.parse_args(argv)
     try:
         limits = checking.Limits(asked.max_fill, asked.max_usd, asked.no_reject)
-        made = [checking.check(path, limits, asked.policy) for path in asked.paths]
+        made = [checking.check(path, limits, asked.policy, id) for path in asked.paths for id in checking.inside(path)]
         if asked.junit:
             asked.junit.write_text(checking.junit(made, asked.policy), encoding="utf-8")
     except (OSError, TurnscopeError) as error:
@@ -195,9 +207,78 @@ def _check(argv: Sequence[str]) -> int:
         return 2
     for each in made:
         told = (f"\n    {what}" for what in (each.error, *each.broken) if what)
-        print(f"{'ok' if each.passed else 'FAILED'} {each.path}{''.join(told)}")
+        print(f"{'ok' if each.passed else 'FAILED'} {each.path}{f': {each.told}' if each.told else ''}{''.join(told)}")
+    if limits == checking.Limits():
+        print("No limit was given, so only whether they can be read was checked: see turnscope check --help", file=sys.stderr)
     return 2 if any(each.error for each in made) else int(not all(each.passed for each in made))
 
+
+def _advise(argv: Sequence[str]) -> int:
+    """Search a policy's parameters. Gives 0 = advised, 1 = too few sessions, 2 = no such file or policy, 130 = stopped."""
+    parser = argparse.ArgumentParser(prog="turnscope advise", description="Search a policy's parameters over sessions.")
+    parser.add_argument("path", type=Path, help="a session file, or a folder of them")
+    parser.add_argument("--policy", required=True, help="whose parameters are searched: a built-in policy, or one of yours")
+    parser.add_argument("--trials", type=int, default=advising.TRIALS, help="settings to try; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same advice; default: %(default)s")
+    parser.add_argument(
+        "--turn", action="append", default=[], metavar="KEY", help="a parameter to turn, such as 1.keep; repeatable"
+    )
+    parser.add_argument("--save", metavar="NAME", help="keep the advised policy among yours")
+    parser.add_argument("--json", action="store_true", help="JSON instead of sentences")
+    asked = parser.parse_args(argv)
+    own = data_folder() / "policies"
+    try:
+        policy = opening.named(asked.policy, own if (own / f"{asked.policy}.toml").is_file() else None)
+        made = advising.advise(
+            asked.path, policy, trials=asked.trials, seed=asked.seed, turn=asked.turn, folder=tried.kept(), tell=_tried
+        )
+        if asked.save and made.chosen is not None:
+            knobs.save(asked.save, made.toml(made.chosen), own)
+    except KeyboardInterrupt:
+        print("\nturnscope: stopped. The same command goes on from there.", file=sys.stderr)
+        return 130
+    except (OSError, TurnscopeError) as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 2
+    sys.stdout.write(made.json() if asked.json else made.sentences())
+    return int(made.chosen is None)
+
+
+def _tried(done: int, of: int) -> None:
+    """How far a search is, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f"\r{done:,} of {of:,} settings tried", end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+
+def _calculate(argv: Sequence[str]) -> int:
+    """What policies do to a conversation that is only planned: CSV, or JSON with the fill of each turn."""
+    parser = argparse.ArgumentParser(
+        prog="turnscope calculate", description="What policies do to a conversation that is only planned. Sizes in tokens."
+    )
+    for name, default, told in calculating.FIELDS:
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{told}; default: %(default)s")
+    parser.add_argument("--policies", default=",".join(calculating.CALCULATED), help="names, with commas; default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="JSON instead of CSV")
+    asked = parser.parse_args(argv)
+    try:
+        shape = calculating.Shape(**{name: getattr(asked, name) for name, _, _ in calculating.FIELDS})
+        made = calculating.calculate(shape, asked.policies.split(","))
+    except TurnscopeError as error:
+        print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        return 2
+    sys.stdout.write(made.json() if asked.json else made.csv())
+    return 0
+
+
+COMMANDS = {
+    "export": _export,
+    "compare": _compare,
+    "check": _check,
+    "advise": _advise,
+    "calculate": _calculate,
+    "trace": _trace,
+    "share": _share,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -78,7 +78,7 @@ def answering(room: chatting.Room) -> None:
     if isinstance(last, Unkept):
         chat_notices.unkept(last.error)
         return
-    st.html(chat_cards.streaming(*room.coming, last, room.stopping))
+    st.html(chat_cards.streaming(*room.coming, last, room.stopping, drawn))
 
 
 def beside() -> None:

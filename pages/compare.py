@@ -1,4 +1,4 @@
-"""Policies side by side: what each would have cost, filled, refused and lost on this session."""
+"""Policies side by side: what each would have cost, filled, refused and lost on this session; and two sessions."""
 
 from pages.parts import shell
 
@@ -7,7 +7,7 @@ shell.ensure()
 import streamlit as st  # noqa: E402
 
 from engine import TurnscopeError  # noqa: E402
-from pages.parts import comparing, controls  # noqa: E402
+from pages.parts import compare_closer, compare_sessions, comparing, controls, saving  # noqa: E402
 
 shown = controls.header()
 chosen = comparing.choose()
@@ -18,8 +18,10 @@ except TurnscopeError as error:
     st.stop()
 if rows:
     comparing.table(shown, rows)
+    saving.draw(shown)
     comparing.chart(rows)
-    comparing.two(shown, rows, chosen)
-    comparing.lost(shown, rows)
-    comparing.left(shown, chosen)
-    comparing.sweep(shown, chosen)
+    compare_closer.two(shown, rows, chosen)
+    compare_closer.lost(shown, rows)
+    compare_closer.left(shown, chosen)
+    compare_closer.sweep(shown, chosen)
+compare_sessions.draw(shown)

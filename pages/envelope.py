@@ -6,7 +6,7 @@ shell.ensure()
 
 import streamlit as st  # noqa: E402
 
-from pages.parts import cards, controls, detail, exports, state, theme  # noqa: E402
+from pages.parts import cards, controls, detail, exports, saving, state, theme  # noqa: E402
 
 CHART = "envelope-chart"
 
@@ -14,6 +14,7 @@ shown = controls.header()
 
 top = st.empty()  # filled by the fragment, so that a step through the requests does not draw the chart again
 detail.findings(shown)
+saving.draw(shown)
 st.html(cards.legend(shown.view))
 st.plotly_chart(
     state.sawtooth(shown, shown.key, theme.name()),

@@ -7,6 +7,7 @@ shell.ensure()
 from pages.parts import controls, everything, indexing, listing, seeking, totals  # noqa: E402
 
 shown = controls.header_if_any()
+indexing.chats()
 listing.upload()
 if shown:
     listing.conversations(shown)

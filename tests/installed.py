@@ -32,6 +32,7 @@ PAGES = {
     "chat": ".chat-empty",
     "policies": ".policy-list",
     "compare": ".ts-empty",
+    "plan": ".js-plotly-plot",
     "audit": ".audit section",
     "library": ".ts-section",  # the last: its samples are counted
 }

@@ -1,11 +1,14 @@
-"""`python -m tests.samples FOLDER_OR_FILE...`: real sessions against what must be true of any, a row each.
+"""`python -m tests.samples FOLDER_OR_FILE...`: what each file of real sessions opens as, and whether its numbers hold.
 
-Exit code 1 where a number that must be zero is not. Files that no importer opens are listed below the table.
+Two tables, a row for each file: what was read of all that it holds, and its main session against what must be true of any.
+Exit code 1 where reading ended in an exception, gave no session, or where a number that must be zero is not. Files in no
+format that is known are listed below the tables, as what they are.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -15,12 +18,15 @@ import numpy as np
 
 import engine
 from engine import importers
-from engine.errors import TurnscopeError
+from engine.errors import BrokenFile, TurnscopeError, UnknownFormat
 from engine.library.opening import own_prices
 from engine.planning.trace import Trace
+from engine.reading.holders import open_source
 from engine.session.model import BEGUN, Session
+from engine.session.thread import hanging
 from engine.views.overview import CELLS, Overview, overview
 
+READ = ("file", "format", "sessions", "requests", "blocks", "tokens in", "tokens out", "notes", "seconds")
 HEAD = (
     "session",
     "requests",
@@ -36,7 +42,39 @@ HEAD = (
     "after compaction",
 )
 ROUNDING = 1e-9  # USD below zero that are no money
-ENDS = (".json", ".jsonl", ".yaml", ".yml", ".zip", ".db", ".vscdb", ".traj", ".eval")  # what sessions end in
+ENDS = importers.suffixes() | {".yaml", ".yml", ".db", ".vscdb", ".sqlite", ".traj", ".eval", ".gz"}  # what sessions end in
+
+
+@dataclass(slots=True)
+class Read:
+    """What was read of a file: all its conversations, with their branches and subagents. `empty`: those without a message.
+
+    `failed`: why it could not be read, "" = it could. `known`: it is in a format that is known.
+    """
+
+    name: str
+    formats: dict[str, None] = field(default_factory=dict)
+    sessions: int = 0
+    empty: int = 0
+    requests: int = 0
+    blocks: int = 0
+    sent: int = 0
+    answered: int = 0
+    notes: int = 0
+    seconds: float = 0.0
+    failed: str = ""
+    known: bool = True
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it should have opened and did not, or opened as nothing."""
+        return self.known and bool(self.failed or not self.sessions or not self.blocks)
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as texts, as `READ`."""
+        numbers = (self.requests, self.blocks, self.sent, self.answered, self.notes)
+        sessions = f"{self.sessions:,}" + (f" + {self.empty:,} empty" if self.empty else "")
+        return self.name, ", ".join(self.formats), sessions, *(f"{number:,}" for number in numbers), f"{self.seconds:.2f}"
 
 
 @dataclass(slots=True)
@@ -91,11 +129,43 @@ def files(paths: Sequence[Path]) -> Iterator[Path]:
     return iter(found)
 
 
-def row(path: Path) -> Row:
-    """Everything that is asked of a file. TurnscopeError where it cannot be opened."""
+def read(path: Path) -> Read:
+    """Everything that a file holds. Whatever goes wrong is said, and ends nothing."""
+    found, began = Read("/".join(path.parts[-2:])), time.perf_counter()
+    try:
+        source = open_source(path)
+        for entry in importers.entries(source):
+            found.formats[importers.located(source, entry.id)[1].name] = None
+            try:
+                _read_one(found, importers.read_entry(source, entry.id).session)
+            except BrokenFile as error:
+                if "holds no message" not in error.what:
+                    raise
+                found.empty += 1
+    except TurnscopeError as error:
+        found.failed, found.known = f"{error.what}", not isinstance(error, UnknownFormat) or " looks like " in error.what
+    except Exception as error:  # noqa: BLE001 - this is what is looked for
+        found.failed = f"{type(error).__name__}: {error}"[:300]
+    found.seconds = time.perf_counter() - began
+    return found
+
+
+def _read_one(found: Read, main: Session) -> None:
+    found.sessions += 1
+    for session in (main, *(each.own for each in hanging(main))):
+        found.requests += len(session.requests)
+        found.blocks += len(session.blocks)
+        found.notes += len(session.notes)
+        for usage in (request.usage for request in session.requests if request.usage):
+            found.sent += usage.prompt_tokens
+            found.answered += usage.output_tokens
+
+
+def row(path: Path) -> Row | None:
+    """Everything that is asked of a file's main session; None where it holds no request. TurnscopeErrors."""
     main = engine.load(path)
     if not main.requests:
-        raise TurnscopeError("it holds no request")
+        return None
     found = Row("/".join(path.parts[-2:]))
     billed: set[tuple[str, int] | str] = set()
     found.bill = overview(engine.replay(main)).total or Decimal(0)
@@ -164,29 +234,40 @@ def _prefixes(found: Row, trace: Trace, view: Overview) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; 1 where something is wrong, 2 where there is nothing to look at."""
+    """Print the tables; 1 where something is wrong, 2 where there is nothing to look at."""
+    listed = [(file, read(file)) for file in files([Path(argument) for argument in arguments])]
+    opened = [file for file, each in listed if not each.failed and each.sessions]
+    _print(READ, [each.cells() for _, each in listed if each.known])
     found: list[Row] = []
-    closed: list[str] = []
-    for file in files([Path(argument) for argument in arguments]):
+    crashed: list[str] = []
+    for file in opened:
         try:
-            found.append(row(file))
-        except TurnscopeError as error:
-            closed.append(f"{'/'.join(file.parts[-2:])}: {error}")
-    lines = [HEAD, *(each.cells() for each in found)]
-    wide = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
-    for line in lines:
-        first, *rest = (text.rjust(size) for text, size in zip(line, wide, strict=True))
-        print("  ".join((first.strip().ljust(wide[0]), *rest[:-1], line[-1])).rstrip())
+            if looked := row(file):
+                found.append(looked)
+        except Exception as error:  # noqa: BLE001 - this is what is looked for
+            crashed.append(f"{'/'.join(file.parts[-2:])}: {type(error).__name__}: {error}")
+    _print(HEAD, [each.cells() for each in found])
     after = [error for each in found for error in each.after]
     if after:
         missed = f"{np.median(after):.1%} at the median, {max(after):.1%} at worst"
         print(f"right after {len(after)} compactions predictions miss by {missed}")
+    closed = [f"{each.name}: {each.failed or 'it holds no session'}" for _, each in listed if each.failed or not each.sessions]
     print(f"{len(found)} sessions, {sum(not each.usage for each in found)} without usage; {len(closed)} files are not openable")
-    for each in closed:
-        print(f"  {each}")
-    if not found:
-        return 2
-    return 1 if any(each.wrong for each in found) else 0
+    for line in (*closed, *crashed):
+        print(f"  {line}")
+    if crashed or any(each.wrong for _, each in listed) or any(each.wrong for each in found):
+        return 1
+    return 0 if opened else 2
+
+
+def _print(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table; the last column of a long row stands as it is."""
+    lines = [head, *rows]
+    wide = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    for line in lines:
+        first, *rest = (text.rjust(size) for text, size in zip(line, wide, strict=True))
+        print("  ".join((first.strip().ljust(wide[0]), *rest[:-1], line[-1])).rstrip())
+    print()
 
 
 if __name__ == "__main__":

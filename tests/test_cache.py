@@ -234,6 +234,71 @@ def test_real_sessions_break_where_their_usage_and_their_times_say(name: str, ca
         assert broken.rebilled_tokens <= usage.input_tokens + usage.cache_creation_input_tokens
 
 
+# By hand, from the usage and the times in the files: what was held, what of it was read, and why no more of it; behind each the
+# time of its answer and of the one before.
+BROKEN = {
+    "obra-long-conversation": [
+        (46_492, 0, "idle"),  # 02:51:03, the answer before ended 02:45:07
+        (54_864, 15_448, "idle"),  # 03:28:32, 03:07:48: what other sessions have in common was still there
+        (57_244, 0, "idle"),  # 04:20:51, 03:31:46, with attempts at 04:05 and 04:20 that failed
+        (76_015, 15_448, "unknown"),  # 04:37:28, 04:33:23: four minutes, and nothing in the log has changed
+        (77_706, 0, "idle"),  # 04:57:07, 04:37:47
+        (101_185, 0, "idle"),  # 15:19:26, 05:12:29
+        (106_423, 0, "idle"),  # 15:25:44, 15:20:03
+        (120_336, 0, "idle"),  # 15:36:23, 15:28:52
+        (135_748, 0, "idle"),  # 15:55:11, 15:39:28
+        (136_645, 15_448, "idle"),  # 16:12:22, 15:55:32
+        (138_507, 15_448, "idle"),  # 17:01:11, 16:12:32
+    ],
+    "entire-cd95-3compactions": [
+        (48_388, 0, "idle"),  # 14:30:03, 14:24:18
+        (118_262, 0, "idle"),  # 14:47:16, 14:34:58
+        (125_063, 0, "idle"),  # 15:06:45, 14:47:41
+        (126_967, 0, "idle"),  # 15:12:52, 15:06:45
+        (127_697, 0, "idle"),  # 15:25:25, 15:12:52
+        (154_437, 34_260, "compaction"),  # 15:42:46, 7 s behind a compact_boundary
+        (78_236, 0, "idle"),  # 15:50:45, 15:44:34
+        (155_015, 34_260, "compaction"),  # 16:18:09, 10 s behind the second
+        (72_355, 0, "idle"),  # 16:47:50, 16:39:35
+        (72_839, 0, "idle"),  # 16:53:34, 16:47:50
+        (137_487, 0, "idle"),  # 17:26:13, 17:03:27
+        (148_153, 0, "idle"),  # 17:38:39, 17:29:38
+        (151_468, 0, "idle"),  # 17:49:39, 17:42:18
+        (154_659, 34_260, "compaction"),  # 17:51:13, 6 s behind the third
+    ],
+}
+# By hand as well: requests that read all, or nearly all, of what was held; each by the tokens that it read, which occur once.
+WHOLE = {
+    "entire-d599-microcompact": [
+        36_057,  # all of the first request
+        84_989,  # a tail of 12,050 tokens is new, and written
+        129_216,  # 395 more than was held: another session's
+        134_856,  # two minutes later
+        109_119,  # the request behind the one that a microcompaction broke
+        110_156,  # behind the one that went cold
+    ],
+    "entire-3799-glued-line": [51_108, 75_055, 76_217, 84_410, 84_946],  # the second 3 min 34 s later, the last 3 min 46 s
+    "dkimuson-inline-sidechains": [16_744, 18_569, 20_121],  # the second 4 min 36 s later
+    "worktrees/ef958aa1-0e93-49f0-bb71-150f63befcd1": [39_316, 53_436, 55_423],  # the first 13 min later: kept for an hour
+    "entire-b029-2compactions-apierrors": [75_970, 84_593, 114_775],  # 2,250 of 78,220 were not read: 3 %, where a mark stood
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_breaks_of_a_real_session_are_those_that_were_found_by_hand(name: str) -> None:
+    found = breaks(replay(load(shared("data", "open", "claude-code", f"{name}.jsonl"))))
+    assert [(broken.expected, broken.read, broken.cause) for broken in found] == BROKEN[name]
+
+
+def test_twenty_requests_that_were_looked_at_by_hand_raise_no_alarm() -> None:
+    assert sum(map(len, WHOLE.values())) == 20
+    for name, reads in WHOLE.items():
+        trace = replay(load(shared("data", "open", "claude-code", *f"{name}.jsonl".split("/"))))
+        reading = [r.usage.cache_read_input_tokens for r in trace.session.requests if r.usage]
+        assert [reading.count(read) for read in reads] == [1] * len(reads), name
+        assert not {broken.read for broken in breaks(trace)} & set(reads), name
+
+
 # --- first difference ---------------------------------------------------------------------------------------------------
 
 SIZE = 24

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from statistics import median
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import sessions
 
+from engine.library.comparing import compare, sized
 from engine.library.opening import load, load_all, overview, replay
 from engine.planning.policy import load as policy
 from engine.planning.policy import names
@@ -23,6 +25,9 @@ from engine.session.builder import Builder
 from engine.session.model import Session, Usage
 from engine.views.cache_breaks import IDLE
 from engine.views.cached_cost import answers_of, cache_prices, spent
+from engine.views.decision_log import rows
+from engine.views.stepper import steps
+from engine.views.stretch import stretch
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200
 
@@ -155,6 +160,33 @@ def test_no_cost_is_negative_and_no_more_is_read_than_sent(made: Session, name: 
     for n in range(len(kept)):
         prices = cache_prices(trace, kept, n).values()
         assert sum(price.again for price in prices) <= kept[n].again + len(prices)
+
+
+@pytest.mark.parametrize("name", ["balanced", "cline-classic", "reactive-75"])
+def test_costs_and_shares_stay_in_bounds_over_twenty_compactions(name: str) -> None:
+    trace = replay(agent(160), sized(policy(name), 16_000))
+    cuts = sum(any(d.splice and d.after < d.before for d in plan.decisions) for plan in trace.plans)
+    assert cuts >= 20
+    kept = walked(trace)
+    made = spent(trace, kept)
+    assert all(usd is not None and usd >= call >= 0 for usd, call in zip(made.usd, made.condensing, strict=True))
+    assert 0 < made.share <= 1
+    assert all(0 <= k.read <= k.prompt == k.read + k.written + k.plain and k.again <= k.held for k in kept)
+
+
+def test_a_replay_has_one_price_wherever_it_is_shown() -> None:
+    session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    trace = replay(session, "last-5-pairs")
+    made, (row,) = steps(trace), compare(session, ["last-5-pairs"]).rows
+    assert made.costs.spent == row.cost
+    assert stretch(trace, made, 0, len(trace.plans)).usd == row.usd
+    columns = json.loads(made.data)
+    assert sum(Decimal(str(usd)) for usd in columns["requests"]["usd"]) == pytest.approx(row.usd, abs=Decimal("0.001"))
+    prices = [price for n in range(len(trace.plans)) for price in cache_prices(trace, row.cache, n).values()]
+    assert sum(columns["decisions"]["again"]) == sum(price.again for price in prices) > 0
+    logged = [each for each in rows(trace) if each["cache_again"]]
+    assert [each["cache_pays_off"] for each in logged] == [price.pays_off for price in prices if price.again]
+    assert [columns["decisions"]["pays"][each["decision"]] for each in logged] == [p.pays_off or 0 for p in prices if p.again]
 
 
 @pytest.mark.parametrize("name", ["entire-cd95-3compactions", "entire-d599-microcompact", "obra-long-conversation"])

@@ -81,6 +81,12 @@ def test_the_table_is_the_same_in_csv_json_and_html(made: Comparison, capsys: py
     assert [(str(each["tokens"]), str(each["lost"])) for each in told] == [(line["tokens"], line["lost"]) for line in lines]
     assert set(HEAD) < set(told[0])
     assert sum(told[0]["sizes"]) == told[0]["tokens"]
+    table, told_ = repr(made).split("\n\n")
+    head, *lines_ = table.splitlines()
+    assert (head.split()[0], len(lines_)) == ("policy", len(NAMES))
+    assert [line.startswith(row.title) for line, row in zip(lines_, made.rows, strict=True)] == [True] * len(NAMES)
+    assert len({len(line) for line in (head, *lines_)}) == 1
+    assert told_.startswith("Answers are taken as recorded")
     html = made._repr_html_()
     assert all(row.title in html for row in made.rows)
     assert "Answers are taken as recorded" in html
@@ -126,8 +132,13 @@ def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, caps
     assert command.main(["check", str(COLD), "--max-fill", "10"]) == 1
     assert command.main(["check", str(COLD), str(missing), "--max-fill", "10", "--junit", str(report)]) == 2
     assert command.main(["check", str(COLD), "--policy", "no-such"]) == 2
+    assert command.main(["check", str(COLD.parent), "--max-fill", "100"]) == 0
+    assert command.main(["check", str(COLD)]) == 0
     out = capsys.readouterr()
     assert "FAILED" in out.out
+    assert out.out.count(f"ok {COLD.parent}") == 1 + len([*COLD.parent.glob("*.jsonl")]) + 1
+    assert "cache-goes-cold.jsonl: 88 requests, fills 64.3% at most, 5.73 USD" in out.out
+    assert "No limit was given" in out.err
     assert "no-such" in out.err
     (suite,) = ET.parse(report).getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "1")

@@ -169,6 +169,21 @@ def test_a_first_message_that_was_left_out_is_named_even_where_little_left_with_
     assert forgotten.text == "The first user message left the window at request 3."
 
 
+def test_an_instruction_in_the_middle_half_of_a_long_prompt_is_named_beside_the_others() -> None:
+    def rows(many: int, second: int) -> list[Row]:
+        made = reading(many)
+        made[second] = Row(5.0 * second, plain=40 + second * 1_850, prompt=WORDS, answer=[call(f"t{second}")])
+        return made
+
+    assert "middle" not in found(rows(26, 13))  # its longest prompt has 48,140 tokens
+    assert "middle" not in found(rows(60, 2))  # that is the head
+    middle = found(rows(60, 30))["middle"]
+    assert (middle.request, middle.evidence["what"]) == (60, "last instruction")
+    assert middle.text.startswith("The last instruction stands behind 4")
+    assert float(str(middle.evidence["share"])) == pytest.approx(29 / 60, abs=0.02)
+    assert middle.evidence["requests"] == 61 - 39  # from request 39 on no more than three quarters stand before it
+
+
 def test_thinking_that_fills_the_prompt_says_its_share() -> None:
     thought = [{"type": "thinking", "thinking": WORDS * 3, "signature": "s"}, {"type": "text", "text": "done"}]
     rows = [Row(9.0 * n, plain=4_000 + 5_500 * n, answer=thought) for n in range(4)]
@@ -213,8 +228,10 @@ def test_input_that_the_log_does_not_explain_is_said_to_be_unexplained() -> None
 def test_at_most_three_findings_come_heaviest_first() -> None:
     trace = replay(load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"))
     view = overview(trace)
-    three, every = findings(trace, view), findings(trace, view, most=20)
-    assert three == every[:3]
+    (*three, middle), every = findings(trace, view), findings(trace, view, most=20)
+    assert three == [*every[:3]]
+    assert every[-1] == middle
+    assert middle.kind == "middle"
     prices = [f.usd for f in three]
     assert all(prices)
     assert prices == sorted(prices, reverse=True)  # type: ignore[type-var]

@@ -103,20 +103,39 @@ def test_the_summary_of_a_block_is_found_from_the_block(tmp_path: Path) -> None:
     assert stepper.summary_of(trace, Cursor(3, 1), first) is None
 
 
-def test_a_replay_is_estimated_and_its_dollars_are_a_range(tmp_path: Path) -> None:
+def test_a_replay_is_estimated_and_its_dollars_are_those_of_the_comparison(tmp_path: Path) -> None:
     session = compacted(tmp_path)
     record, kept = engine.replay(session), engine.replay(session, "keep-everything")
     assert not any(stepper.size(kept, n)[1] for n in range(5))
     steps = stepper.steps(record)
     whole = stretch(record, steps, 0, 99)
     assert (whole.start, whole.stop, whole.tokens, whole.peak) == (0, 5, 29050, 9310)
-    assert whole.usd is not None
-    assert whole.usd.exact
+    assert whole.usd == engine.overview(session).path_total
     assert (whole.grew, whole.change) == (0, 9010)
     part = stretch(record, steps, 3, 4)
     assert (part.grew, part.change, part.resent) == (3, 910 - 9310, 1.0)
     assert part.rules == (("follow_the_record", "condense", 1),)
-    other = stretch(kept, stepper.steps(kept), 0, 5).usd
-    assert other is not None
-    assert other.least < other.most
+    other = stretch(kept, stepper.steps(kept), 0, 5)
+    assert (other.usd, other.unpriced) == (engine.compare(session, ["keep-everything"]).rows[0].usd, 0)
+    assert other.usd != whole.usd
     assert stretch(record, steps, 4, 2).tokens == 0
+
+
+@pytest.mark.parametrize("name", ["server-compaction", "server-clear-tool-uses"])
+def test_what_a_server_left_out_stays_out_where_the_tool_compacted(name: str, tmp_path: Path) -> None:
+    """The server finds its summary in the conversation: a summary of the tool's that goes takes nothing of it back."""
+    log = Log()
+    for n in range(5):
+        log.user("first question" if not n else f"question {n}")
+        log.answer(f"a{n}", call(f"t{n}"), usage=(10, 0, 42_000 * n + 9_000, 20))
+        log.result(f"t{n}", f"a result {n} " * 14_000)
+        log.answer(f"b{n}", f"answer {n}", usage=(10, 0, 42_000 * n + 51_000, 20))
+    log.compact("What happened so far.")
+    log.user("last question")
+    log.answer("m", "last answer", usage=(10, 900, 9_000, 20))
+    trace = engine.replay(engine.load(log.save(tmp_path / "a.jsonl")), name)
+    before, last = trace.plans[-2:]
+    assert [d.rule for d in last.decisions] == [LEFT_OUT]
+    assert last.after.tokens > 300_000
+    assert before.seen.tokens < 210_000
+    assert 0 < last.seen.tokens - before.seen.tokens < 100

@@ -16,7 +16,7 @@ import engine
 from engine.library import opening
 
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
-HEAVY = {"anthropic", "plotly", "streamlit", "pandas", "sqlite_utils"}
+HEAVY = {"anthropic", "optuna", "plotly", "streamlit", "pandas", "sqlalchemy", "sqlite_utils"}
 
 
 @pytest.mark.parametrize("name", engine.__all__)
@@ -57,7 +57,7 @@ def visit(page):
     assert not app.exception, app.exception
 from pages.parts import replays
 replays.PATIENCE = 25.0
-for page in ("envelope", "heatmap", "library", "debugger"):
+for page in ("envelope", "heatmap", "library", "plan", "debugger"):
     visit(page)
 assert app.button(key="condense.ask")
 assert "anthropic" not in sys.modules

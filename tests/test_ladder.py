@@ -7,10 +7,13 @@ from functools import cache
 from pathlib import Path
 
 import engine
+from engine.planning.lint import Problem
 from engine.planning.policy import load
+from engine.planning.refusals import judge, refused
 from engine.planning.trace import Trace
+from engine.pricing.prices import PRICES
 from engine.views.ladder import ladder, over_limit
-from engine.views.rejected import kind, line, rejected
+from engine.views.rejected import Rejected, kind, line, rejected
 
 SAMPLES = Path(__file__).parent.parent / "sample_sessions"
 
@@ -71,9 +74,25 @@ def test_every_request_over_its_limit_has_a_ladder_and_no_other_has() -> None:
 
 
 def test_what_would_be_refused_is_counted_and_said_in_one_sentence() -> None:
-    found = rejected(trace("as-recorded", "chat-forgets-first-instruction"))
-    assert found.sentence == "30 of 40 requests would be refused by the API: the first message must be a user's"
-    assert (found.first, found.count) == (10, 30)
-    assert line(found.requests[10]) == "messages.0: the first message must be a user's"
-    assert kind(found.requests[10][0]) == "the first message must be a user's"
+    found = rejected(trace("chatbot-ui"))
+    said = "the first message must be a user's (126); a result has no call before it (15)"
+    assert found.sentence == f"141 of 325 requests would be refused by the API: {said}"
+    assert (found.first, found.count) == (184, 141)
+    assert line(found.requests[184]) == "messages.0: the first message must be a user's"
+    assert kind(found.requests[184][0]) == "the first message must be a user's"
     assert rejected(trace("balanced")).sentence == ""
+
+
+def test_a_request_is_judged_by_the_rules_of_its_own_provider() -> None:
+    """A chat with a model of OpenAI may begin with an answer; a result without its call it refuses too."""
+    openai = rejected(trace("as-recorded", "chat-forgets-first-instruction"))
+    assert ({*openai.rules}, openai.count, openai.sentence) == ({"OpenAI"}, 0, "")
+    stray = Problem("messages.0", "no call before this result has the id c1")
+    first = Problem("messages.0", "the first message must be a user's")
+    assert refused((first, stray), "OpenAI") == refused((first, stray), "Google") == (stray,)
+    assert refused((first, stray), "Anthropic") == (first, stray)
+    assert refused((first, stray), judge("a-model-nobody-knows", PRICES)) == ()
+    assert Rejected(((stray,), ()), (("x", 1),), ("OpenAI", "")).sentence == (
+        "1 of 2 requests would be refused by the API (rules of OpenAI): x; "
+        "1 of 2 requests are not judged: their provider's rules are not known here"
+    )

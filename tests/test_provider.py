@@ -26,6 +26,7 @@ from engine.planning.assemble import replay
 from engine.planning.policy import load
 from engine.pricing.prices import PRICES
 from engine.session.model import Answer, Answered, Ask, Counted, Fact, Message, Session, Usage
+from engine.session.place import Place
 from engine.storage.threads import Conflict, Threads
 
 MODEL = "claude-sonnet-4-5"
@@ -272,3 +273,10 @@ def test_facts_of_any_kind_are_read_back_as_they_were_and_the_later_one_holds(tm
     assert recorded == talk.growing.recorded
     assert recorded.answers["k"].text == "half a character: \ud800"
     assert [(c.seen, c.tokens) for c in recorded.counts[0]] == [(11, 14), (10, 13)]
+
+
+@pytest.mark.parametrize("typed", ["http://127.0.0.1:1234", "http://127.0.0.1:1234/v1/"])
+def test_an_address_may_be_typed_as_for_clients_of_openais_api(typed: str) -> None:
+    made = connected(typed, "a-key")
+    assert str(made.client.base_url).rstrip("/") == "http://127.0.0.1:1234"
+    assert made.place == Place("server", typed.rstrip("/")), "a chat goes where it says"

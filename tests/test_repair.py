@@ -15,7 +15,7 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Memory, NoParams, Rule
 from engine.planning.assemble import replay
 from engine.planning.lint import lint
-from engine.planning.policy import Policy, Step, rules
+from engine.planning.policy import Policy, Step, load, rules
 from engine.planning.render import render
 from engine.session.builder import Builder
 from engine.session.model import Edit, Session, Span
@@ -134,3 +134,20 @@ def test_what_was_said_for_missing_calls_is_taken_back_when_they_stand_again() -
     assert [bool(plan.decisions) for plan in plans] == [False, True, True]
     assert [part.text for piece in plans[2].after.pieces for part in piece.body or () if part.kind == "text"] == []
     assert lint(render(plans[2].after, session), MODEL) == ()
+
+
+def test_a_call_that_is_told_as_text_stays_text() -> None:
+    """Its input was no object, which a provider would reject of a call; of a text it rejects nothing."""
+    builder = Builder("patch", "test")
+    builder.message("user", "go")
+    call = {"type": "tool_use", "id": "a", "name": "patch", "input": "*** Begin Patch"}
+    builder.request(builder.message("assistant", [call]), model=MODEL)
+    builder.message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "done"}])
+    builder.request(builder.message("assistant", "It is patched."), model=MODEL)
+    builder.message("user", "thanks")
+    builder.request(builder.message("assistant", "You are welcome."), model=MODEL)
+    session = builder.build()
+    plans = [*replay(session, load("chainreview-today"), ledger_of(session))]
+    told = render(plans[-1].after, session)["messages"][1]["content"]
+    assert [(block["type"], block["text"]) for block in told] == [("text", "[patch] done"), ("text", "It is patched.")]
+    assert all(lint(render(plan.after, session), MODEL) == () for plan in plans)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sqlite3
 import sys
@@ -241,6 +242,37 @@ def test_an_archive_is_read_in_place(log: Path, tmp_path: Path) -> None:
     assert [agent.id for agent in engine.load(path, ids[4]).subagents] == ["a1"]
     assert engine.load(path, ids[3]).requests[0].usage is not None
     assert Store(tmp_path / "store.db").open(path, entry=ids[4]).session == engine.load(path, ids[4])
+
+
+@pytest.mark.parametrize("code", ["utf-16", "utf-16-be", "utf-8-sig", "crlf", "gz"])
+def test_a_file_says_the_same_however_its_bytes_were_written(code: str, tmp_path: Path) -> None:
+    log = claude("s1", "first prompt – with a dash", "second prompt")
+    text, plain, other = log.text(), tmp_path / "plain.jsonl", tmp_path / "other.jsonl"
+    plain.write_text(text, encoding="utf-8")
+    mark = b"\xfe\xff" if code == "utf-16-be" else b""
+    data = {"gz": gzip.compress(text.encode()), "crlf": text.replace("\n", "\r\n").encode()}
+    other.write_bytes(data[code] if code in data else mark + text.encode(code))
+    told, same = engine.load(plain), engine.load(other)
+    assert [block.text for block in same.blocks] == [block.text for block in told.blocks]
+    assert same.requests == told.requests
+    assert same.notes == told.notes
+    opened = Store(tmp_path / "chats.db").open(other)
+    assert len(opened.overview) == 2
+    assert len(importers.follow(other).thread().session.requests) == 2
+
+
+def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b"x" * 1_000)[:-9])
+    with pytest.raises(UnreadableFile):
+        engine.load(path)
+    monkeypatch.setattr(holders, "FREE", 10_000)
+    path.write_bytes(gzip.compress(b" " * 1_000_000))
+    with pytest.raises(ArchiveTooLarge) as refused:
+        engine.load(path)
+    assert refused.value.hint
 
 
 def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

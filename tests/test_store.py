@@ -18,7 +18,7 @@ import pytest
 from claude_log import MODEL, Log, call
 
 import engine
-from engine import importers
+from engine import importers, library
 from engine.library import ExactCounts, Opened, Store, opinion, store
 from engine.library.opening import family_of
 from engine.reading.source import Source
@@ -163,6 +163,22 @@ def test_another_opinion_is_formed_without_reading_the_file(
     assert second.counts() == first.counts()
     assert same(memory.open(file).overview, first.overview)
     assert readings == ["s1.jsonl"]
+
+
+def test_what_the_list_says_of_a_session_counts_only_as_it_would_be_read_now(
+    memory: Store, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.open(file)
+    assert library.current(memory.recent()[0])
+    with monkeypatch.context() as other:
+        other.setattr(opinion, "version", lambda: "other prices")
+        assert not library.current(memory.recent()[0])
+        memory.open(file)
+        assert library.current(memory.recent()[0]), "opened again, it is as it is now"
+    [importer] = [each for each in importers.importers() if each.name == memory.recent()[0].source]
+    memory.open(file)
+    monkeypatch.setattr("engine.library.store._versions", lambda: {importer.name: importer.version + 1})
+    assert not library.current(memory.recent()[0])
 
 
 def test_delete_forgets_every_session_and_no_session_file(memory: Store, file: Path) -> None:

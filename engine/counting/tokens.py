@@ -50,6 +50,8 @@ _LOADED: set[str] = set()  # toktok's vocabularies
 _APART: dict[str, Apart] = {}  # by encoding: who counts until it is loaded here
 _AHEAD: dict[str, Ahead] = {}  # by encoding: who heard the texts of the session that was read last
 _LOADING = Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_APART.clear)  # who counts for this process does not for a copy of it
 
 # Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
 _CHARS_ERROR = "±50 %"

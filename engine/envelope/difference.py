@@ -48,8 +48,8 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
     was, now = old.chunks[front:], new.chunks[front:]
     shared = {*map(id, was)} & {*map(id, now)}
-    told = (chunk.pieces for chunk in was if id(chunk) not in shared and not _silent(chunk))
-    same = {*map(id, chain.from_iterable(told))}
+    told = [chunk for chunk in was if id(chunk) not in shared and not _silent(chunk)]
+    same = {*map(id, chain.from_iterable(chunk.pieces for chunk in told))}
     end, found = old.stop, list[Span]()
     for piece in [piece for chunk in now if id(chunk) not in shared for piece in chunk.pieces if id(piece) not in same]:
         at = piece.start
@@ -57,10 +57,12 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
             if at >= end:
                 found.append(Span(at, piece.stop))
                 break
-            chunk = old.chunks[bisect_right(old.chunks, at, key=_STOP)]
             if piece.body == ():
-                found += [] if _silent(chunk) else _lost(chunk, at, piece.stop)
-                at = min(chunk.stop, piece.stop)
+                for chunk in told[bisect_right(told, at, key=_STOP) :]:
+                    if chunk.pieces[0].start >= piece.stop:
+                        break
+                    found += _lost(chunk, at, piece.stop)
+                at = min(end, piece.stop)
                 continue
             then = old.at(at)
             stop = min(then.stop, piece.stop)

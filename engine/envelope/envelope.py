@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 
 from msgspec import Struct, structs
@@ -22,6 +22,7 @@ from engine.errors import RuleError
 from engine.session.model import BUCKETS, ZERO, Body, Counts, Edit, Span
 
 _START, _STOP = attrgetter("start"), attrgetter("stop")
+_PIECES, _COUNTS = attrgetter("pieces"), attrgetter("counts")
 CHUNK = 128  # pieces; a splice copies one or two chunks, so this bounds what a change costs
 
 Place = tuple[int, int]  # a chunk, and a piece in it
@@ -187,7 +188,7 @@ class Envelope(Struct, frozen=True, gc=False):
         stands = self.chunks[i].pieces[a - 1] if a else self.chunks[i - 1].pieces[-1] if i else None
         number = self._distance(self._seek(address), first) if stands and stands.start == address else 0
         kept = (*self.chunks[i].pieces[:a], *new, *self.chunks[j].pieces[b + 1 :])
-        change = _change(old, new)
+        change = _less(total(new), total(old) if i == j else self._counted(first, last))
         counts = _add(self.counts, change)
         if i == j and 0 < len(kept) <= CHUNK:
             chunk = Chunk(kept, kept[-1].stop, _add(self.chunks[i].counts, change))
@@ -221,8 +222,15 @@ class Envelope(Struct, frozen=True, gc=False):
         (i, a), (j, b) = first, last
         if i == j:
             return self.chunks[i].pieces[a : b + 1]
-        middle = (piece for chunk in self.chunks[i + 1 : j] for piece in chunk.pieces)
+        middle = chain.from_iterable(map(_PIECES, self.chunks[i + 1 : j]))  # thousands, where a window slides
         return (*self.chunks[i].pieces[a:], *middle, *self.chunks[j].pieces[: b + 1])
+
+    def _counted(self, first: Place, last: Place) -> Counts:
+        """Tokens per bucket of the pieces from `first` to `last`, which stand in different chunks."""
+        (i, a), (j, b) = first, last
+        ends = (total(self.chunks[i].pieces[a:]), total(self.chunks[j].pieces[: b + 1]))
+        c, d, e, f, g = zip(*ends, *map(_COUNTS, self.chunks[i + 1 : j]), strict=True)
+        return (sum(c), sum(d), sum(e), sum(f), sum(g))
 
     def _from(self, place: Place) -> Iterator[Piece]:
         chunks = self.chunks[place[0] :]
@@ -248,10 +256,9 @@ def _add(a: Counts, b: Counts) -> Counts:
     return (c + v, d + w, e + x, f + y, g + z)
 
 
-def _change(old: Sequence[Piece], new: Sequence[Piece]) -> Counts:
-    """By how much the tokens per bucket change."""
-    (a, b, c, d, e), (f, g, h, i, j) = total(old), total(new)
-    return (f - a, g - b, h - c, i - d, j - e)
+def _less(counts: Counts, others: Counts) -> Counts:
+    (a, b, c, d, e), (v, w, x, y, z) = counts, others
+    return (a - v, b - w, c - x, d - y, e - z)
 
 
 def total(pieces: Sequence[Piece]) -> Counts:

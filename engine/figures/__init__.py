@@ -1,5 +1,6 @@
 """Figures in Plotly, the same in pages, notebooks and reports."""
 
+from engine.figures.ahead import front, turns
 from engine.figures.charts import (
     MAX_COLUMNS,
     ROWS,
@@ -31,6 +32,7 @@ __all__ = [
     "Theme",
     "Unit",
     "fills",
+    "front",
     "heatmap",
     "html",
     "ink",
@@ -39,4 +41,5 @@ __all__ = [
     "shades",
     "spending",
     "trend",
+    "turns",
 ]

@@ -104,7 +104,7 @@ def importers() -> tuple[Importer, ...]:
 
 def suffixes() -> frozenset[str]:
     """How the names of files end that are worth a look inside a folder."""
-    return frozenset((".zip", *(suffix for importer in importers() for suffix in importer.suffixes)))
+    return frozenset((".zip", ".gz", *(suffix for importer in importers() for suffix in importer.suffixes)))
 
 
 def claim(source: Source) -> Importer:
@@ -240,7 +240,13 @@ def follow(path: Path, id: str = "") -> Follower:
     """A conversation that may grow: read on where its format can be, else read again. Raises `TurnscopeError`s only."""
     source = open_source(path)
     importer = _best(source)
-    can = importer is not None and importer.follow is not None and source.kind == "file" and not id
+    can = (
+        importer is not None
+        and importer.follow is not None
+        and source.kind == "file"
+        and not id
+        and "data" not in source.__dict__
+    )
     return importer.follow(path) if can and importer and importer.follow else _Rereading(path, id)
 
 

@@ -1,7 +1,8 @@
 """ChatGPT data exports: `conversations.json`, in its zip or alone, in shards, wrapped in an object, or one conversation.
 
 A conversation is a `mapping` of nodes. A call is an assistant's message to somebody else than `all`, its result a tool's
-message below it. Usage, and what was really sent, is not in an export.
+message below it. Usage, and what was really sent, is not in an export; nor are the app's own windows, which differ by plan
+from those that the same models have elsewhere.
 Longer than a mapping because calls have no ids and thoughts stand in nodes of their own.
 """
 
@@ -51,6 +52,7 @@ def read(source: Source, entry: Entry) -> Thread:
     value = conversation(source, entry)
     builder = Builder(entry.id or source.path.stem, NAME, entry.title)
     builder.about |= {key: value[key] for key in ("gizmo_id", "conversation_origin", "is_archived") if value.get(key)}
+    builder.window = 0
     passed = Passed()
     tree = {str(id): mapping(node) for id, node in mapping(value.get("mapping")).items()}
     nodes = [_node(id, tree, as_text(value.get("default_model_slug")), passed) for id in tree]
@@ -179,4 +181,5 @@ IMPORTER = Importer(
     suffixes=(".json",),
     wants="conversation with a `mapping` of messages",
     right="the tree with its branches; thousands of conversations listed without being read",
+    version=2,
 )

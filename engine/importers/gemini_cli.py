@@ -1,4 +1,5 @@
-"""Gemini CLI sessions: `~/.gemini/tmp/<project>/chats/session-*`, one JSON object, or JSON lines with patches.
+"""Gemini CLI sessions: `~/.gemini/tmp/<project>/chats/session-*`, one JSON object, or JSON lines with patches; and what
+`/chat save` keeps beside them: the contents as they are sent, without times, models and usage.
 
 A line with an id seen before replaces that message where it stands; `$set.messages` replaces the history that is sent (masked
 tool outputs, a compression); `$rewindTo` leaves a branch. Prompt, tools and window are not stored.
@@ -7,7 +8,7 @@ Longer than a mapping for the patches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.importers import Importer, Place
@@ -27,11 +28,26 @@ Record = Mapping[str, Any]
 
 def sniff(source: Source) -> int:
     first = source.document if source.document is not None else next(iter(source.first), None)
-    return 95 if isinstance(first, dict) and {"sessionId", "projectHash"} <= first.keys() else 0
+    if isinstance(first, dict) and {"sessionId", "projectHash"} <= first.keys():
+        return 95
+    head = _saved(source)[:20]
+    return 85 if head and all(isinstance(row, dict) and _is_content(row) for row in head) else 0
+
+
+def _is_content(row: Record) -> bool:
+    return row.get("role") in ("user", "model") and isinstance(row.get("parts"), list)
+
+
+def _saved(source: Source) -> Sequence[Any]:
+    """The contents of a checkpoint: a list, or an object's history."""
+    document = source.document if source.kind == "file" else None
+    held = document.get("history") if isinstance(document, dict) else document
+    return held if isinstance(held, list) else ()
 
 
 def finds(machine: Machine) -> Iterator[Place]:
     yield Place(machine.home / ".gemini" / "tmp", "*/chats/**/*.json*")
+    yield Place(machine.home / ".gemini" / "tmp", "*/checkpoint-*.json")
 
 
 class _Chat:
@@ -185,7 +201,9 @@ def _part(row: Any) -> list[Any]:
 
 def read(source: Source, _entry: Entry) -> Thread:
     chat = _Chat(Builder(source.path.stem, NAME))
-    for record, line in objects(source.values(), chat.builder, chat.passed):
+    for content in (row for row in _saved(source) if isinstance(row, dict) and _is_content(row)):
+        chat.line({"type": "gemini" if content["role"] == "model" else "user", "content": content["parts"]}, 0)
+    for record, line in objects(() if chat.path else source.values(), chat.builder, chat.passed):
         chat.line(record, line)
     chat.passed.tell(chat.builder)
     return thread(chat.builder, chat.laid(), chat.path[-1] if chat.path else "")
@@ -197,6 +215,6 @@ IMPORTER = Importer(
     sniff,
     read,
     finds=finds,
-    wants="`sessionId` with a `projectHash`",
+    wants="`sessionId` with a `projectHash`, and no list of contents",
     right="JSON, and JSON lines with their patches: masked outputs, compressions, rewinds as branches",
 )

@@ -1,4 +1,5 @@
-"""OpenHands: events as a list (`trajectories/ID.json`), and `output.jsonl` of its benchmarks with a run on each line.
+"""OpenHands: events as a list (`trajectories/ID.json`), `output.jsonl` of its benchmarks with a run on each line, and the SDK's
+folders with a file for each event, beside whose folder `base_state.json` tells model and usage.
 
 An event is an action or an observation; the events of one answer share the id of the model's response. Newer events (`kind`)
 are the SDK's. A condensation names the events that it forgot and where its summary stands in the view. Longer than a mapping
@@ -7,7 +8,9 @@ because both vocabularies occur, and views have to be kept to tell what a conden
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from engine.importers import Importer
@@ -37,6 +40,7 @@ INNER = (
     "is_input",
     "wait_for_response",
 )
+ONE = re.compile(r"event-\d{5,}-[0-9a-f-]{32,36}\.json")  # the file of one event
 Value = Mapping[str, Any]
 
 
@@ -44,7 +48,7 @@ def sniff(source: Source) -> int:
     if source.kind != "file":
         return 0
     document = source.document
-    if _is_list(source):
+    if _is_list(source) or (ONE.fullmatch(source.path.name) and _is_event(document)):
         return 90
     head = [first(source, "runs")] if document is not None else source.first
     runs = [run for run in head if isinstance(run, dict) and "instance_id" in run and isinstance(run.get("history"), list)]
@@ -69,6 +73,8 @@ def _flat(history: Any) -> list[Value]:
 
 def _is_list(source: Source) -> bool:
     document = source.document
+    if ONE.fullmatch(source.path.name):
+        return _is_event(document)
     inner = document.get("trajectory") if isinstance(document, dict) else document
     return isinstance(inner, list) and _is_event(next(iter(inner[:1]), None))
 
@@ -83,11 +89,15 @@ def read(source: Source, entry: Entry) -> Thread:
     run: Value = {} if _is_list(source) else conversation(source, entry, "runs")
     document = source.document
     inner = document.get("trajectory") if isinstance(document, dict) else document
-    events = _flat(run.get("history")) if run else _flat(inner)
+    alone = bool(ONE.fullmatch(source.path.name))
+    events = _flat([file.document for file in _files(source)]) if alone else _flat(run.get("history")) if run else _flat(inner)
     id = as_text(run.get("instance_id"))
     builder = Builder(f"{source.path.stem}/{id}" if id else source.path.stem, NAME, id)
     config = mapping(mapping(run.get("metadata")).get("llm_config")) or mapping(mapping(run.get("metadata")).get("llm"))
     metrics = mapping(run.get("metrics"))
+    if alone:
+        config, metrics = _state(source)
+        builder = Builder(source.path.parent.parent.name or source.path.stem, NAME)
     builder.about |= {key: run[key] for key in ("instance_id", "error") if run.get(key)}
     if dollars(metrics.get("accumulated_cost")):
         builder.note("info", 0, f"the log tells the run's cost: {metrics['accumulated_cost']} USD")
@@ -98,6 +108,27 @@ def read(source: Source, entry: Entry) -> Thread:
         events_read.take(event, number)
     events_read.passed.tell(builder)
     return thread(builder, events_read.nodes, lead=events_read.lead)
+
+
+def _files(source: Source) -> list[Source]:
+    """The files of all events of a conversation, in their order."""
+    return [file for file in source.beside("event-*.json") if ONE.fullmatch(file.path.name)]
+
+
+def _state(source: Source) -> tuple[Value, Value]:
+    """The model's settings and what was used, as the conversation's state tells them."""
+    found = source.near("../base_state.json") or source.near("base_state.json")
+    held = mapping(found.document) if found else {}
+    used = mapping(mapping(held.get("stats")).get("usage_to_metrics"))
+    return mapping(mapping(held.get("agent")).get("llm")), mapping(used.get("agent") or next(iter(used.values()), None))
+
+
+def related(source: Source) -> list[Source]:
+    return [file for file in _files(source) if file.path != source.path] if ONE.fullmatch(source.path.name) else []
+
+
+def part_of(path: Path) -> Path:
+    return path.parent if ONE.fullmatch(path.name) else path
 
 
 class _Events:
@@ -285,6 +316,8 @@ IMPORTER = Importer(
     sniff,
     read,
     entries,
+    related=related,
+    part_of=part_of,
     wants="list of actions and observations",
     right="what a condensation forgot; usage as logged",
 )

@@ -1,25 +1,28 @@
 """SWE-agent trajectories (`.traj`): the chat as `history`, and `trajectory`, whose steps repeat it.
 
 New files have calls with ids and results in role `tool`; older ones say commands in texts. The totals of the run are all that
-is known of its usage and cost. Examples that stand before the task (`is_demo`) were sent with every request.
+is known of its usage and cost. Examples that stand before the task (`is_demo`) were sent with every request. A step's `query`
+is what was sent: where it differs from the history, the tool elided that. Longer than a mapping for commands in texts and that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from engine.importers import Importer
 from engine.reading.calls import as_text, parsed
 from engine.reading.commands import with_commands
 from engine.reading.messages import nodes_of
-from engine.reading.nodes import Passed, thread
+from engine.reading.nodes import Passed, parts_of, thread
 from engine.reading.parts import mapping, rows
 from engine.reading.source import Entry, Source
 from engine.session.builder import Builder, dollars
 from engine.session.content import dumps, text_of
+from engine.session.model import Edit, Observed, Session, Span
 from engine.session.thread import Thread
+from engine.session.timeline import STATIC
 
 NAME = "swe-agent"
 ABOUT = ("exit_status", "swe_agent_version", "model_stats", "early_exit")
@@ -55,7 +58,25 @@ def read(source: Source, _entry: Entry) -> Thread:
     nodes = list(nodes_of(messages, lambda message: None if message.get("is_demo") else {"model": model}, passed))
     builder.about |= {"environment": name} if name and name != "main" else {}
     passed.tell(builder)
-    return thread(builder, nodes)
+    queries = [rows(step.get("query")) for step in rows(document.get("trajectory"))]
+    return thread(builder, nodes, looks=[lambda session: _elided(session, queries)] if any(queries) else ())
+
+
+def _elided(session: Session, queries: list[list[Mapping[str, Any]]]) -> Iterator[Observed]:
+    """What queries hold in place of messages; only where they hold a message for each that was said before the request."""
+    shown: dict[int, str] = {}
+    for request, query in zip(session.requests, queries, strict=False):
+        before = [message for message in session.messages if message.stop <= request.cut]
+        for message, sent in zip(before, query if len(query) == len(before) else (), strict=False):
+            if sent.get("role") == "assistant" or message.role in ("assistant", *STATIC):
+                continue
+            blocks, told = session.blocks[message.start : message.stop], text_of(sent.get("content"))
+            if shown.setdefault(message.start, told) == told or not told:  # as it was sent first, it stands in the history
+                continue
+            shown[message.start], raw = told, blocks[0].raw
+            body = {**raw, "content": told} if isinstance(raw, dict) and raw.get("type") == "tool_result" else told
+            span = Span(message.start, message.stop)
+            yield Observed(request.n, Edit("clear", "the query held something else here", span, parts_of(message.role, [body])))
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,5 +120,5 @@ IMPORTER = Importer(
     suffixes=(".traj", ".json"),
     wants="`history` and `trajectory` of SWE-agent",
     right="commands in texts as calls, what came back as results",
-    version=2,
+    version=3,
 )

@@ -12,44 +12,62 @@ from engine.session.thread import hanging
 
 if TYPE_CHECKING:
     from engine.counting.ledger import Ledger
+    from engine.library.advising import TRIALS
+    from engine.library.advising_job import AdvisingJob, Task
+    from engine.library.calculating import CALCULATED, FIELDS, Calculated, Shape
+    from engine.library.chats import forget as forget_chat
+    from engine.library.chats import index_chats, source_of, thread_of
     from engine.library.comparing import SHOWN as COMPARED
-    from engine.library.comparing import WINDOWS, sized
+    from engine.library.comparing import WINDOWS, sized, under
     from engine.library.discovery import sources_in
     from engine.library.following import Following
     from engine.library.indexing_job import IndexingJob, summary
     from engine.library.known import Line
     from engine.library.opening import begun, ledger_of_branch
     from engine.library.replaying import Replaying, Replays, Stage
-    from engine.library.store import Opened, Progress, Recent, Store
+    from engine.library.store import Opened, Progress, Recent, Store, current
+    from engine.library.tried import kept
+    from engine.pricing.prices import offered
     from engine.storage.sessions import KEPT
 else:
-    _LATER = {
+    _LATER = {  # by module; `a=b`: its `a` is called `b` here
         "counting.ledger": ("Ledger",),
-        "library.comparing": ("SHOWN", "WINDOWS", "sized"),
+        "library.advising": ("TRIALS",),
+        "library.advising_job": ("AdvisingJob", "Task"),
+        "library.calculating": ("CALCULATED", "FIELDS", "Calculated", "Shape"),
+        "library.chats": ("forget=forget_chat", "index_chats", "source_of", "thread_of"),
+        "library.comparing": ("SHOWN=COMPARED", "WINDOWS", "sized", "under"),
         "library.discovery": ("sources_in",),
         "library.following": ("Following",),
         "library.indexing_job": ("IndexingJob", "summary"),
         "library.known": ("Line",),
         "library.opening": ("begun", "ledger_of_branch"),
         "library.replaying": ("Replaying", "Replays", "Stage"),
-        "library.store": ("Opened", "Progress", "Recent", "Store"),
+        "library.store": ("Opened", "Progress", "Recent", "Store", "current"),
+        "library.tried": ("kept",),
+        "pricing.prices": ("offered",),
         "storage.sessions": ("KEPT",),
     }
-    _WHERE = {name: module for module, names in _LATER.items() for name in names}
+    _WHERE = {name.rpartition("=")[2]: (module, name.partition("=")[0]) for module, names in _LATER.items() for name in names}
 
     def __getattr__(name: str) -> Any:
         """What is loaded when it is first asked for."""
-        known = "SHOWN" if name == "COMPARED" else name
-        if known not in _WHERE:
+        if name not in _WHERE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f"engine.{_WHERE[known]}"), known)
+        module, known = _WHERE[name]
+        value = globals()[name] = getattr(import_module(f"engine.{module}"), known)
         return value
 
 
 __all__ = [
+    "CALCULATED",
     "COMPARED",
+    "FIELDS",
     "KEPT",
+    "TRIALS",
     "WINDOWS",
+    "AdvisingJob",
+    "Calculated",
     "Entry",
     "ExactCounts",
     "Following",
@@ -62,17 +80,27 @@ __all__ = [
     "Recent",
     "Replaying",
     "Replays",
+    "Shape",
     "Stage",
     "Store",
+    "Task",
     "begun",
+    "current",
     "exact_available",
+    "forget_chat",
     "hanging",
+    "index_chats",
+    "kept",
     "ledger_of_branch",
+    "offered",
     "part_of",
     "places",
     "sized",
+    "source_of",
     "sources_in",
     "suffixes",
     "summary",
+    "thread_of",
     "tool_of",
+    "under",
 ]

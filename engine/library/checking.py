@@ -14,7 +14,8 @@ from xml.etree import ElementTree as ET
 
 from engine.errors import TurnscopeError
 from engine.library.comparing import compare
-from engine.library.opening import AS_RECORDED, load
+from engine.library.loading import entries, load
+from engine.library.opening import AS_RECORDED
 from engine.planning.policy import Policy
 from engine.views.comparison import Row
 
@@ -45,15 +46,32 @@ class Checked:
         """Whether it was read and keeps to every limit."""
         return not self.broken and not self.error
 
+    @property
+    def told(self) -> str:
+        """What the session came to, in a line; "" where it could not be read."""
+        if self.row is None:
+            return ""
+        usd = _usd(self.row)
+        priced = "no known price" if usd is None else f"{usd:,.2f} USD"
+        return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}"
 
-def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED) -> Checked:
-    """Judge a file. What cannot be read is an outcome too; PolicyError where there is no such policy."""
+
+def inside(path: Path) -> tuple[str, ...]:
+    """What there is to judge at a path: the sessions of a folder, by their ids; of anything else the main one alone, ""."""
+    return tuple(sorted(entry.id for entry in entries(path))) or ("",) if path.is_dir() else ("",)
+
+
+def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, entry: str = "") -> Checked:
+    """Judge a file, or one session of several by the id of its entry. What cannot be read is an outcome too; PolicyError where
+    there is no such policy.
+    """
+    name = str(Path(path, entry))
     try:
-        session = load(path)
+        session = load(path, entry)
     except (TurnscopeError, OSError) as error:
-        return Checked(str(path), error=f"{error}. {getattr(error, 'hint', '')}".strip())
+        return Checked(name, error=f"{error}. {getattr(error, 'hint', '')}".strip())
     (row,) = compare(session, [policy]).rows
-    return Checked(str(path), row, tuple(_broken(row, limits)))
+    return Checked(name, row, tuple(_broken(row, limits)))
 
 
 def _broken(row: Row, limits: Limits) -> Iterable[str]:
@@ -61,7 +79,7 @@ def _broken(row: Row, limits: Limits) -> Iterable[str]:
     if limits.max_fill is not None and 100 * fill > limits.max_fill:
         yield f"request {at} fills {fill:.1%} of its window, more than {limits.max_fill:g} %"
     if limits.max_usd is not None:
-        usd = row.usd if row.billed is None else row.billed
+        usd = _usd(row)
         if usd is None and row.sizes:
             yield "no request has a known price, so its cost cannot be held to a limit"
         elif usd is not None and usd > Decimal(str(limits.max_usd)):
@@ -73,6 +91,11 @@ def _broken(row: Row, limits: Limits) -> Iterable[str]:
             (row.refusals, "are refused by the policy"),
         )
         yield from (f"{many:,} requests {what}" for many, what in counts if many)
+
+
+def _usd(row: Row) -> Decimal | None:
+    """What a session cost: as billed, else simulated."""
+    return row.usd if row.billed is None else row.billed
 
 
 def junit(outcomes: Iterable[Checked], policy: str) -> str:

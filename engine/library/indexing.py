@@ -117,12 +117,12 @@ def read_all(source: Source, where: str) -> Iterator[Indexed]:
         importers.read_entry(source)  # says what is wrong with it
 
 
-def indexed(session: Session, source: Source, where: str, entry: str, title: str) -> Indexed:
-    """A session as the index takes it."""
+def indexed(session: Session, source: Source, where: str, entry: str, title: str, first: int = 0) -> Indexed:
+    """A session as the index takes it. What was spent and cut before request `first` belongs to another one."""
     trace = replay(session, ledger=ledger_of(session))
     view = overview(trace)
     line = _line(trace, view, source, where, entry, title.partition(" (")[0])
-    return Indexed(line, tuple(_spent(trace, view)), tuple(_cuts(view)), tuple(_texts(session)))
+    return Indexed(line, tuple(_spent(trace, view, first)), tuple(_cuts(view, first)), tuple(_texts(session)))
 
 
 def _line(trace: Trace, view: Overview, source: Source, where: str, entry: str, tool: str) -> Line:
@@ -167,8 +167,8 @@ def _carried(trace: Trace) -> int:
     return carried
 
 
-def _spent(trace: Trace, view: Overview) -> Iterator[tuple[str, str, str, int | None]]:
-    for request, usd in zip(trace.session.requests, view.totals, strict=True):
+def _spent(trace: Trace, view: Overview, first: int) -> Iterator[tuple[str, str, str, int | None]]:
+    for request, usd in [*zip(trace.session.requests, view.totals, strict=True)][first:]:
         yield _row(request, usd)
     for pairs in beside_the_path(trace):
         for request, charge in pairs:
@@ -179,8 +179,9 @@ def _row(request: Request, usd: Decimal | None) -> tuple[str, str, str, int | No
     return request.id, _day(request.sent_at), request.model, _pico(usd)
 
 
-def _cuts(view: Overview) -> Iterator[tuple[str, int]]:
-    days = (_day(float(view.sent_at[marker.request])) for marker in view.markers if marker.kind in SHRINKS)
+def _cuts(view: Overview, first: int) -> Iterator[tuple[str, int]]:
+    cuts = (marker.request for marker in view.markers if marker.kind in SHRINKS and marker.request >= first)
+    days = (_day(float(view.sent_at[request])) for request in cuts)
     return iter(Tally(days).items())
 
 
@@ -217,10 +218,11 @@ def _stamp(source: Source) -> str:
     """What a source looks like, and who would read it: another version of an importer, or of prices, reads it again."""
     stamp = stamp_of(source)
     settled = "" if time.time_ns() - stamp.mtime > SETTLED else f":{time.time_ns()}"
-    return f"{stamp.size}:{stamp.mtime}:{stamp.beside}:{_readers()}{settled}"
+    return f"{stamp.size}:{stamp.mtime}:{stamp.beside}:{readers()}{settled}"
 
 
 @cache
-def _readers() -> str:
+def readers() -> str:
+    """Differs where other versions of importers, or other prices, would say something else of the same source."""
     versions = " ".join(f"{importer.name} {importer.version}" for importer in importers.importers())
     return sha256(f"{versions} {opinion.version()}".encode()).hexdigest()[:16]

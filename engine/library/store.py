@@ -232,7 +232,17 @@ def _row(found: Opened, where: str, entry: str, name: str, size: int, now: float
         started=next((float(at) for at in view.sent_at if not np.isnan(at)), None),
         opened=now,
         size=size,
+        formed=_formed(view.source),
     )
+
+
+def current(row: Recent) -> bool:
+    """Whether its numbers would come out the same if it were read now."""
+    return row.formed == _formed(row.source)
+
+
+def _formed(importer: str) -> str:
+    return f"{_versions().get(importer, 0)}:{opinion.version()}"
 
 
 def _silent(_what: str, _share: float) -> None:

@@ -64,7 +64,7 @@ class Chat(Talk):
         except GeneratorExit:
             self.stopped = True
             raise
-        yield from self.keeping.settle()
+        yield from self.keeping.settle(*((self.leaving.left,) if self.leaving else ()))
 
     def _turn(self, asked: bool) -> Iterator[Event]:
         start = self.plan.projected if self.plan else self.planned().projected

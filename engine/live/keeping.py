@@ -37,6 +37,11 @@ class Begins(Protocol):
         """What was shown so far of its answer."""
 
 
+def _waited(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
 @dataclass(slots=True)
 class Keeping:
     """Writes that wait for their store."""
@@ -65,8 +70,8 @@ class Keeping:
             self.waiting.popleft()
         self.last = None
 
-    def settle(self) -> Iterator[Unkept | Kept]:
-        """Say that something waits, try until it is written, and say that it is."""
+    def settle(self, left: Callable[[float], bool] = _waited) -> Iterator[Unkept | Kept]:
+        """Say that something waits, try until it is written, and say that it is. `left` waits some seconds; true: no more."""
         if not self.waiting or self.last is None:
             return
         yield Unkept(self.last)
@@ -75,7 +80,8 @@ class Keeping:
                 self.flush()
             except StorageError as error:
                 self.last = error
-                time.sleep(PAUSE)
+                if left(PAUSE):
+                    return
             else:
                 yield Kept()
                 return

@@ -37,14 +37,18 @@ class Leaving:
     """One turn's way out. `leave` may be called from any thread."""
 
     def __init__(self) -> None:
-        self._left = False
+        self._left = threading.Event()
         self._waiting: SimpleQueue[Any] | None = None
         self._lock = threading.Lock()
+
+    def left(self, within: float = 0.0) -> bool:
+        """Whether it was left, or is within so many seconds, which are waited."""
+        return self._left.wait(within)
 
     def leave(self) -> None:
         """End whatever the turn waits for, now and from now on."""
         with self._lock:
-            self._left = True
+            self._left.set()
             if self._waiting is not None:
                 self._waiting.put((None, Left()))
 
@@ -97,7 +101,7 @@ class Leaving:
 
     def _begin(self, pipe: SimpleQueue[Any], run: Callable[[], None]) -> None:
         with self._lock:
-            if self._left:
+            if self._left.is_set():
                 raise Left
             self._waiting = pipe
         threading.Thread(target=run, name="chat request", daemon=True).start()

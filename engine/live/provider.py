@@ -201,13 +201,14 @@ def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, k
     if not key and not ours:
         raise TurnscopeError("there is no API key", hint=hint)
     know(key)
+    base = url.rstrip("/").removesuffix("/v1")  # as OpenAI's clients write it: the SDK adds that itself
     lines = Lines()
     hooks: dict[str, list[Callable[..., Any]]] = {"request": [lines.request, *(() if ours else (partial(_bare, key),))]}
     direct = {} if ours else dict.fromkeys(("all://", "http://", "https://"))  # the SDK looks for proxies by itself
     http = anthropic.DefaultHttpxClient(follow_redirects=False, trust_env=ours, event_hooks=hooks, mounts=direct)
     try:
         made = anthropic.Anthropic(
-            api_key=key or None, base_url=url, max_retries=retries, timeout=timeout, http_client=http, open_telemetry=False
+            api_key=key or None, base_url=base, max_retries=retries, timeout=timeout, http_client=http, open_telemetry=False
         )
     except anthropic.AnthropicError as error:
         raise TurnscopeError("there is no API key", hint=hint) from error

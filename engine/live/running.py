@@ -12,6 +12,7 @@ from engine.errors import TurnscopeError
 from engine.live.chat import Chat
 from engine.live.events import Done, Event, Failed, Result, Text, Thinking
 from engine.live.leaving import Leaving, Left
+from engine.storage.database import given_up
 
 
 class Running:
@@ -43,6 +44,7 @@ class Running:
         return self.done
 
     def _run(self, events: Iterator[Event], chat: Chat) -> None:
+        given_up.set(self._leaving.left)
         try:
             for event in events:
                 match event:

@@ -16,7 +16,7 @@ MOST = 400  # characters of what a provider says
 _HINTS = {
     401: "Check the API key; it is kept in memory only.",
     403: "Check the API key and what it may do; it is kept in memory only.",
-    404: "Check the address and the model's name.",
+    404: "Check the address, where /v1/messages must be served, and the model's name.",
     413: "The request is larger than the provider takes; let the policy cut more, or shorten the message.",
     429: "Wait a little, or choose another model.",
     529: "The provider is overloaded; send again in a moment.",

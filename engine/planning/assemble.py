@@ -99,7 +99,8 @@ def _planned(
     model = request.model
     policy, table = in_force(whole, model, basis.prices.facts(model).name)
     told = request.window if model == (request.asked or model) else 0  # of the model that was asked for
-    room = budget(policy.budget, told or session.window or basis.prices.facts(model).window)
+    size = basis.prices.facts(model).window if session.window is None else session.window
+    room = budget(policy.budget, told or size)
     base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
     kept = base
     if previous and previous.model == model and room.limit <= previous.budget.limit:
@@ -130,19 +131,22 @@ def _planned(
             run.told(table, model, whole, ctx)
             room = budget(policy.budget, basis.prices.facts(model).window)
             ctx = _context(previous, session, structs.replace(request, model=model), basis, calibration, room, done)
-    for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
-        run.apply(LEFT_OUT, "remembers", edit, ctx)
+    if not lasting or any(d.splice for d in run.decisions):
+        for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
+            run.apply(LEFT_OUT, "remembers", edit, ctx)
     before, decisions, after, again = kept, run.decisions, run.after, wanted(run.decisions, run.fresh)
     begun = previous if kept is not base or (previous and previous.kept is previous.base) else None
-    if again and begun and (found := laid(begun, decisions, again, request.cut, ledger)):
+    found = laid(begun, decisions, again, request.cut, ledger) if again and begun else None
+    if found and found[2].counts == run.after.counts:  # an insert amid what is left out goes where that is decided at once
         before, decisions, after = found
-        lasting, again = True, begun.again if again == begun.again else again
-    changed = not lasting or any(d.splice for d in decisions)
+        lasting, again = True, begun.again if begun and again == begun.again else again
     condensed = any(d.splice and d.action == "condense" for d in decisions)
     if policy.name == AS_RECORDED and condensed and not _chatted(session, request):
         calibration = calibration.compaction()
-    carried = previous if previous and not changed and previous.model == ctx.request.model else None
-    seen = seen_under(carried, after, ctx, serverside(policy.rules), run.answers, recorded=policy.name == AS_RECORDED)
+    carried = previous if previous and lasting and previous.model == ctx.request.model else None
+    seen = seen_under(
+        carried, after, ctx, serverside(policy.rules), run.answers, decisions, recorded=policy.name == AS_RECORDED
+    )
     verdict = _verdict(policy, decisions, room, max(calibration.predict(seen.envelope.tokens), read(seen.decisions)))
     return Plan(
         structs.replace(request, model=model, asked=request.model) if model != request.model else request,
@@ -159,7 +163,7 @@ def answered(plan: Plan, session: Session, basis: Basis) -> Plan:
     if not (plan.server or ASKING in plan.request.settings):
         return plan
     ctx = _context(None, session, plan.request, basis, plan.calibration, plan.budget, None)
-    seen = seen_under(None, plan.after, ctx, (), answerer(session.recorded.answers.get), recorded=True)
+    seen = seen_under(None, plan.after, ctx, (), answerer(session.recorded.answers.get), (), recorded=True)
     states = tuple(state for state in plan.states if find(state.rule).sends is None)
     return structs.replace(plan, seen=seen.envelope, server=tuple(seen.decisions), states=states)
 

@@ -43,8 +43,9 @@ def foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, again: bo
     for n, span in known[0 if again else since :]:
         if n > ctx.request.n:
             return
-        out = again and (before is None or n > before.request.n or before.after.at(span.start).body == ())
-        if (out or not again) and envelope.at(span.start).body is None:
+        if envelope.at(span.start).body is not None:
+            continue
+        if not again or before is None or n > before.request.n or before.after.at(span.start).body == ():
             yield Edit("drop", "the recorded tool's own summary: what it stood for was not condensed here", span)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from operator import is_
 from typing import Any, NamedTuple
 
+from engine.envelope.difference import first_difference
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
 from engine.planning.calls import MAPPING, Calls, blocks
@@ -145,8 +146,13 @@ def _has_mark(part: Any) -> bool:
 def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
     """Numbers of the thinking blocks in the last plan's request that stand behind an edit made after they were said.
 
-    `plans`: all plans up to the request, in order. For `lint`.
+    `plans`: all plans up to the request, in order. For `lint`. What was left out already, and is decided again, is no edit.
     """
+
+    def changed(birth: int, at: int) -> bool:
+        first = first_difference(plans[birth].after, plans[-1].after)
+        return first is not None and first < at
+
     firsts = [plan.first for plan in plans]
     births = [request.cut for request in session.requests]
     found, number, edited = [], 0, -1
@@ -154,7 +160,7 @@ def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
         if piece.body is None:
             for block in session.blocks[piece.start : piece.stop]:
                 if block.bucket == Bucket.THINKING:
-                    if edited > _last(births, block.at):
+                    if edited > (birth := _last(births, block.at)) and (birth < 0 or changed(birth, block.at)):
                         found.append(number)
                     number += 1
             continue

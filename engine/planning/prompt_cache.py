@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from engine.counting.ledger import Ledger
+from engine.counting.reconcile import Terms
 from engine.envelope.difference import first_difference
 from engine.envelope.envelope import Envelope
 from engine.envelope.plan import Plan
@@ -98,7 +99,7 @@ def walked(trace: Trace, sizes: Sequence[int] | None = None) -> tuple[Kept, ...]
             found.append(Kept(plain=size))
             continue
         line, lives = lines.get(plan.model), rules.lives.get(life, next(iter(rules.lives.values())))
-        step = _Step(trace, plan, size, rules, rules.shortest(model), lives)
+        step = _Step(trace, plan, trace.fit(n), size, rules, rules.shortest(model), lives)
         kept, lines[plan.model] = step.marked(line) if rules.how == "marked" else step.prefix(line)
         found.append(kept._replace(hour=rules.how == "marked" and lives > MINUTES))
     return tuple(found)
@@ -130,14 +131,11 @@ class _Step:
 
     trace: Trace
     plan: Plan
+    terms: Terms
     size: int
     rules: CacheRules
     shortest: int
     lives: float
-
-    @property
-    def scale(self) -> float:
-        return self.trace.fit(self.plan.request.n).scale
 
     def marked(self, line: _Line | None) -> tuple[Kept, _Line]:
         """Breakpoints behind the system prompt and the last two messages: an entry is found from one of them or not at all."""
@@ -176,7 +174,9 @@ class _Step:
         if line is None:
             return 0
         put = sum(sum(p.counts) for d in self.plan.decisions if d.splice for p in d.splice.new if p.body and p.by == d.seq)
-        return max(0, min(line.size, self.size - self._behind(self.plan.seen, line.plan.seen.stop) - round(put * self.scale)))
+        return max(
+            0, min(line.size, self.size - self._behind(self.plan.seen, line.plan.seen.stop) - round(put * self.terms.scale))
+        )
 
     def _alike(self, line: _Line | None) -> tuple[int, int]:
         """Up to which block the last prompt and this one are alike (`STATIC` - 1: none), and its tokens up to there."""
@@ -205,11 +205,10 @@ class _Step:
         return any(end <= mark and visible(self.plan.seen, end, mark, self.rules.lookback) for mark in marks)
 
     def _behind(self, envelope: Envelope, at: int) -> int:
-        return round(behind(envelope, at, self.trace.ledger) * self.scale)
+        return round(behind(envelope, at, self.trace.ledger) * self.terms.scale)
 
     def _static(self) -> int:
-        terms = self.trace.fit(self.plan.request.n)
-        return min(self.size, terms.prefix + round(terms.scale * sum(self.plan.seen.counts[:2])))
+        return min(self.size, self.terms.prefix + round(self.terms.scale * sum(self.plan.seen.counts[:2])))
 
 
 def _times(request: Request) -> tuple[float | None, float | None]:

@@ -105,19 +105,37 @@ class Seen:
 
 
 def seen_under(
-    previous: Plan | None, after: Envelope, ctx: Ctx, parts: Sequence[Step], answers: Answers, *, recorded: bool
+    previous: Plan | None,
+    after: Envelope,
+    ctx: Ctx,
+    parts: Sequence[Step],
+    answers: Answers,
+    decisions: Sequence[Decision],
+    *,
+    recorded: bool,
 ) -> Seen:
     """What the model sees of `after`. `parts`: the rules of the policy that the server follows; `recorded`: the request was
-    really sent, and its response says what was done. `previous` None: nothing is carried on from an earlier request, as
-    something else than the end of what is sent has changed.
+    really sent, and its response says what was done. `previous`: the plan whose envelope grew and was changed by `decisions`
+    alone; None where there is none, or the model is another. Nothing is carried on from it where those changed something,
+    but for a server that is asked for edits, where they changed the end alone. What such a server remembers, it finds in the
+    conversation, and so remembers whatever is changed.
     """
-    known = [_known(previous, part) for part in parts]
+    known = [_known(ctx.previous, part) for part in parts]
+    if previous and any(d.splice for d in decisions) and not (parts and _behind(previous, decisions)):
+        previous = None
     same = previous is not None and previous.request.settings.get(ASKING) == ctx.request.settings.get(ASKING)
     if previous is None or not (_grew(previous.request, ctx.request) if recorded else same and all(known)):
         carried = None
     else:
         carried = previous
-    found = Seen(carried.seen.grow(after.stop, ctx.ledger) if carried else after)
+    found = Seen(after)
+    if carried:
+        found.envelope = carried.seen.grow(after.stop, ctx.ledger)
+        for made in decisions:
+            found.envelope = found.envelope.replace(made.edit, made.seq, ctx.ledger)[0]
+        if any(d.splice for d in decisions) and found.envelope.tokens != after.tokens:
+            edit = Edit("keep", "what the server left out of the request before, it leaves out again")
+            found.decisions.append(Decision(0, ctx.request.n, GOES_ON, edit, None, after.tokens, found.envelope.tokens))
     for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
         found.follow(rule.__name__, rule(found.envelope, ctx, carried), ctx, answers)
     if recorded:
@@ -127,6 +145,12 @@ def seen_under(
         left = found.follow(part.rule.name, part.rule.edits(found.envelope, inside, part.params), inside, answers)
         found.states.append(StepState(part.rule.name, part.params, left))
     return found
+
+
+def _behind(previous: Plan, decisions: Sequence[Decision]) -> bool:
+    """Whether all that was decided changed blocks alone that came since the previous request was sent."""
+    cut = previous.request.cut
+    return all(d.edit.span is not None and cut <= d.edit.span.start < d.edit.span.stop for d in decisions if d.splice)
 
 
 def asking(parts: Sequence[Step], request: Request) -> Request:

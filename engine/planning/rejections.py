@@ -7,11 +7,11 @@ stand as they stood are neither made nor looked at again. Thinking that is bound
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, takewhile
 from operator import attrgetter, is_
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.envelope.difference import altered
 from engine.envelope.envelope import Envelope
@@ -44,19 +44,44 @@ class _Entry:
     results: frozenset[str]
     marked: bool
     wrong: Wrong
+    row: _Row
     pairs: Wrong = ()
     gone: bool = False
 
 
-class _Known(set[str]):
-    """Ids of calls: those that were read, and those of entries that begin before an address."""
+class _Row(NamedTuple):
+    """What an `_Entry` is made of, in its order: the same wherever the message stands."""
 
-    def __init__(self, calls: Mapping[str, list[_Entry]], start: int) -> None:
-        super().__init__()
-        self.calls, self.start = calls, start
+    start: int
+    clean: bool
+    message: Any
+    tools: tuple[JSON, ...]
+    system: tuple[JSON, ...]
+    lead: bool
+    calls: frozenset[str]
+    results: frozenset[str]
+    marked: bool
+    wrong: Wrong
 
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or any(entry.start < self.start for entry in self.calls.get(str(name), ()))
+
+class _Made(NamedTuple):
+    """Messages, and the tools and system prompt among them; the first `front` of either stand before the first message."""
+
+    rows: tuple[_Row, ...]
+    tools: tuple[JSON, ...] = ()
+    system: tuple[JSON, ...] = ()
+    front: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """What replays of one session share: messages by the stretches of blocks that stand in them as they are, and what is wrong
+    with the pairs of a run of them, which is held so that it can be told by identity."""
+
+    made: dict[tuple[Span, ...], _Made] = field(default_factory=dict)
+    pairs: dict[tuple[bool, frozenset[str], tuple[int, ...]], tuple[list[_Row], tuple[Wrong, ...]]] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(slots=True)
@@ -64,6 +89,7 @@ class Looking:
     """One conversation's last request, message by message, and what is wrong with it. For requests in their order."""
 
     session: Session
+    shared: Looked = field(default_factory=Looked)
     envelope: Envelope = field(default_factory=Envelope)
     entries: list[_Entry] = field(default_factory=list)
     calls: dict[str, list[_Entry]] = field(default_factory=dict)
@@ -93,7 +119,7 @@ class Looking:
         """Of settings, tools, system prompt and cache marks: they rarely change, and few logs hold marks in messages."""
         made_of = (plan.model, plan.budget.max_output, plan.request.settings, self.tools, self.system)
         known = self._head[0]
-        same = known[:2] == made_of[:2] and all(map(is_, known[2:], made_of[2:]))
+        same = known[:3] == made_of[:3] and all(map(is_, known[3:], made_of[3:]))
         if not same or self.marks:
             messages = (*(entry.message for entry in self.entries),) if self.marks else ()
             sent = body(plan, self.session, made_of=Rendered(self.session, (), self.tools, self.system, messages, ()))
@@ -146,10 +172,12 @@ class Looking:
         """Make the entries `[first, stop)` anew, and more where they now join what follows; gives those to be looked at."""
         start = self.entries[first].start if first else self._begin(change)
         made = self._made(start, stop)
-        while stop < len(self.entries) and (not made.messages or _role(made.messages[-1]) == _role(self.entries[stop].message)):
+        while stop < len(self.entries) and (not made.rows or _role(made.rows[-1].message) == _role(self.entries[stop].message)):
             stop = self._clean(stop + 1)
             made = self._made(start, stop)
-        old, new = self.entries[first:stop], [*_entries(made)]
+        same = sum(1 for _ in takewhile(_alike, zip(self.entries[first:stop], made.rows, strict=False))) if start else 0
+        first += same  # nothing but what follows them changed
+        old, new = self.entries[first:stop], [_Entry(*row, row) for row in made.rows[same:]]
         self.entries[first:stop] = new
         fronts = not start and self._front(made, new)
         for entry in old:
@@ -168,7 +196,8 @@ class Looking:
             self.system = self.system if system == self.system else system
         known = {name for entry in (*old, *new) for name in (*entry.calls, *entry.results)}
         touched = [entry for name in known for held in (self.calls, self.results) for entry in held.get(name, ())]
-        return [*new, *self.entries[first + len(new) :][:1], *touched]
+        before = self.entries[first - 1 : first] if same and old else []
+        return [*before, *new, *self.entries[first + len(new) :][:1], *touched]
 
     def _begin(self, change: int) -> int:
         """An address at or before a change before which no message begins, and all that goes to the head is known."""
@@ -176,19 +205,29 @@ class Looking:
             return 0
         return self.front[0] if self.entries[0].lead else min(change, self.entries[0].start)
 
-    def _front(self, made: Rendered, new: list[_Entry]) -> bool:
+    def _front(self, made: _Made, new: list[_Entry]) -> bool:
         """Take what stands before the first message of a whole rendering from the entry that has it."""
         if not new:
             self.front = (0, made.tools, made.system)
             return True
-        entry, (_, _, tools, system) = new[0], made.points[0]
+        entry, (tools, system) = new[0], made.front
         self.front = (entry.start, made.tools[:tools], made.system[:system])
         entry.tools, entry.system, entry.lead = entry.tools[tools:], entry.system[system:], False
         return True
 
-    def _made(self, start: int, stop: int) -> Rendered:
-        end = self.entries[stop].start if stop < len(self.entries) else self.envelope.stop
-        return stretch(self.envelope, self.session, Span(start, end))
+    def _made(self, start: int, stop: int) -> _Made:
+        """The messages of the blocks `[start, …)` up to entry `stop`; what was made of the same blocks before is taken."""
+        span = Span(start, self.entries[stop].start if stop < len(self.entries) else self.envelope.stop)
+        stand: list[Span] = []
+        for piece in self.envelope.along(span):
+            if piece.body:
+                return _read(stretch(self.envelope, self.session, span))
+            if piece.body is None:
+                stand.append(Span(max(piece.start, span.start), min(piece.stop, span.stop)))
+        key = (*stand,)
+        if key not in self.shared.made:
+            self.shared.made[key] = _read(stretch(self.envelope, self.session, span))
+        return self.shared.made[key]
 
     def _pair(self, place: int) -> Iterable[int]:
         """Look at the calls of a run of answers and the results in the user's messages behind it; gives what was looked at."""
@@ -197,21 +236,33 @@ class Looking:
             start -= 1
         while stop < len(entries) and not self._parts(stop):
             stop += 1
-        pairs: dict[int, list[tuple[str, str]]] = {}
-        if any(entry.calls or entry.results for entry in entries[start:stop]):
-            calls = Calls(_Known(self.calls, entries[start].start), {}, "user" if start else "")
-            read = (wrong for number in range(start, stop) for wrong in calls.read(number, entries[number].message))
-            for path, what in chain(read, calls.unanswered()):
-                _, number, rest = path.split(".", 2)
-                pairs.setdefault(int(number), []).append((f".{rest}", what))
-        for n in range(start, stop):
-            entry = entries[n]
-            entry.pairs = tuple(pairs.get(n, ()))
-            if entry.wrong or entry.pairs:
+        run = entries[start:stop]
+        for entry, pairs in zip(run, self._paired(run, begins=not start), strict=True):
+            entry.pairs = pairs
+            if entry.wrong or pairs:
                 self.wrong[id(entry)] = entry
             else:
                 self.wrong.pop(id(entry), None)
-        return map(id, entries[start:stop])
+        return map(id, run)
+
+    def _paired(self, run: Sequence[_Entry], *, begins: bool) -> tuple[Wrong, ...]:
+        """What is wrong with the calls and results of each entry of a run. `begins`: the conversation begins with it."""
+        names = [name for entry in run for name in (*entry.calls, *entry.results)]
+        if not names:
+            return ((),) * len(run)
+        first = run[0].start
+        known = frozenset(name for name in names if any(entry.start < first for entry in self.calls.get(name, ())))
+        key = (begins, known, tuple(id(entry.row) for entry in run))
+        if key not in self.shared.pairs:
+            calls = Calls({*known}, {}, "" if begins else "user")
+            found: list[list[tuple[str, str]]] = [[] for _ in run]
+            for path, what in chain(
+                (wrong for n, entry in enumerate(run) for wrong in calls.read(n, entry.message)), calls.unanswered()
+            ):
+                _, number, rest = path.split(".", 2)
+                found[int(number)].append((f".{rest}", what))
+            self.shared.pairs[key] = [entry.row for entry in run], tuple(map(tuple, found))
+        return self.shared.pairs[key][1]
 
     def _parts(self, number: int) -> bool:
         """Whether an entry is the first answer behind a user's message: what was called before it waits no longer."""
@@ -221,13 +272,18 @@ class Looking:
         return next((role for role in before if role in ("user", "assistant")), "") == "user"
 
 
-def rejections(trace: Trace) -> tuple[tuple[Problem, ...], ...]:
-    """For each request of a trace what the provider would reject of it; empty where nothing is."""
-    looking = Looking(trace.session)
+def rejections(trace: Trace, shared: Looked | None = None) -> tuple[tuple[Problem, ...], ...]:
+    """For each request of a trace what the provider would reject of it; empty where nothing is.
+
+    `shared`: what was read for other replays of the same session.
+    """
+    looking = Looking(trace.session, shared or Looked())
     return tuple(looking.look(plan, trace.prices) for plan in trace.plans)
 
 
-def _entries(made: Rendered) -> Iterator[_Entry]:
+def _read(made: Rendered) -> _Made:
+    """Messages as they were made, each looked at by itself."""
+    rows: list[_Row] = []
     points = made.points
     for number, (message, point) in enumerate(zip(made.messages, points, strict=True)):
         begins = (point.tools, point.system) if number else (0, 0)
@@ -239,7 +295,16 @@ def _entries(made: Rendered) -> Iterator[_Entry]:
         clean = point.block != AMID
         start = point.block if clean else made.pieces[point.piece].start
         lead = not number and bool(point.tools or point.system)
-        yield _Entry(start, clean, message, *static, lead, calls, results, marked(message), tuple(alone(message)))
+        rows.append(_Row(start, clean, message, *static, lead, calls, results, marked(message), tuple(alone(message))))
+    return _Made(tuple(rows), made.tools, made.system, (points[0].tools, points[0].system) if points else (0, 0))
+
+
+def _alike(pair: tuple[_Entry, _Row]) -> bool:
+    """Whether a message is what it was, where it was."""
+    entry, row = pair
+    return (entry.start, entry.clean, entry.lead, entry.message, entry.tools, entry.system) == (
+        row.start, row.clean, row.lead, row.message, row.tools, row.system,
+    )  # fmt: skip
 
 
 def _role(message: Any) -> Any:

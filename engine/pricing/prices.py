@@ -39,6 +39,9 @@ _NEWEST = datetime(9999, 12, 31, 12, tzinfo=UTC)  # after every start date; noon
 _WIDE = re.compile(r"\[1m\]$")
 _PATH = re.compile(r"^(?:arn:aws:bedrock:[^/]*/|bedrock/(?:converse/|invoke/)?|.*\bmodels/)")
 _BEDROCK = re.compile(r"^((?:us|us-gov|eu|apac|au|jp|ca|in|sa|global)\.)?[a-z0-9]+\.([a-z].*?)(-v\d+(?::\d+)*)?$")
+_OTHERWISE = re.compile(
+    r"audio|realtime|transcribe|tts|image|vision|search|live|instruct|deep-research"
+)  # no texts, or for a task
 _DATE = re.compile(r"(?:@.*|-\d{8}|-\d{4}-\d{2}-\d{2}|-latest)$")
 
 
@@ -299,3 +302,13 @@ class Prices:
 
 
 PRICES = Prices()  # as shipped; what a user keeps beside it, `library.opening` reads
+
+
+@lru_cache(maxsize=1)
+def offered() -> tuple[str, ...]:
+    """Names of models that write texts and whose window and price are known, by who makes them: what one may choose from."""
+    makers = {"anthropic": ("claude",), "openai": ("gpt", "o"), "google": ("gemini",)}
+    owners = {provider.id: provider for provider in get_snapshot().providers}
+    names = (model.id for id, begins in makers.items() for model in owners[id].models if model.id.startswith(begins))
+    plain = (name for name in names if not _OTHERWISE.search(name))
+    return tuple(name for name in plain if PRICES.facts(name).window and PRICES.rates(name, 1_000))

@@ -1,10 +1,11 @@
 """Sources that hold others: folders, zip archives that are read in place, and SQLite databases that are read as a copy.
 
-Whatever the path leads to, `open_source` gives it as a `Source`. Holds no format.
+Whatever the path leads to, `open_source` gives a `Source`: of a gzip file what is in it, UTF-16 as UTF-8. Holds no format.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import posixpath
 import shutil
@@ -27,6 +28,7 @@ RATIO = 200  # times that an archive's content may be larger than the archive, w
 FREE = 50_000_000  # bytes of content that are never too many
 TOTAL = 4_000_000_000  # bytes of content of one archive
 MEMBERS = 200_000
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # as PowerShell writes what a program prints
 TRIES = 5  # a database that changes while it is copied is copied again
 _TROUBLE = (OSError, ValueError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -48,9 +50,34 @@ def open_source(path: Path) -> Source:
         return Archive(path)
     if source.head.startswith(b"SQLite format 3\x00"):
         return Database(path)
+    if source.head.startswith(b"\x1f\x8b"):
+        source = Source(path, _inflated(source))
+    if source.head.startswith(UTF_16):
+        source = Source(path, source.data.decode("utf-16", "replace").encode())
     if source.blank:
         raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
     return source
+
+
+def _inflated(source: Source) -> bytes:
+    """What a gzip file holds. ArchiveTooLarge for one that was made to fill the memory."""
+    room = min(TOTAL, max(FREE, RATIO * source.size))
+    try:
+        with gzip.open(source.path) as file:
+            data = file.read(room + 1)
+    except _TROUBLE as error:
+        raise unreadable(source.path, error) from error
+    if len(data) > room:
+        raise _too_large(source.path, room)
+    return data
+
+
+def _too_large(path: Path, room: int) -> ArchiveTooLarge:
+    return ArchiveTooLarge(
+        f"{path.name} would unpack to far more than it should hold",
+        hint="Where you trust it, unpack it yourself and open the folder.",
+        limit=room,
+    )
 
 
 class Folder(Source):
@@ -105,11 +132,7 @@ class Archive(Source):
         return archive
 
     def too_large(self) -> ArchiveTooLarge:
-        return ArchiveTooLarge(
-            f"{self.path.name} would unpack to far more than it should hold",
-            hint="Where you trust it, unpack it yourself and open the folder.",
-            limit=self.room,
-        )
+        return _too_large(self.path, self.room)
 
     @cached_property
     def members(self) -> Mapping[str, zipfile.ZipInfo]:

@@ -118,8 +118,7 @@ def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
         piece = envelope.at(at)
         parts = piece.body if piece.body is not None else (Part(ctx.session.blocks[at].role, ctx.session.blocks[at].kind),)
         raw = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
-        told = parts and parts[0].ref is None and parts[0].kind not in ("tool_use", "tool_result")  # a text has no id
-        if parts and not told and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
+        if parts and not _told(parts[0]) and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
             text = parts[0].text or ctx.session.blocks[at].text
             body = (structs.replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
             why = f"an earlier call has the id {raw.get(key)} already"
@@ -133,12 +132,18 @@ def _key(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
     for at in within(unkeyed(ctx), spans):
         piece, parts = verbatim(envelope, ctx, at)
         given = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
-        if parts and piece.stop - piece.start == 1 and not isinstance(given.get("input"), Mapping):
+        open_input = not isinstance(given.get("input"), Mapping)
+        if parts and piece.stop - piece.start == 1 and open_input and not _told(parts[0]):
             held = given.get("input")
             raw = {**given, "input": {} if held is None else {"input": held}}
             body = (structs.replace(parts[0], text=block_text("tool_use", raw), raw=raw, ref=None), *parts[1:])
             envelope = yield Edit("repair", "a call's input must be an object", Span(at, at + 1), body, facts={"block": at})
     return envelope
+
+
+def _told(part: Part) -> bool:
+    """True where a text stands for a call or a result: it has neither id nor input."""
+    return part.ref is None and part.kind not in ("tool_use", "tool_result")
 
 
 def _answer(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> Mended:

@@ -50,6 +50,7 @@ class Recent:
     opened: float
     size: int
     entry: str = ""  # which conversation of the source; "" = the main one
+    formed: str = ""  # by which reading and which prices its numbers came about
 
 
 NAMES = ", ".join(f'"{f.name}"' for f in fields(Recent))
@@ -104,12 +105,13 @@ def drop(path: Path, sources: Sequence[str]) -> None:
             db.conn.executemany("delete from catalogue where path = ?", ((storable(source),) for source in sources))
 
 
-def ratings(path: Path) -> tuple[int, int]:
-    """Of the summaries that were rated in chats: how many were found good, and how many in all. The newest rating counts."""
+def ratings(path: Path, user: str = "") -> tuple[int, int]:
+    """Of the summaries that a user rated in chats: how many were found good, and how many in all. The newest rating counts."""
     if not path.exists():
         return 0, 0
-    sql = 'select thread, fact from facts where fact like \'{"type":"rated"%\' order by id'
+    sql = """select thread, fact from facts where fact like '{"type":"rated"%'
+             and thread in (select id from threads where user_id = ?) order by id"""
     with reading(path) as db:
-        rated = ((thread, unpacked(fact, Rated)) for thread, fact in db.conn.execute(sql))
+        rated = ((thread, unpacked(fact, Rated)) for thread, fact in db.conn.execute(sql, [user]))
         newest = {(thread, fact.digest): fact.rating for thread, fact in rated}
     return sum(rating == "up" for rating in newest.values()), sum(bool(rating) for rating in newest.values())

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from sqlite_utils import Database, Migrations
 
 WAIT = 10  # seconds to wait for another writer
+LOOK, LEAST = 0.1, 0.5  # seconds between two looks whether somebody still waits; that are waited whether or not
+given_up: ContextVar[Callable[[], bool] | None] = ContextVar("given_up", default=None)
+"""Where somebody may give up waiting for another writer, in a thread of its own: whether that was done."""
 
 
 class StorageError(TurnscopeError):
@@ -63,13 +67,30 @@ def immediate(db: Database) -> Iterator[None]:
     `Database.atomic` begins one that takes the lock at its first write. Where it has read before and another has written
     since, SQLite refuses that write at once, whatever the timeout. Inside this one `atomic` is a savepoint.
     """
-    db.conn.execute("begin immediate")
+    _begin(db, given_up.get())
     try:
         yield
         db.commit()
     except BaseException:
         db.rollback()
         raise
+
+
+def _begin(db: Database, left: Callable[[], bool] | None) -> None:
+    start, begin = time.monotonic(), "begin immediate"
+    if left is None:
+        db.conn.execute(begin)
+        return
+    db.conn.execute(f"pragma busy_timeout = {round(LOOK * 1_000)}")
+    while True:
+        try:
+            db.conn.execute(begin)
+        except sqlite3.OperationalError:
+            if time.monotonic() - start > (LEAST if left() else WAIT):
+                raise
+        else:
+            db.conn.execute(f"pragma busy_timeout = {WAIT * 1_000}")
+            return
 
 
 def _trouble(path: Path, error: Exception) -> StorageError:

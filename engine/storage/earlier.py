@@ -15,7 +15,7 @@ from engine.storage.catalogue import Recent, Stamp
 from engine.storage.database import writing
 
 NAME = "turnscope.db"
-_NAMES = ", ".join(f'"{f.name}"' for f in fields(Recent) if f.name != "entry")
+_NAMES = ", ".join(f'"{f.name}"' for f in fields(Recent) if f.name not in ("entry", "formed"))
 
 
 def files(path: Path) -> list[Path]:

@@ -115,5 +115,10 @@ def _applied_edits(db: Database) -> None:
     db.conn.execute("alter table requests add column applied text")
 
 
-STEPS = (_chats, _typed_facts, _opened_sessions, _places_and_what_is_under_way, _applied_edits)
+def _formed_by(db: Database) -> None:
+    """Format 6: by which reading and which prices the numbers of a session in the catalogue came about."""
+    db.conn.execute("alter table catalogue add column formed text not null default ''")
+
+
+STEPS = (_chats, _typed_facts, _opened_sessions, _places_and_what_is_under_way, _applied_edits, _formed_by)
 """A file's format is how many of these were done: add at the end, change none."""

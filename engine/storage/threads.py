@@ -52,6 +52,17 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """A thread as it looks without being read. `stamp` changes with it; `requests`: those of its own that have ended."""
+
+    thread: str
+    title: str
+    updated: float
+    requests: int
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A message that a search found."""
 
@@ -105,6 +116,22 @@ class Threads:
             return tuple(
                 Row(**{**row, "about": about_of(row["about"], toml) | _goes(self._place(db, row["id"]))}) for row, toml in found
             )
+
+    def looks(self) -> tuple[Look, ...]:
+        """How each of the user's threads looks now, the newest first."""
+        if not self.path.exists():
+            return ()
+        sql = """select id, title, updated, (select count(*) from requests r where r.thread = t.id and r.status != ?) as ended,
+                 (select max(id) from facts f where f.thread = t.id) as fact
+                 from threads t where user_id = ? order by updated desc"""
+        with reading(self.path) as db:
+            rows = db.query(sql, [BEGUN, self.user])
+            return tuple(Look(row["id"], row["title"], row["updated"], row["ended"], repr([*row.values()])) for row in rows)
+
+    def holds(self, thread: str) -> bool:
+        """Whether there is a thread of this id that is the user's."""
+        with reading(self.path) as db:
+            return any(db.query("select id from threads where id = ? and user_id = ?", [thread, self.user]))
 
     def rename(self, thread: str, title: str) -> None:
         """Give a thread another title."""

@@ -6,7 +6,8 @@ The values that these functions take and give are named here, for those who anno
 
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
+from engine.planning.prompt_cache import Kept
 from engine.planning.trace import Cursor
 from engine.session.model import Answer, Block, Edit, Message
 
-__all__ = ["Answer", "Block", "Cursor", "Decision", "Edit", "Message", "Plan"]
+__all__ = ["Answer", "Block", "Cursor", "Decision", "Edit", "Kept", "Message", "Plan"]

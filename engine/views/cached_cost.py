@@ -1,7 +1,7 @@
 """What the requests of a replay would cost with the prompt cache that they would have met, and what each decision does to it.
 
 The cache is simulated (`planning.prompt_cache`), prices are list prices, answers are taken as recorded. What was really billed
-is `views.bill`'s; a replay without a cache stands between the bounds of `views.replay_cost`.
+is `views.bill`'s; what a page shows of a replay is `views.replay_cost`'s.
 """
 
 from __future__ import annotations
@@ -67,6 +67,17 @@ class CachePrice:
     usd: Decimal | None
     each: Decimal | None
     pays_off: int | None
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+        saved = f"{abs(self.saved):,} tokens {'more' if self.saved < 0 else 'fewer'} from now on"
+        told = f"{saved}, {self.again:,} written again because of it"
+        if self.usd is None or self.saved < 0 or not self.again:
+            return told
+        if self.pays_off is None:
+            return f"{told}: it never pays off"
+        return f"{told}: it pays off after {self.pays_off:,} request{'' if self.pays_off == 1 else 's'}"
 
 
 def answers_of(trace: Trace) -> tuple[int, ...]:

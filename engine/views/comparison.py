@@ -6,32 +6,30 @@ the prompt cache is simulated (`cached_cost`), losses are lexical (`losses`).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import accumulate, pairwise
-from operator import attrgetter
+from itertools import pairwise
 from statistics import median
+from textwrap import wrap
 from typing import Any, Literal, NamedTuple
 
 from engine import notebook
-from engine.counting.ledger import Ledger
 from engine.envelope.difference import first_difference, repainted, shown
-from engine.envelope.envelope import Envelope
-from engine.envelope.pieces import Piece
 from engine.errors import UnknownEntry
 from engine.planning.assemble import AS_RECORDED
 from engine.planning.prompt_cache import Kept, walked
-from engine.planning.rejections import rejections
+from engine.planning.rejections import Looked
 from engine.planning.trace import Trace
 from engine.session.content import dumps
 from engine.session.model import Action, Session, written
+from engine.views import rejected as refusals
 from engine.views.bill import charge
 from engine.views.cached_cost import Spent, answers_of, spent
 from engine.views.labels import label
 from engine.views.losses import Losses, Used, losses, used
+from engine.views.position import Where, share, where
 from engine.views.tables import csv_text
 
 ASSUMED = (
@@ -41,18 +39,19 @@ ASSUMED = (
 HEAD = (
     "policy", "title", "usd", "usd_condensing", "usd_billed",
     "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
-    "refusals", "overflows", "rejected", "changed", "decisions", "lost", "lost_share",
+    "refusals", "overflows", "rejected", "changed", "decisions", "lost", "lost_share", "usd_fetching", "published_saving",
 )  # fmt: skip
+TOLD = ("policy", "USD", "from cache", "kept", "peak fill", "refused", "overflow", "rejected", "lost references")  # of a row
 How = Literal["only in A", "only in B", "other form"]
-Where = Literal["head", "middle", "tail"]
-_STOP = attrgetter("stop")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One policy's replay in numbers. `sizes`: provider tokens of every prompt; `limits`: what each may have; `rejected`:
     requests that the provider's API would reject; `kept`: tokens sent of those with everything kept, 0 to 1. Of the record
-    alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded ones."""
+    alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded ones.
+    `fetching`: USD of writing again the blocks whose words answers needed and had not; `published`: what its source promises
+    of tokens saved, "" where it promises nothing."""
 
     policy: str
     title: str
@@ -68,6 +67,8 @@ class Row:
     changed: tuple[int, ...]
     decisions: Mapping[Action, int]
     losses: Losses
+    fetching: Decimal = Decimal(0)
+    published: str = ""
     billed: Decimal | None = None
     off: tuple[float, ...] = ()
 
@@ -104,16 +105,18 @@ class Row:
         return (
             self.policy, self.title, *money, self.cost.unpriced, round(self.cost.share, 4), sum(self.sizes),
             round(self.kept, 4), round(fill, 4), at, self.refusals, self.overflows, len(self.rejected), len(self.changed),
-            dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4),
+            dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4), round(float(self.fetching), 6),
+            self.published,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all replays of one session share: what its answers take up again, and how long they are."""
+    """What all replays of one session share: what its answers take up again, how long they are, and its messages as read."""
 
     used: Used
     answers: tuple[int, ...]
+    looked: Looked = field(default_factory=Looked)
 
     @staticmethod
     def of(trace: Trace) -> Shared:
@@ -121,12 +124,13 @@ class Shared:
         return Shared(used(trace.session), answers_of(trace))
 
 
-def row(trace: Trace, shared: Shared) -> Row:
-    """One policy's numbers."""
+def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
+    """One policy's numbers. `sent`: the requests ask the models that were really asked."""
     sizes = tuple(trace.tokens(n) for n in range(len(trace.plans)))
     cache = walked(trace, sizes)
     cost = spent(trace, cache, shared.answers)
     verdicts = Counter(plan.verdict for plan in trace.plans)
+    missing = losses(trace, shared.used)
     made = Counter(d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse"))
     return Row(
         trace.policy.name,
@@ -139,12 +143,25 @@ def row(trace: Trace, shared: Shared) -> Row:
         sum(sizes) / max(1, trace.whole),
         verdicts["refuse"],
         verdicts["overflow"],
-        rejected(trace),
+        rejected(trace, shared.looked),
         tuple(plan.request.n for plan in trace.plans if plan.changed),
         dict(made.most_common()),
-        losses(trace, shared.used),
-        *(_held_against(trace, cache) if trace.policy.name == AS_RECORDED else ()),
+        missing,
+        _fetching(trace, missing),
+        trace.policy.saving,
+        *(_held_against(trace, cache) if sent and trace.policy.name == AS_RECORDED else ()),
     )
+
+
+def _fetching(trace: Trace, losses: Losses) -> Decimal:
+    """USD of writing into the prompt again, once for each answer, the blocks that it needed and that were not there."""
+    usd = Decimal(0)
+    for n, block in {(hit.request, hit.block) for hit in losses.hits}:
+        plan = trace.plans[n]
+        rate = trace.prices.rates(plan.model, trace.tokens(n), plan.request.sent_at)
+        tokens = round(trace.ledger.tokens(block, block + 1) * trace.fit(n).scale)
+        usd += max(rate.cache_write_5m, rate.input) * tokens / 1_000_000 if rate else 0
+    return usd
 
 
 def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, tuple[float, ...]]:
@@ -157,9 +174,9 @@ def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, 
     return (sum(billed, Decimal(0)) if billed else None), off
 
 
-def rejected(trace: Trace) -> tuple[int, ...]:
-    """The requests whose body the provider's API would reject."""
-    return tuple(n for n, wrong in enumerate(rejections(trace)) if wrong)
+def rejected(trace: Trace, shared: Looked | None = None) -> tuple[int, ...]:
+    """The requests whose body the provider's API would reject, by its own rules. `shared`: see `rejections`."""
+    return tuple(n for n, wrong in enumerate(refusals.rejected(trace, shared).requests) if wrong)
 
 
 class Differs(NamedTuple):
@@ -173,7 +190,7 @@ class Differs(NamedTuple):
     where: Where
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """Policies side by side on a session. `rows` and `traces` in the same order, by the policies' names in `names`.
 
@@ -184,7 +201,7 @@ class Comparison:
 
     session: Session
     rows: tuple[Row, ...]
-    traces: tuple[Trace, ...] = field(repr=False)
+    traces: tuple[Trace, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -208,24 +225,33 @@ class Comparison:
         """A line per policy."""
         return rows_csv(self.rows)
 
+    def __repr__(self) -> str:
+        return rows_text(self.rows)
+
     def _repr_html_(self) -> str:
-        head = ("policy", "USD", "from cache", "kept", "peak fill", "refused", "overflow", "rejected", "lost references")
-        lines = [
-            (
-                made.title,
-                "no known price" if made.usd is None else f"{made.usd:,.2f}",
-                f"{made.cost.share:.0%}",
-                f"{made.kept:.0%}",
-                f"{made.peak[0]:.0%} at {made.peak[1]}",
-                made.refusals,
-                made.overflows,
-                len(made.rejected),
-                len(made.losses.hits),
-            )
-            for made in self.rows
-        ]
         name = self.session.title or self.session.id
-        return notebook.card(f"{len(self.rows)} policies · {name}", notebook.table(head, lines), notebook.line(ASSUMED))
+        lines = notebook.table(TOLD, [_told(made) for made in self.rows])
+        return notebook.card(f"{len(self.rows)} policies · {name}", lines, notebook.line(ASSUMED))
+
+
+def _told(made: Row) -> tuple[str, ...]:
+    """A row for people, in the order of `TOLD`."""
+    return (
+        made.title,
+        "no known price" if made.usd is None else f"{made.usd:,.2f}",
+        f"{made.cost.share:.0%}",
+        f"{made.kept:.0%}",
+        f"{made.peak[0]:.0%} at {made.peak[1]}",
+        *(f"{many:,}" for many in (made.refusals, made.overflows, len(made.rejected), len(made.losses.hits))),
+    )
+
+
+def rows_text(rows: Sequence[Row]) -> str:
+    """Rows as a table of plain text, with what is assumed below it."""
+    cells = [TOLD, *map(_told, rows)]
+    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(f"{cell:{'<' if not n else '>'}{wide[n]}}" for n, cell in enumerate(line)).rstrip() for line in cells)
+    return "\n".join((*lines, "", *wrap(ASSUMED, 100)))
 
 
 def rows_csv(rows: Sequence[Row]) -> str:
@@ -255,37 +281,15 @@ def parted(one: Trace, other: Trace) -> int | None:
 def difference(one: Trace, other: Trace, request: int) -> tuple[Differs, ...]:
     """The blocks that two replays of a session treat otherwise in a request. IndexError where there is no such request."""
     a, b = one.plans[request].seen, other.plans[request].seen
-    places = _Places.of(a), _Places.of(b)
     found: list[Differs] = []
     for start, stop, _ in repainted([*a.pieces], [*b.pieces], shown, None):
         for at in range(start, stop):
             here, there = a.at(at).body is None, b.at(at).body is None
             how: How = "other form" if here == there else "only in A" if here else "only in B"
-            where = places[0 if here or not there else 1].of_block(at, one.ledger)
+            stands = where(share(one if here or not there else other, request, at))
             block = one.session.blocks[at]
-            found.append(Differs(at, label(one.session, block), one.ledger.tokens(at, at + 1), how, where))
+            found.append(Differs(at, label(one.session, block), one.ledger.tokens(at, at + 1), how, stands))
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Counted tokens before each piece of an envelope."""
-
-    pieces: tuple[Piece, ...]
-    before: tuple[int, ...]
-
-    @staticmethod
-    def of(envelope: Envelope) -> _Places:
-        pieces = tuple(piece for piece in envelope.pieces if piece.start < piece.stop)
-        return _Places(pieces, (0, *accumulate(sum(piece.counts) for piece in pieces)))
-
-    def of_block(self, at: int, ledger: Ledger) -> Where:
-        """In which part of the prompt a block stands: the first quarter of the tokens is the head, the last the tail."""
-        number = bisect_right(self.pieces, at, key=_STOP)
-        piece = self.pieces[number]
-        inside = ledger.tokens(piece.start, at) if piece.body is None else 0
-        share = (self.before[number] + inside) / max(1, self.before[-1])
-        return "head" if share < 0.25 else "tail" if share >= 0.75 else "middle"
 
 
 def falls(row: Row) -> tuple[tuple[int, int], ...]:

@@ -15,23 +15,28 @@ from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
 from engine.planning.foreign_summaries import summary_at
 from engine.planning.policy import write
+from engine.planning.prompt_cache import walked
 from engine.planning.provider_edits import UNASKED
 from engine.planning.trace import Trace
 from engine.session.model import JSON
 from engine.views import stepper, tables
+from engine.views.cached_cost import CachePrice, cache_prices
 
 COLUMNS = (
     "session", "policy", "decision", "request", "turn", "model", "by", "rule", "action", "because", "start", "stop", "slot",
     "changed", "memory", "counted_before", "counted_after", "tokens_before", "tokens_after", "limit", "verdict", "facts",
+    "cache_saved", "cache_again", "cache_usd", "cache_each_usd", "cache_pays_off",
 )  # fmt: skip
 _FENCE = re.compile(r"`{3,}")
 
 
 def rows(trace: Trace) -> Iterator[dict[str, JSON]]:
     """One flat row per decision, in order; `by` is `policy`, or `server` for what the provider itself leaves out."""
+    kept = walked(trace)
     for plan in trace.plans:
+        prices = cache_prices(trace, kept, plan.request.n) if plan.changed else {}
         for decision in plan.decisions:
-            yield _row(trace, plan, decision, "policy")
+            yield _row(trace, plan, decision, "policy", prices.get(decision.seq))
         for decision in plan.server:
             yield _row(trace, plan, decision, "server")
 
@@ -44,16 +49,24 @@ def made(plan: Plan) -> Iterator[tuple[str, Decision]]:
     yield from (("server", decision) for decision in plan.server if decision.rule not in UNASKED)
 
 
-def _row(trace: Trace, plan: Plan, decision: Decision, by: str) -> dict[str, JSON]:
+def _row(trace: Trace, plan: Plan, decision: Decision, by: str, price: CachePrice | None = None) -> dict[str, JSON]:
     span = decision.edit.span
     memory = next((part.rule.memory for part in trace.policy.rules if part.rule.name == decision.rule), "")
     values = (
         trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
         decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
         decision.splice is not None, memory, decision.before, decision.after, *tokens(trace, decision), plan.budget.limit,
-        plan.verdict, dict(decision.edit.facts),
+        plan.verdict, dict(decision.edit.facts), *_cached(price),
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
+
+
+def _cached(price: CachePrice | None) -> tuple[JSON, ...]:
+    """What a decision saves, has the cache write again, what that costs, and after how many requests it pays off."""
+    if price is None:
+        return (None,) * 5
+    usd = (None if each is None else round(float(each), 6) for each in (price.usd, price.each))
+    return price.saved, price.again, *usd, price.pays_off
 
 
 def tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
@@ -74,10 +87,11 @@ def csv_text(trace: Trace) -> str:
     return tables.csv_text(COLUMNS, (tuple(row.values()) for row in rows(trace)))
 
 
-def told(trace: Trace, request: int, number: int) -> tuple[tuple[str, str], ...]:
+def told(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> tuple[tuple[str, str], ...]:
     """Decision `number` (from 0) of a request as names and values for people: what, why, where, by how much.
 
-    It names tools and kinds of the blocks, never their text; a reason may name a file. IndexError where there is none.
+    `price`: what it does to the prompt cache, where that is known. It names tools and kinds of the blocks, never their text; a
+    reason may name a file. IndexError where there is none.
     """
     plan = trace.plans[request]
     decision = plan.decisions[number]
@@ -89,17 +103,18 @@ def told(trace: Trace, request: int, number: int) -> tuple[tuple[str, str], ...]
         ("Blocks", _blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
         ("Tokens, counted", f"{decision.before:,} -> {decision.after:,} ({trace.ledger.label})"),
         ("Tokens, expected of the provider", f"{before:,} -> {after:,}"),
+        *([("Prompt cache, simulated", price.sentence)] if price else ()),
         ("Budget", f"limit {plan.budget.limit:,}, window {plan.budget.window:,}{'' if plan.budget.known else ' (assumed)'}"),
         ("Model", plan.model or "not named"), ("Verdict", plan.verdict),
     )  # fmt: skip
 
 
-def markdown(trace: Trace, request: int, number: int) -> str:
+def markdown(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> str:
     """The same decision as Markdown for a bug report, with its session and its policy. IndexError where there is none."""
     decision = trace.plans[request].decisions[number]
     edit = decision.edit
     lines = [
-        *told(trace, request, number), ("Source", trace.session.source),
+        *told(trace, request, number, price), ("Source", trace.session.source),
         ("Session", f"{len(trace.session.blocks):,} blocks, {len(trace.session.requests):,} requests"),
         ("Python", platform.python_version()),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What stands out in a session: at most three ranked sentences with numbers, each pointing at a request.
+"""What stands out in a session: at most three ranked sentences with numbers, and one of what stands amid a long prompt.
 
 One pure function per kind, each with the threshold below which it says nothing. Nothing found is an answer. Holds no drawing,
 and no opinion that the log does not bear out; the reading of cache breaks stands in `cache_breaks`.
@@ -13,6 +13,7 @@ from decimal import Decimal
 
 import numpy as np
 
+from engine.counting.ledger import Ledger
 from engine.counting.reconcile import Floats, Ints
 from engine.planning.trace import Trace
 from engine.session.model import JSON, Action
@@ -20,6 +21,7 @@ from engine.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
 from engine.views.events import EVENTS, kind_of
 from engine.views.overview import CELLS, Marker, Overview
 from engine.views.phrases import clock, short, span, times, word
+from engine.views.position import share, where
 from engine.views.repeats import repeats
 from engine.views.standing import STANDING, standing
 
@@ -32,6 +34,8 @@ REBILLED = 10_000  # tokens written again in all; less is not worth a sentence
 WORTH = 0.01  # of the session's price; cheaper breaks are not worth a sentence
 REPEATED = 2_000  # tokens of all copies of one file
 CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
+LONG = 50_000  # tokens of a prompt; in a shorter one it matters little where something stands
+TRIED = 20  # of those, before it is said that it stands in none
 TRIES = 3  # one repetition is everyday business
 STANDING_SHARE = 0.05  # of all that was sent; below it there is more to win elsewhere
 STANDING_TOKENS = 2_000  # at one request; less is not worth turning anything off
@@ -82,7 +86,8 @@ def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None =
     """The findings of a recorded session that weigh most, heaviest first; empty = nothing stands out.
 
     `broken`: its cache breaks, where they are known already. Money ranks; what has no price of its own weighs its tokens at
-    the session's mean price of an input token, and without prices tokens rank alone.
+    the session's mean price of an input token, and without prices tokens rank alone. What stands in the middle of a prompt has
+    no price and no rank: it is told besides.
     """
     if not len(view):
         return ()
@@ -94,7 +99,8 @@ def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None =
     def weight(finding: Finding) -> float:
         return (float(finding.usd) if finding.usd is not None else finding.tokens * mean) if mean else finding.tokens
 
-    return tuple(sorted(found, key=weight, reverse=True)[:most])
+    ranked = sorted((finding for finding in found if finding.kind != "middle"), key=weight, reverse=True)
+    return (*ranked[:most], *(finding for finding in found if finding.kind == "middle"))
 
 
 def headline(view: Overview, n: int) -> str:
@@ -274,6 +280,43 @@ def _forgotten(known: _Facts) -> list[Finding]:
     return [Finding(text, n, "forgotten", None, tokens, {"block": at, "because": out.because})]
 
 
+def _middle(known: _Facts) -> list[Finding]:
+    """The task, or the last instruction, stands in the middle half of a long prompt: where models make least of it.
+
+    Of how many prompts is said by what was said behind it, whatever was done to that since; the one named is looked at.
+    """
+    trace, session = known.trace, known.trace.session
+    asked = np.array([message.start for message in session.messages if message.origin == "prompt"], dtype=np.int64)
+    long = np.flatnonzero(known.prompts >= LONG)
+    cuts = np.array([session.requests[n].cut for n in long], dtype=np.int64)
+    last = np.searchsorted(asked, cuts) - 1
+    found: list[Finding] = []
+    for what, number in (("task", np.where(last >= 0, 0, -1)), ("last instruction", np.where(last > 0, last, -1))):
+        there, at = long[number >= 0], asked[number[number >= 0]]
+        behind = _messages(known.trace.ledger, cuts[number >= 0]) - _messages(known.trace.ledger, at)
+        before = 1 - behind * known.view.scales[there] / known.prompts[there]
+        rows = [(int(known.prompts[n]), int(n), int(block)) for n, block, s in zip(there, at, before, strict=True) if _amid(s)]
+        for tokens, n, block in sorted(rows, reverse=True)[:TRIED]:
+            exact = share(trace, n, block)
+            if _amid(exact) and trace.plans[n].seen.at(block).body is None:
+                many = f"and so in {len(rows):,} long prompts" if len(rows) > 1 else "there alone"
+                place = f"behind {exact * 100:.0f} % of the prompt at request {n} ({short(tokens)} tokens), {many}"
+                text = f"The {what} stands {place}."
+                found.append(Finding(text, n, "middle", None, tokens, {"what": what, "share": exact, "requests": len(rows)}))
+                break
+    return sorted(found, key=lambda each: -int(str(each.evidence["requests"])))[:1]
+
+
+def _amid(before: float) -> bool:
+    return where(before) == "middle"
+
+
+def _messages(ledger: Ledger, at: Ints) -> Ints:
+    """Counted tokens of messages that stand before each address."""
+    system, tools, *_ = ledger.sums
+    return np.array([ledger.total[a] - system[a] - tools[a] for a in at], dtype=np.int64)
+
+
 def _thinking(known: _Facts) -> list[Finding]:
     """Thinking became a large part of the prompt."""
     cells = known.view.cells[:, 4]
@@ -340,5 +383,5 @@ def _unattributed(known: _Facts) -> list[Finding]:
 
 
 KINDS: tuple[Callable[[_Facts], list[Finding]], ...] = (
-    _bill, _standing, _cold, _repeated, _cut, _unlogged, _forgotten, _thinking, _full, _retried, _stubs, _unattributed,
+    _bill, _standing, _cold, _repeated, _cut, _unlogged, _forgotten, _middle, _thinking, _full, _retried, _stubs, _unattributed,
 )  # fmt: skip

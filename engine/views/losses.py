@@ -126,7 +126,7 @@ def used(session: Session) -> Used:
         for word in told:
             places[word].append(block.at)
         if session.messages[block.message].origin != "summary" and block.kind != "summary":
-            first.update(dict.fromkeys(told - first.keys(), block.at))
+            first.update(dict.fromkeys(told.difference(first), block.at))
     uses = tuple(
         {word: at for word, at in has.items() if first.get(word, request.cut) < request.cut}
         for request, has in zip(session.requests, answers, strict=True)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.planning.lint import Problem
-from engine.planning.rejections import rejections
+from engine.planning.refusals import UNKNOWN, judge, refused
+from engine.planning.rejections import Looked, rejections
 from engine.planning.trace import Trace
 
 SHOWN = 3  # reasons that a sentence gives
@@ -27,10 +28,13 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """By request, what the provider would reject of it. `kinds`: what it would be refused for first, and in how many."""
+    """By request, what the provider would reject of it. `kinds`: what it would be refused for first, and in how many; `rules`:
+    by whose rules each is judged, "" where none are known.
+    """
 
     requests: tuple[tuple[Problem, ...], ...]
     kinds: tuple[tuple[str, int], ...]
+    rules: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -44,19 +48,25 @@ class Rejected:
 
     @property
     def sentence(self) -> str:
-        """All of it in one sentence; "" where nothing would be refused."""
+        """All of it in one sentence; "" where nothing would be refused, by rules that are known."""
+        unknown = self.rules.count(UNKNOWN)
+        left = f"{unknown:,} of {len(self.requests):,} requests are not judged: their provider's rules are not known here"
         if not self.count:
-            return ""
+            return left if unknown else ""
         told = [f"{kind} ({many:,})" if len(self.kinds) > 1 else kind for kind, many in self.kinds[:SHOWN]]
         more = f"; and {len(self.kinds) - SHOWN} more" if len(self.kinds) > SHOWN else ""
-        return f"{self.count:,} of {len(self.requests):,} requests would be refused by the API: {'; '.join(told)}{more}"
+        others = sorted({*self.rules} - {UNKNOWN, "Anthropic"})
+        by = f" (rules of {' and '.join(others)})" if others else ""
+        said = f"{self.count:,} of {len(self.requests):,} requests would be refused by the API{by}: {'; '.join(told)}{more}"
+        return f"{said}; {left}" if unknown else said
 
 
-def rejected(trace: Trace) -> Rejected:
-    """What the provider would reject of every request of a trace, counted by what it is; see `rejections`."""
-    found = rejections(trace)
+def rejected(trace: Trace, shared: Looked | None = None) -> Rejected:
+    """What the provider would reject of every request, counted by what it is. `shared`: see `rejections`."""
+    rules = tuple(judge(plan.model, trace.prices) for plan in trace.plans)
+    found = tuple(refused(problems, known) for problems, known in zip(rejections(trace, shared), rules, strict=True))
     kinds = Counter(kind(problems[0]) for problems in found if problems)
-    return Rejected(found, tuple(kinds.most_common()))
+    return Rejected(found, tuple(kinds.most_common()), rules)
 
 
 def kind(problem: Problem) -> str:

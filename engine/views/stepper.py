@@ -29,7 +29,7 @@ from engine.planning.foreign_summaries import LEFT_OUT, summary_at
 from engine.planning.trace import Cursor, Trace
 from engine.session.model import Body, Bucket, Edit, Span
 from engine.views.labels import label
-from engine.views.replay_cost import cost
+from engine.views.replay_cost import Costs, costs
 
 STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped", "summed")
 KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED, SUMMED = range(7)  # summed: condensed, and the summary stands elsewhere
@@ -50,7 +50,8 @@ class Steps:
 
     `data`: JSON in UTF-8. `changes`: every place at which something changed, in order; `changed`: requests that have one.
     `sent`, `whole`: provider tokens of all requests, under the policy and with everything kept. `peak`: provider tokens of the
-    largest request, and its number. `verdicts`: requests by verdict, as VERDICTS. `sizes`: provider tokens by request.
+    largest request, and its number. `verdicts`: requests by verdict, as VERDICTS. `sizes`: provider tokens by request; `costs`:
+    what they cost.
     """
 
     data: bytes
@@ -62,6 +63,7 @@ class Steps:
     peak: tuple[int, int]
     verdicts: tuple[int, ...]
     sizes: tuple[int, ...]
+    costs: Costs
 
 
 def steps(trace: Trace) -> Steps:
@@ -73,6 +75,7 @@ def steps(trace: Trace) -> Steps:
         columns.plan(previous, plan)
         previous = plan
     sent = columns.sizes
+    paid = columns.priced()
     top = max(range(len(sent)), key=sent.__getitem__, default=0)
     return Steps(
         data=json.dumps(columns.payload(), separators=(",", ":")).encode(),
@@ -84,6 +87,7 @@ def steps(trace: Trace) -> Steps:
         peak=(sent[top] if sent else 0, top),
         verdicts=tuple(sum(plan.verdict == verdict for plan in trace.plans) for verdict in VERDICTS),
         sizes=tuple(sent),
+        costs=paid,
     )
 
 
@@ -275,7 +279,6 @@ class _Columns:
         add["start"].append(start)
         add["was"].append([terms.prefix, terms.earlier, terms.put_back, terms.scale])
         add["later"].append(later)
-        add["usd"].append(_dollars(self.trace, plan, tokens))
         add["turn"].append(plan.request.turn)
         add["cut"].append(plan.request.cut)
         add["first"].append(len(self.actions))  # number of the first decision after this request
@@ -302,6 +305,17 @@ class _Columns:
         rest = [free for start, stop, _ in runs for free in _outside(start, stop, spans)]
         return (*rest[0], sum(stop - start for start, stop in rest)) if rest else (0, 0, 0)
 
+    def priced(self) -> Costs:
+        """The columns of money and cache, once all requests are there: USD of each, and of each decision the provider tokens
+        that are written again because of it and after how many requests it pays off (0 = never, -1 = nothing is known).
+        """
+        paid, prices = costs(self.trace, self.sizes)
+        self.requests["usd"] = [None if usd is None else round(float(usd), 6) for usd in paid.usd]
+        found = [prices.get(number) for number in range(len(self.actions))]
+        self.decisions["again"] = [price.again if price else 0 for price in found]
+        self.decisions["pays"] = [-1 if price is None or price.usd is None else price.pays_off or 0 for price in found]
+        return paid
+
     def payload(self) -> dict[str, Any]:
         """Everything as JSON can hold it."""
         order = {bucket: str(number) for number, bucket in enumerate(Bucket)}
@@ -320,12 +334,6 @@ class _Columns:
         about["calls"] = calls
         rows = {"blocks": about, "requests": self.requests, "decisions": self.decisions, "carried": self.carried}
         return {**rows, "facts": [json.loads(fact) for fact in self.facts], **names}
-
-
-def _dollars(trace: Trace, plan: Plan, tokens: int) -> float | None:
-    """USD of a request at list prices: as billed where this very request was, else with a cold cache. None: no known price."""
-    priced = cost(trace, plan, tokens)
-    return round(float(priced[1]), 6) if priced else None
 
 
 def _absent(piece: Piece) -> int:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 
 from engine.planning.trace import Trace
 from engine.views.ranges import resent
-from engine.views.replay_cost import Dollars, dollars
 from engine.views.stepper import Steps
 
 
@@ -28,7 +28,8 @@ class Stretch:
     stop: int
     tokens: int
     resent: float
-    usd: Dollars | None
+    usd: Decimal | None
+    unpriced: int
     rules: tuple[tuple[str, str, int], ...]
     grew: int | None
     change: int
@@ -51,12 +52,14 @@ def stretch(trace: Trace, steps: Steps, start: int, stop: int) -> Stretch:
     made = Counter((d.rule, d.action) for plan in trace.plans[start:stop] for d in plan.decisions if d.splice)
     most = max(range(len(changes)), key=lambda n: abs(changes[n]), default=None)
     grew = most if most is not None and changes[most] else None
+    known = [usd for usd in steps.costs.usd[start:stop] if usd is not None]
     return Stretch(
         start,
         stop,
         tokens,
         resent(sizes, before),
-        dollars(trace, steps.sizes, start, stop),
+        sum(known, Decimal(0)) if known else None,
+        stop - start - len(known),
         tuple((rule, action, times) for (rule, action), times in made.most_common()),
         None if grew is None else start + grew,
         0 if grew is None else changes[grew],

@@ -106,14 +106,14 @@ def _fences(shown: str) -> str:
     return body
 
 
-def streaming(text: str, thinking: str, last: Event | None, stopping: bool = False) -> str:
-    """The answer as far as it has come; "" once nothing of it is left to come."""
+def streaming(text: str, thinking: str, last: Event | None, stopping: bool = False, behind: int = 0) -> str:
+    """The answer as far as it has come, `behind` so many messages; "" once nothing of it is left to come."""
     if stopping and not text and not thinking:
         return '<p class="chat-more" role="status">Stopping …</p>'
     thought = f'<div class="said thought">{esc(thinking[-1_500:])}</div>' if thinking and not text else ""
     body = f'<div class="said md">{chat_markdown.coming(text)}</div>' if text else ""
     body = body or thought or f'<div class="said ts-faint">{_waiting(last)}</div>'
-    return f'<article class="chat-msg assistant now"><h4>{NAMES["assistant"]}</h4>{body}</article>'
+    return f'<article class="chat-msg assistant now" data-n="{behind}"><h4>{NAMES["assistant"]}</h4>{body}</article>'
 
 
 def _waiting(last: Event | None) -> str:

@@ -13,6 +13,10 @@ from pages.parts.chat_values import TOOLS, value
 from pages.parts.formats import esc, short
 
 PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
+SPOKEN = (
+    "A server of Anthropic's Messages API, at /v1/messages below this address: Ollama, LM Studio, llama.cpp and vLLM have it. "
+    "Nothing is sent as OpenAI's chat completions; images go as that API's image blocks."
+)
 TTLS = {"": "off", "5m": "5 minutes", "1h": "1 hour"}
 FAULTS = {"none": "nothing goes wrong", **ORDERED}
 CACHE = {
@@ -102,6 +106,7 @@ def _provider() -> None:
     kind = value("provider")
     if kind == "server":
         st.text_input("Address", placeholder="http://127.0.0.1:11434", on_change=_model_changed, **_key("url"))
+        st.html(f'<div class="chat-why">{esc(SPOKEN)}</div>')
     if kind != "offline":
         from_env = "from the environment" if kind == "anthropic" else "none"
         st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key(chat_chosen.key()))

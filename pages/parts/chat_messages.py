@@ -25,7 +25,9 @@ def conversation(held: chatting.Room, states: Sequence[next_request.State]) -> N
             on_click=lambda: st.session_state.update({key: max(0, first - chat_cards.MOST)}),
         )  # fmt: skip
     shared = session.at if session.parent else 0
-    st.html(chat_cards.conversation(session, states, shared, first, chat_hits.address(session)))
+    # What was drawn as coming stays until its place is drawn again: meanwhile its end stands above it, and it is hidden.
+    coming = f'<style>.chat-msg.now:not([data-n="{len(session.messages)}"]) {{ display: none; }}</style>'
+    st.html(chat_cards.conversation(session, states, shared, first, chat_hits.address(session)) + coming)
 
 
 def requests(held: chatting.Room, most: int = 8) -> None:

@@ -6,6 +6,7 @@ A room is shared by all tabs of this process, so a turn goes on whatever page is
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import streamlit as st
 
 from engine import Session, TurnscopeError
+from engine.library import forget_chat
 from engine.live import branches, providers
 from engine.live.chat import Chat, Settings
 from engine.live.events import Assumed, Done, Ending, Event, Planned, Stopped, Text, Thinking
@@ -20,7 +22,7 @@ from engine.live.running import Running
 from engine.live.threads import Place
 from engine.telemetry import traced
 from engine.views import Plan, knobs, next_request
-from pages.parts import chat_chosen
+from pages.parts import chat_chosen, state
 from pages.parts.chat_values import about, value
 
 KEPT = 40  # requests that the decision log looks back on
@@ -207,6 +209,8 @@ def change(held: Room, what: Callable[[Chat], object]) -> None:
 def delete(held: Room) -> None:
     """Delete a chat for good, and show a new one."""
     change(held, lambda _: chat_chosen.threads().delete(held.thread))
+    with suppress(TurnscopeError):  # what is deleted is not found on the library page either way
+        forget_chat(state.store().index, held.thread)
     _rooms().pop(held.thread, None)
     chat_chosen.show("")
     st.rerun()

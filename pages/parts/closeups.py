@@ -9,6 +9,7 @@ import streamlit as st
 
 from engine import Trace
 from engine.views import Cursor, closeup, decision_log, exact_body, rejected
+from engine.views.cached_cost import CachePrice
 from engine.views.stepper import summary_of
 from pages.parts import decisions, laddering, replays, state
 from pages.parts.formats import esc, k
@@ -172,6 +173,7 @@ def _asks(replay: replays.Replay, at: replays.Place) -> None:
 
 def _log(replay: replays.Replay, at: replays.Place) -> None:
     trace, name = replay.trace, replay.policy.name
+    price = replays.cache_price(replay, at.request, at.step - 1) if at.step else None
     told = "Rules, reasons, addresses and tokens of every decision; no text of a block. A reason may name a file:"
     st.html(f'<div class="pane-head">{told} read it before you share it.</div>')
     with st.container(horizontal=True):
@@ -185,21 +187,21 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
             )  # fmt: skip
         if at.step:
             st.download_button(
-                "This decision as Markdown", lambda: decision_log.markdown(trace, at.request, at.step - 1),
+                "This decision as Markdown", lambda: decision_log.markdown(trace, at.request, at.step - 1, price),
                 f"decision-{at.request}-{at.step}.md", "text/markdown", icon=":material/bug_report:", on_click="ignore",
                 key="debugger.log.md",
             )  # fmt: skip
     if not at.step:
         st.html('<div class="ts-empty">No decision here: the request stands as it came. One step on is the first.</div>')
         return
-    st.html(_card(trace, at))
+    st.html(_card(trace, at, price))
     with st.expander("As Markdown, to copy"):
-        code(decision_log.markdown(trace, at.request, at.step - 1), height=360)
+        code(decision_log.markdown(trace, at.request, at.step - 1, price), height=360)
 
 
-def _card(trace: Trace, at: replays.Place) -> str:
+def _card(trace: Trace, at: replays.Place, price: CachePrice | None) -> str:
     """The decision as a card: what was done and why, then where and by how much, then what the rule noted."""
-    (_, action), (_, rule), (_, reason), *rows = decision_log.told(trace, at.request, at.step - 1)
+    (_, action), (_, rule), (_, reason), *rows = decision_log.told(trace, at.request, at.step - 1, price)
     facts = trace.plans[at.request].decisions[at.step - 1].edit.facts
     noted = [(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)) for name, value in facts.items()]
     listed = "".join(f"<dt>{esc(name)}</dt><dd>{esc(value[:400])}</dd>" for name, value in (*rows, *noted))

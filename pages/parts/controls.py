@@ -106,7 +106,7 @@ def _picker(shown: state.Shown | None) -> None:
         file = shown.entry.file if shown else ""
         here = ids.index(file) if file in known else None
         titles = state.titles()
-        names = apart({entry.id: _named(entry, titles.get(str(entry.path), "")) for entry in known.values()})
+        names = apart({entry.id: named(entry, titles.get(str(entry.path), "")) for entry in known.values()})
         chosen = st.selectbox(
             f"Session, {len(ids):,} known: type to search", ids, index=here, format_func=names.__getitem__,
             key=f"picker.session.{file}", filter_mode="fuzzy",
@@ -128,7 +128,7 @@ def _picker(shown: state.Shown | None) -> None:
         st.page_link(shell.page("library"), label="Open another file", icon=":material/folder_open:")
 
 
-def _named(entry: registry.Entry, title: str) -> str:
+def named(entry: registry.Entry, title: str) -> str:
     """What a session is called in the picker: its title where it was opened before, its file, and where it comes from."""
     name = f"{short(title, 60)} · {short(entry.name, 40, 'tail')}" if title else short(entry.name, 80)
     return f"{name} ({entry.tool or ORIGINS[entry.origin]})"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from engine.views import replay_cost
 from engine.views.rejected import line
 from engine.views.stepper import VERDICTS
 from pages.parts import replays, state
-from pages.parts.formats import between, esc, k, usd
+from pages.parts.formats import cost, esc, k, usd
 
 SHEET = Path(__file__).parent / "browser" / "debugger.css"
 TONES = {"warn": "warn", "overflow": "bad", "refuse": "bad"}
@@ -58,18 +57,16 @@ def verdict(shown: state.Shown, replay: replays.Replay) -> str:
 
 
 def _dollars(shown: state.Shown, replay: replays.Replay) -> str:
-    """What the requests would cost beside what they did: a range, for nobody knows what a cache would have held."""
-    recorded = shown.view.total
-    if replay.policy.name == replays.RECORDED or recorded is None:
-        return ""
-    cost = replay_cost.dollars(replay.trace, replay.steps.sizes)
-    if cost is None:
+    """What the requests would cost, with the prompt cache that they would have met, beside what they did."""
+    recorded, spent = shown.view.path_total, replay.steps.costs.spent
+    if replay.policy.name == replays.RECORDED or recorded is None or spent.total is None:
         return ""
     told = (
-        "Estimated at list prices with the recorded answers. At least: every prompt read from cache. At most: nothing cached. "
-        "What a cache would have held is not simulated here."
+        "Simulated at list prices with the recorded answers: what each request would have found in the prompt cache, and what "
+        "its summaries would have cost. The same figure as on the compare page."
     )
-    return f'<span class="ts-chip" title="{told}">estimated {between(cost)} · recorded {usd(recorded)}</span>'
+    told = f'title="{told}">{cost(spent.total, spent.unpriced, simulated=True)} · recorded {usd(recorded)}'
+    return f'<span class="ts-chip" {told}</span>'
 
 
 def _refused(replay: replays.Replay) -> str:

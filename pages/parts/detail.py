@@ -16,6 +16,7 @@ KINDS = {
     "cache": "Cache",
     "repeated": "Read again",
     "forgotten": "Forgotten",
+    "middle": "In the middle",
     "thinking": "Thinking",
     "full": "Window full",
     "retry": "Retries",

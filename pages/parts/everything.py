@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
 
 from engine import TurnscopeError
-from engine.library import Recent, known, tool_of
+from engine.library import Recent, current, known, source_of, tool_of
 from pages.parts import controls, pager, state
 from pages.parts.formats import when
 from pages.parts.registry import Entry
@@ -70,30 +70,37 @@ def rows() -> tuple[Row, ...]:
 def _rows(
     _entries: Mapping[str, Entry], _lines: Sequence[known.Line], _opened: Sequence[Recent], version: object,  # noqa: ARG001
 ) -> tuple[Row, ...]:  # fmt: skip
-    files = {str(entry.path): entry for entry in _entries.values() if entry.origin not in ("recent", "chat")}
+    files = {_known_as(entry): entry for entry in _entries.values() if entry.origin != "recent"}
     recent = {entry.key: entry for entry in _entries.values() if entry.origin == "recent"}
     found: dict[tuple[str, str], Row] = {}
     for line in _lines:
         if entry := files.get(line.path):
-            found[line.path, line.entry] = _indexed(entry.of(line.entry), line)
+            found[line.path, line.entry] = _indexed(entry.of(line.entry) if line.entry else entry, line)
     for one in _opened:
         entry = files.get(one.path) or recent.get(one.key)
         if entry and (one.path, one.entry) not in found:
             found[one.path, one.entry] = _opened_before(entry.of(one.entry) if one.path in files else entry, one)
     taken = {path for path, _ in found}
-    rest = (entry for path, entry in files.items() if path not in taken and entry.origin != "sample")
+    rest = (entry for path, entry in files.items() if path not in taken and entry.origin not in ("sample", "chat"))
     return (*found.values(), *map(_found, rest))
+
+
+def _known_as(entry: Entry) -> str:
+    """As the index knows it."""
+    return source_of(entry.key) if entry.origin == "chat" else str(entry.path)
 
 
 def _indexed(entry: Entry, line: known.Line) -> Row:
     fill = line.peak / line.window if line.window else 0.0
     return Row(
-        entry.id, line.path, line.name, line.title or line.name, line.tool, line.project, line.size, line.ended, True,
-        line.models, line.requests, fill, line.usd, line.cuts,
+        entry.id, line.path, line.name, line.title or line.name or entry.name, line.tool, line.project, line.size, line.ended,
+        True, line.models, line.requests, fill, line.usd, line.cuts,
     )  # fmt: skip
 
 
 def _opened_before(entry: Entry, one: Recent) -> Row:
+    if not current(one):  # what was found by another reading, or at other prices, is not shown as if it were so now
+        return replace(_found(entry), path=one.path, title=one.title, size=one.size, at=one.started or one.opened)
     usd = float(one.usd) if one.usd is not None else None
     fill = one.peak / one.window if one.window else 0.0
     return Row(

@@ -9,8 +9,6 @@ from html import escape
 from itertools import chain, count
 from typing import Literal, TypeVar
 
-from engine.views.replay_cost import Dollars
-
 K = TypeVar("K")
 
 
@@ -37,12 +35,10 @@ def usd(amount: Decimal | float | None) -> str:
     return f"${amount:,.2f}" if size >= 1 or not size else f"${amount:,.3f}" if size >= 0.1 else f"${amount:,.4f}"
 
 
-def between(cost: Dollars) -> str:
-    """What requests cost: exact, or a range whose upper end is a cold cache."""
-    left_out = f", {cost.unpriced:,} without a price" if cost.unpriced else ""
-    if cost.exact:
-        return f"{usd(cost.most)}{left_out}"
-    return f"{usd(cost.least)} to {usd(cost.most)} uncached{left_out}"
+def cost(amount: Decimal | None, unpriced: int, *, simulated: bool) -> str:
+    """What requests cost together, whether that was billed or is simulated, and how many have no price."""
+    left_out = f", {unpriced:,} without a price" if unpriced and amount is not None else ""
+    return f"{'simulated ' if simulated else ''}{usd(amount)}{left_out}"
 
 
 def percent(share: float) -> str:

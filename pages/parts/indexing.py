@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Thread
 
 import streamlit as st
 
@@ -13,6 +14,7 @@ from pages.parts import cards, state
 from pages.parts.formats import esc
 
 POLL = 0.5  # seconds
+PATIENCE = 0.3  # seconds that a page waits for chats which changed
 MOST = 100  # problems listed
 
 
@@ -20,6 +22,7 @@ class _Room:
     """The one job of this app; several tabs watch it."""
 
     job: IndexingJob | None = None
+    chats: Thread | None = None
 
 
 @st.cache_resource(show_spinner=False)
@@ -40,6 +43,23 @@ def start(sources: Iterable[Path]) -> None:
     room = _room()
     if room.job is None or room.job.state != "running":
         room.job = IndexingJob(state.store().index, sources)
+
+
+def chats() -> None:
+    """Bring our own chats in the index up to date. What takes long goes on, and the page is drawn again at its end."""
+    room = _room()
+    if room.chats is None or not room.chats.is_alive():
+        room.chats = Thread(target=state.index_chats, name="indexing chats", daemon=True)
+        room.chats.start()
+    going = room.chats
+    going.join(PATIENCE)
+
+    def wait() -> None:
+        if not going.is_alive():
+            st.rerun()
+
+    if going.is_alive():
+        st.fragment(wait, run_every=POLL)()
 
 
 def draw() -> None:

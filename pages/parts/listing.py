@@ -201,7 +201,7 @@ def notes(shown: state.Shown) -> None:
 def forget(rows: Sequence[everything.Row]) -> None:
     """Delete what is remembered: of all sessions, or of those that the filters leave."""
     store = state.store()
-    read = [row for row in rows if row.read]
+    read = [row for row in rows if row.read and not library.thread_of(row.path)]
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.popover("Forget sessions", icon=":material/delete:", key="library.forgetting"):
             told = "What is remembered of them goes: counts, costs, and their words in the search."

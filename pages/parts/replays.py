@@ -18,8 +18,9 @@ import streamlit as st
 
 from engine import Policy, Trace, library, settings
 from engine.live.threads import Threads
-from engine.views import knobs, ladder, one_request, stepper
+from engine.views import Kept, knobs, ladder, one_request, replay_cost, stepper
 from engine.views import rejected as refused
+from engine.views.cached_cost import CachePrice, cache_prices
 from pages.parts import state
 
 RECORDED = "as-recorded"
@@ -118,25 +119,28 @@ def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
 # The replay
 
 
-def replayed(shown: state.Shown, chosen_policy: Policy) -> tuple[library.Replaying, Replay | None]:
+def replayed(
+    shown: state.Shown, chosen_policy: Policy, model: str = "", wait: float = PATIENCE
+) -> tuple[library.Replaying, Replay | None]:
     """The session under a policy: replayed as long as somebody looks, once for all tabs; and as much of it as there is.
 
-    Raises what went wrong in it; then it is begun anew when it is asked for again.
+    `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most. Raises
+    what went wrong in it; then it is begun anew when it is asked for again.
     """
     digest = hashlib.sha256(f"{chosen_policy.name}\n{knobs.as_text(chosen_policy)}".encode()).hexdigest()[:16]
     answers = Threads(state.chats_file()).kept_answers() if chosen_policy.name != RECORDED else {}
-    key = f"{shown.key}:{shown.part}:{len(shown.view)}:{digest}:{len(answers)}"
+    key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(answers), *([model] if model else ()))))
 
     def make() -> library.Replaying:
-        recorded = shown.trace
-        if recorded.policy == chosen_policy:
+        recorded = library.under(shown.trace, model)
+        if recorded.policy == chosen_policy and not model:
             return library.Replaying(key, recorded, recorded.plans, MOST, state.settle)
         return library.Replaying(key, *library.begun(recorded, chosen_policy, answers), MOST, state.settle)
 
     run = _replays().ask(key, make)
     try:
         run.look()
-        run.wait(PATIENCE)
+        run.wait(wait)
         stage = run.look()
     except Exception:
         _replays().drop(key)
@@ -159,6 +163,17 @@ def rejected(replay: Replay) -> refused.Rejected:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _rejected(_trace: Trace, key: str) -> refused.Rejected:  # noqa: ARG001  what the cache goes by
     return refused.rejected(_trace)
+
+
+def cache_price(replay: Replay, request: int, number: int) -> CachePrice | None:
+    """What decision `number` (from 0) of a request does to the prompt cache; None where it changed nothing."""
+    decision = replay.trace.plans[request].decisions[number]
+    return cache_prices(replay.trace, _walked(replay.trace, replay.key), request).get(decision.seq) if decision.splice else None
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _walked(_trace: Trace, key: str) -> tuple[Kept, ...]:  # noqa: ARG001  what the cache goes by
+    return replay_cost.cache(_trace)
 
 
 def over_limit(replay: Replay) -> tuple[int, ...]:

@@ -64,7 +64,7 @@ def _go(hit: known.Hit) -> None:
     if file is None:
         controls.notice("This file is not known here any more.", "Index its folder again.")
         return
-    entry = file.of(hit.entry)
+    entry = file.of(hit.entry) if hit.entry else file
     try:
         with st.spinner("Opening"):
             shown = state.opened(entry, hit.part)

@@ -49,6 +49,7 @@ def _navigation() -> st.Page:
             st.Page(page("heatmap"), title="Cost heatmap", icon=":material/grid_on:"),
             st.Page(page("debugger"), title="Debugger", icon=":material/bug_report:"),
             st.Page(page("compare"), title="Compare", icon=":material/balance:"),
+            st.Page(page("plan"), title="Plan ahead", icon=":material/explore:"),
             st.Page(page("audit"), title="Audit", icon=":material/fact_check:"),
             st.Page(page("chat"), title="Live chat", icon=":material/forum:"),
             st.Page(page("library"), title="Library", icon=":material/folder_open:"),

@@ -132,8 +132,16 @@ def _indexed(path: str, version: tuple[int, ...], _files: tuple[Entry, ...]) -> 
     return tuple(registry.indexed(lines(path, version), _files))
 
 
+def index_chats() -> None:
+    """Bring chats in the index up to date, and take those out that are deleted. Only what changed is read."""
+    with suppress(engine.TurnscopeError):  # the library says what is wrong with the database
+        library.index_chats(store().index, threads.Threads(chats_file()))
+
+
 def at_path(path: str) -> Entry | None:
-    """The entry of a file; None where it is not known any more."""
+    """The entry of a file, or of a chat in the index; None where it is not known any more."""
+    if thread := library.thread_of(path):
+        return entries().get(f"thread-{thread}")
     return next(
         (entry for entry in entries().values() if str(entry.path) == path and entry.origin not in ("recent", "chat")), None
     )

@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine.views import stepper, stretch
 from pages.parts import replays, state, theme
-from pages.parts.formats import between, k, percent
+from pages.parts.formats import cost, k, percent
 
 _HERE = Path(__file__).parent / "browser"
 KEY = "debugger-stepper"
@@ -84,8 +84,8 @@ def _range(replay: replays.Replay) -> dict[str, Any] | None:
         f"{percent(found.resent)} re-sent",
         f"peak {k(found.peak)}",
     ]
-    if found.usd:
-        words.append(between(found.usd))
+    if found.usd is not None:
+        words.append(cost(found.usd, found.unpriced, simulated=replay.policy.name != replays.RECORDED))
     rules = [f"{rule.replace('_', ' ')}: {action} {times:,}×" for rule, action, times in found.rules]
     more = f" and {len(rules) - 3:,} more" if len(rules) > 3 else ""
     words.append("; ".join(rules[:3]) + more if rules else "no change by a rule")

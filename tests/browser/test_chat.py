@@ -19,6 +19,13 @@ pytestmark = pytest.mark.browser
 GEOMETRY = Path(__file__).with_name("geometry.js")
 LONG = "Some words that fill the window. " * 730  # three of these are more than the window
 ANSWER = ".chat-msg.assistant:not(.now)"
+WATCHED = """words => {
+    window.most = 0;
+    new MutationObserver(() => {
+        const shown = each => each.textContent.includes(words) && each.checkVisibility();
+        window.most = Math.max(window.most, [...document.querySelectorAll('.chat-msg.assistant')].filter(shown).length);
+    }).observe(document.body, {childList: true, subtree: true, characterData: true});
+}"""
 ASKED = "How long is the road, and where does it lead? " * 60  # with thinking on, the answer takes some seconds
 
 
@@ -142,13 +149,17 @@ def test_a_turn_goes_on_while_another_page_is_open_and_a_second_tab_shows_it(pag
     other = page.context.new_page()
     visit(other, address)
     other.locator(".chat-msg.now").wait_for()
+    other.evaluate(WATCHED, "I am the built-in offline model")
     page.get_by_role("link", name="Library").click()
     page.get_by_text("Open a session").first.wait_for()
     page.get_by_role("link", name="Live chat").click()
+    page.evaluate(WATCHED, "I am the built-in offline model")
     ended(page)
     page.locator(".chat-msg.assistant", has_text="I am the built-in offline model").first.wait_for()
     other.locator(".chat-msg.assistant", has_text="I am the built-in offline model").first.wait_for()
     assert page.locator(".chat-msg.user").count() == other.locator(".chat-msg.user").count() == 1
+    idle(other)
+    assert [tab.evaluate("window.most") for tab in (page, other)] == [1, 1], "in no moment it stood there twice"
     other.close()
 
 

@@ -156,3 +156,7 @@ def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     messages = [message for session in sessions for message in session.messages]
     assert [sum(m.origin == origin for m in messages) for origin in ("prompt", "answer", "tool")] == [5, 9, 5]
     assert (sum(map(pairs, sessions)), [len(session.branches) for session in sessions]) == (4, [0, 0])
+    for session in sessions:
+        view = engine.overview(session)
+        assert not view.windows.any(), "the app's own windows are not those of the same models elsewhere"
+        assert not [marker for marker in view.markers if marker.kind == "overflow"]

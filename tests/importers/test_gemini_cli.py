@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts
 
 import engine
@@ -37,6 +38,26 @@ CALL = {
 ANSWER = gemini("g1", "Looking.", 20, toolCalls=[CALL], thoughts=[{"subject": "Plan", "description": "Read it."}])
 CHAT = [user("u1", "hi"), ANSWER, {"id": "i", "type": "info", "content": "update"}, gemini("g2", "It is 1.", 40)]
 LINES = [META, user("u1", [{"text": "hi"}]), gemini("g1", "Look"), ANSWER, gemini("g2", "It is 1.", 40)]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_chat_save_keeps_is_read_as_it_is_sent(wrapped: bool) -> None:
+    use = {"functionCall": {"id": "c", "name": "read", "args": {"path": "a"}}}
+    contents = [
+        {"role": "user", "parts": [{"text": "This is the folder."}]},
+        {"role": "model", "parts": [{"text": "Got it."}]},
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "model", "parts": [{"text": "Plan", "thought": True}, {"text": "Looking."}, use]},
+        {"role": "user", "parts": PARTS},
+        {"role": "model", "parts": [{"text": "It is 1."}]},
+    ]
+    value: Any = {"history": contents, "authType": "oauth"} if wrapped else contents
+    session = opened(value, name="checkpoint-try.json")
+    kinds = ["text", "text", "text", "thinking", "text", "tool_use", "tool_result", "text"]
+    assert [block.kind for block in session.blocks] == kinds
+    assert (session.source, len(session.requests), pairs(session)) == ("gemini-cli", 3, 1)
+    assert not session.notes
+    assert survives(value, count=40)
 
 
 def test_an_object_is_read_with_thoughts_calls_and_usage() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from formats import claimed, data_of, opened, output_tokens, pairs, prompt_tokens, survives, texts, threads, told
 
 import engine
+from engine import library
 from engine.importers.openhands import IMPORTER
 
 USAGE = {"prompt_tokens": 30, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 20}}
@@ -203,3 +205,22 @@ def test_the_real_runs_are_what_they_say(shared: Callable[..., Path]) -> None:
     assert [prompt_tokens(session) for session in sessions] == [565_158, 410_169, 938_015]
     assert [output_tokens(session) for session in sessions] == [2558, 5156, 5627]
     assert "reached maximum iteration" in sessions[2].notes[0].what
+
+
+def test_a_folder_of_events_is_one_session(tmp_path: Path) -> None:
+    folder = tmp_path / "conversations" / "0f0e" / "events"
+    folder.mkdir(parents=True)
+    for number, event in enumerate(SDK):
+        name = f"event-{number:05}-0000000{number}-aaaa-bbbb-cccc-dddddddddddd.json"
+        (folder / name).write_text(json.dumps(event), encoding="utf-8")
+    used = [{"response_id": "r1", "prompt_tokens": 100, "completion_tokens": 7}]
+    state = {"id": "0f0e", "agent": {"llm": {"model": "m-2"}}, "stats": {"usage_to_metrics": {"agent": {"token_usages": used}}}}
+    (folder.parent / "base_state.json").write_text(json.dumps(state), encoding="utf-8")
+    alone, whole = opened(SDK), engine.load_all(tmp_path)
+    assert len(whole) == 1
+    assert told(whole[0]) == told(alone)
+    assert whole[0].id == "0f0e"
+    assert len(whole[0].observed) == len(alone.observed)
+    assert {request.model for request in whole[0].requests} == {"m-2"}
+    assert prompt_tokens(whole[0]) == 100
+    assert [*library.sources_in(tmp_path)][-1] == folder

@@ -12,6 +12,7 @@ from formats import claimed, opened, pairs, survives, texts, told
 
 import engine
 from engine.importers.swe_agent import IMPORTER
+from engine.planning.render import render
 
 STEP = {"action": "ls", "observation": "a", "response": "look\n```\nls\n```", "thought": "look", "state": {}}
 INFO = {"exit_status": "submitted (exit_cost)", "model_stats": {"instance_cost": 0.5, "tokens_sent": 9, "api_calls": 2}}
@@ -80,6 +81,21 @@ def test_steps_stand_in_for_a_history() -> None:
     steps = [{**STEP, "query": [SYSTEM, TASK]}, {**STEP, "response": "done", "observation": ""}]
     session = opened({"trajectory": steps, "info": {}, "environment": "main"})
     assert texts(session) == ["Be brief.", "go", "look", 'command {"command":"ls"}', "a", "done"]
+
+
+def test_what_a_query_elides_is_no_longer_in_the_request() -> None:
+    elided = {**NEW[3], "content": "Old environment output: (1 lines omitted)"}
+    last = {"role": "assistant", "content": "over", "action": ""}
+    history = [*NEW, {"role": "user", "content": "go on", "message_type": "observation"}, last]
+    queries = [NEW[:2], NEW[:4], [*NEW[:3], elided, NEW[4], history[5]]]
+    session = opened({**run(history), "trajectory": [{**STEP, "query": query} for query in queries]})
+    assert [(seen.request, seen.edit.action) for seen in session.observed] == [(2, "clear")]
+    plan = engine.replay(session).plans[2]
+    sent = json.dumps(render(plan.after, session, {}))
+    assert "(1 lines omitted)" in sent
+    at = next(block.at for block in session.blocks if block.kind == "tool_result")
+    assert session.blocks[at].text == "a", "the timeline keeps it"
+    assert not engine.replay(session).plans[1].changed
 
 
 @pytest.mark.parametrize("history", [NEW, OLD], ids=["new", "old"])

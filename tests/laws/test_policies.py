@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
@@ -59,6 +59,7 @@ def test_every_policy_of_ours_declares_that_it_keeps_pairs_and_prefix() -> None:
 
 @pytest.mark.parametrize("name", declaring("fits"))
 @EXAMPLES
+@example(session=make([[("say", 180), ("say", 0), ("say", 20), ("tool", 148)]], False, False), limit=60)
 @given(session=sessions, limit=limits)
 def test_fits(name: str, session: Session, limit: int) -> None:
     """A plan that would be sent is within its budget; all others are refused."""

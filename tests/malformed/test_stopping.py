@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import select
 import socket
+import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,14 @@ class Slow:
     def run(self, name: str, given: Any) -> tuple[str, bool]:
         time.sleep(3.0)
         return f"{name}: {given}, late", False
+
+
+@contextmanager
+def locked(threads: Threads) -> Iterator[None]:
+    """Another program writes, and does not end."""
+    with closing(sqlite3.connect(threads.path, isolation_level=None)) as db:
+        db.execute("begin immediate")
+        yield
 
 
 @pytest.fixture
@@ -183,3 +194,52 @@ def test_a_connection_serves_the_next_request_and_leaving_one_turn_does_not_end_
         assert isinstance(running.events[-1], Done)
         running.stop()  # too late
     assert isinstance(list(talk.send("and now?"))[-1], Done)
+
+
+def test_who_waits_for_a_locked_store_before_sending_is_left_and_nothing_is_sent(rogue: Rogue, tmp_path: Path) -> None:
+    talk, threads = begun(rogue, tmp_path)
+    with locked(threads):
+        running = Running(talk.send("hello"), talk)
+        time.sleep(0.2)
+        assert left(running) < SOON
+    assert "locked" in str(running.failed), "that the message was not kept is told"
+    assert rogue.bodies == []
+    assert isinstance(list(talk.send("hello"))[-1], Done)
+    assert [b.text for b in threads.load(talk.growing.session.id).blocks if b.role == "user"] == ["hello"]
+
+
+def test_who_waits_for_a_locked_store_at_the_end_is_left_and_the_answer_is_kept_later(rogue: Rogue, tmp_path: Path) -> None:
+    talk, threads = begun(rogue, tmp_path)
+    rogue.wrongs.append(Listening().after(b"".join(map(frame, events()[:4]))))
+    running = Running(talk.send("hello"), talk)
+    until(lambda: running.text == WORDS[0] + WORDS[1])
+    with locked(threads):
+        assert left(running) < SOON
+        assert talk.keeping.waiting, "it is held in memory"
+    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    stored = threads.load(talk.growing.session.id)
+    assert (stored.blocks, stored.requests) == (talk.growing.session.blocks, talk.growing.session.requests)
+    assert stored.requests[0].stop_reason == "interrupted"
+
+
+def test_who_waits_for_an_answer_to_be_written_is_left(rogue: Rogue, tmp_path: Path) -> None:
+    talk, threads = begun(rogue, tmp_path)
+    go, said = threading.Event(), [*map(frame, events())]
+
+    def write(handler: Handler) -> None:
+        raw(b"".join(said[:4]))(handler)
+        go.wait(LONG)
+        handler.wfile.write(b"".join(said[4:]))
+        handler.close_connection = True
+
+    rogue.wrongs.append(write)
+    running = Running(talk.send("hello"), talk)
+    until(lambda: running.text == WORDS[0] + WORDS[1])
+    with locked(threads):
+        go.set()
+        until(lambda: running.text == "".join(WORDS))
+        time.sleep(0.2)
+        assert left(running) < SOON
+        assert talk.keeping.waiting
+    talk.keeping.flush()
+    assert [r.stop_reason for r in threads.load(talk.growing.session.id).requests] == ["end_turn"]

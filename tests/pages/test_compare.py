@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from engine.views import savings
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
 
+T = TypeVar("T")
 
-def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest) -> None:
+
+def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savings, "CHANGES", ("condense-oldest",))
+    app.query_params["session"] = "cache-goes-cold"
     app.query_params["policies"] = "as-recorded,last-5-pairs,no-such"
     app.switch_page("pages/compare.py").run()
-    for _ in range(40):
-        if len(app.dataframe) and len(app.dataframe[0].value) == 2:
-            break
-        time.sleep(0.25)
-        app.run()
+    _until(app, lambda: len(app.dataframe) > 0 and len(app.dataframe[0].value) == 2)
     assert not app.exception
     table = app.dataframe[0].value
     assert list(table["policy"]) == ["As recorded", "Last 5 pairs"]
@@ -27,3 +32,30 @@ def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest) -> None
     app.text_input(key="compare.text").set_value("nowhere in this session").run()
     assert not app.exception
     assert list(app.dataframe[-1].value["left"]) == ["it is nowhere", "it is nowhere"]
+    assert app.query_params["text"] == "nowhere in this session"
+
+    app.selectbox(key="compare.with").set_value("thinking-grows").run()
+    assert not app.exception
+    assert app.query_params["with"] == "thinking-grows"
+    (beside,) = (html.proto.body for html in app.get("html") if "Prompt tokens, all requests" in html.proto.body)
+    assert "<td>88</td>" in beside
+
+    app.button(key="saving.ask").click().run()
+    found = _until(app, lambda: [html.proto.body for html in app.get("html") if 'id="saving"' in html.proto.body])
+    assert "would have saved most" in found[0]
+    assert "/compare?session=" in found[0]
+
+    app.selectbox(key="compare.model").set_value("gemini-2.5-flash")
+    app.number_input(key="compare.limit").set_value(40_000).run()
+    _until(app, lambda: len(app.dataframe[0].value) == 2 and app.dataframe[0].value["USD"][1] != table["USD"][1])
+    assert (app.query_params["model"], app.query_params["limit"]) == ("gemini-2.5-flash", "40000")
+
+
+def _until(app: AppTest, done: Callable[[], T]) -> T:
+    """Look until something is there."""
+    for _ in range(80):
+        if found := done():
+            return found
+        time.sleep(0.25)
+        app.run()
+    raise AssertionError("it never came")

@@ -146,9 +146,9 @@ def test_a_policy_that_changes_nothing_says_so(app: AppTest) -> None:
 
 def test_a_replay_says_how_sure_its_dollars_are(app: AppTest) -> None:
     opened(app, session=FIRST, policy="balanced")
-    assert re.search(r"estimated \$[\d.,]+ to \$[\d.,]+ uncached · recorded \$[\d.,]+", bodies(app))
+    assert re.search(r"simulated \$[\d.,]+ · recorded \$[\d.,]+", bodies(app))
     opened(app, session=FIRST, policy="as-recorded")
-    assert "uncached" not in bodies(app)
+    assert "simulated" not in bodies(app)
 
 
 def test_a_recorded_compaction_shows_its_summary(app: AppTest, shared, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,8 +274,8 @@ def test_a_request_over_its_limit_is_drawn_as_a_ladder_with_the_way_it_took(app:
 
 
 def test_what_the_api_would_refuse_is_said_of_the_policy_and_of_the_request(app: AppTest) -> None:
-    opened(app, session="chat-forgets-first-instruction", policy="as-recorded", request="10")
-    assert "30 of 40 requests would be refused by the API: the first message must be a user&#x27;s" in bodies(app)
+    opened(app, session=FIRST, policy="chatbot-ui", request="184")
+    assert "141 of 325 requests would be refused by the API: the first message must be a user&#x27;s (126)" in bodies(app)
     assert '<b class="tone-bad">The API would refuse this request</b> <span>messages.0: the first message' in bodies(app)
     opened(app, session="chat-forgets-first-instruction", policy="last-20-messages", request="10")
     assert "would be refused" not in bodies(app)

@@ -141,6 +141,27 @@ def test_sessions_are_forgotten_only_after_it_was_asked_for_twice_and_files_stay
     assert "indexed sessions" not in bodies(app)
 
 
+def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
+    app: AppTest, claude: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import streamlit as st
+
+    from engine.library import opinion
+    from pages.parts import state
+
+    state.store().open(claude / "cold.jsonl")
+    library_page(app)
+    before = listed(app).set_index("File").loc["cold.jsonl"]
+    assert before["Cost"] > 1
+    monkeypatch.setattr(opinion, "version", lambda: "other prices")
+    st.cache_resource.clear()  # as in another process
+    app.run()
+    after = listed(app).set_index("File").loc["cold.jsonl"]
+    assert after["Title"] == before["Title"]
+    assert not after["Cost"] > 0
+    assert "not read yet" in bodies(app)
+
+
 def test_a_folder_is_imported_and_its_sessions_open_afterwards(app: AppTest, data_folder: Path) -> None:
     folder = data_folder.parent / "logs"
     folder.mkdir()
@@ -189,3 +210,39 @@ def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
     took = time.process_time() - began
     assert not app.exception
     assert took < 1.5, f"{took:.2f} s of CPU, the test runner's own work included"
+
+
+def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_deleted(app: AppTest, data_folder: Path) -> None:
+    from engine.live import branches, providers
+    from engine.live.chat import Settings
+    from engine.live.threads import Threads
+    from engine.planning.policy import load
+    from pages.parts import chat_chosen
+    from pages.parts import indexing as page
+
+    threads = Threads(data_folder / "chats.db")
+    thread = threads.create(title="Herons")
+    client = providers.provider(providers.Endpoint(), chat_chosen.offline())
+    talk, _ = branches.resumed(threads.load(thread), client, threads.sink(thread), Settings("offline-16k", load("balanced")))
+    [*talk.send("count the albatrosses")]
+    library_page(app)
+    page._room().chats.join(30)  # type: ignore[union-attr]
+    app.run()
+    assert not app.exception
+    row = listed(app).set_index("Title").loc["Herons"]
+    assert (row["Tool"], row["Project"], row["Model"], row["Requests"]) == ("Live chat", "live chat", "offline-16k", 1)
+    assert "All 1 indexed sessions" in bodies(app)
+    app.text_input(key="library.search").set_value("albatross").run()
+    assert app.button(key="library.hit.0").label.startswith("Herons")
+    assert app.button(key="library.forget-listed").label == "Forget the 1 listed", "the sample that is open, and no chat"
+    app.button(key="library.hit.0").click().run()
+    assert not app.exception
+    assert app.session_state["state.session"] == f"thread-{thread}"
+    threads.delete(thread)
+    app.query_params.clear()
+    app.switch_page("pages/library.py").run()
+    page._room().chats.join(30)  # type: ignore[union-attr]
+    app.text_input(key="library.search").set_value("albatross").run()
+    assert not app.exception
+    assert "Herons" not in set(listed(app)["Title"])
+    assert "Nothing was found" in bodies(app)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import md5
+from itertools import chain
 from typing import Any, NamedTuple
 
 from engine.ports.lobechat.messages import NAME, filled, templated
@@ -145,7 +146,7 @@ def mended(arguments: Any) -> str:
     text = arguments if isinstance(arguments, str) else ""
     if not text.strip():
         return "{}"
-    for end in ("", *_endings(text)):
+    for end in chain(("",), _endings(text)):
         with suppress(ValueError):
             found = json.loads(text + end)
             return text if not end else dumps(found)

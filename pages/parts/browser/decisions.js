@@ -124,6 +124,7 @@ function filter(self) {
     }
   }
   if (field.order.value === "saved") rows.sort((a, b) => saved.get(a) - saved.get(b) || a - b);
+  if (field.order.value === "again") rows.sort((a, b) => d.again[b] - d.again[a] || a - b);
   if (field.order.value === "costs") rows.sort((a, b) => saved.get(b) - saved.get(a) || a - b);
   self.rows = rows;
   self.at = -1;
@@ -169,7 +170,8 @@ function row(self, number, place) {
   made.dataset.number = number;
   const spanned = d.stop[number] > d.start[number];
   const reason = sentence(model, number);
-  made.title = `${subject(model, number)}\n${reason}${worse ? "\nIt costs more tokens than it saves." : ""}`;
+  const cached = cachePrice(model, number);
+  made.title = `${subject(model, number)}\n${reason}${cached ? `\n${cached}` : ""}${worse ? "\nIt costs more tokens than it saves." : ""}`;
   made.append(
     make("span", "", request.toLocaleString("en")),
     make("span", "", `${number - model.first[request] + 1}`),
@@ -178,6 +180,8 @@ function row(self, number, place) {
     make("span", "", subject(model, number)),
     make("span", "n", spanned && change ? `${short(before)} → ${short(after)}` : "–"),
     make("span", `n less ${worse ? "bad" : change < 0 ? "good" : ""}`, change ? `${change < 0 ? "−" : "+"}${short(Math.abs(change))}` : "0"),
+    make("span", "n", d.again[number] ? short(d.again[number]) : "–"),
+    make("span", `n ${d.again[number] && !d.pays[number] ? "bad" : ""}`, !d.again[number] ? "–" : d.pays[number] > 0 ? `${d.pays[number].toLocaleString("en")} req.` : d.pays[number] ? "no price" : "never"),
     make("span", "why", reason),
   );
   return made;

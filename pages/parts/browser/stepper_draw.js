@@ -147,6 +147,11 @@ function decisionCard(model, frame) {
   if (still) chips.push(make("span", "mark", `still, as in request ${request - 1}`));
   if (!d.lasts[number]) chips.push(make("span", "", "decided anew for each request"));
   if (d.offline[number]) chips.push(make("span", "mark", "stand-in summary: made offline, no model was asked"));
+  const cached = cachePrice(model, number);
+  if (cached) {
+    chips.push(make("span", d.pays[number] ? "" : "mark", cached));
+    chips.at(-1).title = "Simulated: tokens that the prompt cache held and that stand behind what this decision changed. It pays off once reading fewer tokens has saved what writing them again costs.";
+  }
   const [names, ...values] = model.facts[d.facts[number]] ?? [];
   values.forEach((value, i) => {
     const name = table[names].split("|")[i];

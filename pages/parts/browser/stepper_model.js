@@ -252,6 +252,14 @@ function effect(model, number, request) {
 
 // A change that was to save tokens, and costs some.
 const SAVES = new Set(["drop", "clear", "strip", "truncate", "condense"]);
+// What a decision does to the prompt cache, in words; "" where nothing is written again because of it.
+function cachePrice(model, number) {
+  const { again, pays } = model.decisions;
+  if (!again[number]) return "";
+  const many = pays[number];
+  return `${short(again[number])} written to the cache again` + (many < 0 ? "" : many ? `, pays off after ${many.toLocaleString("en")} request${many === 1 ? "" : "s"}` : ", never pays off");
+}
+
 const costsMore = (model, number, change) => change > 0 && SAVES.has(model.table[model.decisions.action[number]]);
 
 function requestOf(model, number) {

@@ -15,7 +15,7 @@ function stopReason(model, n, wanted) {
   const { requests: r } = model;
   if (wanted.bad && ["refuse", "overflow"].includes(model.verdicts[r.verdict[n]])) return model.verdicts[r.verdict[n]] === "refuse" ? "refused" : "over the limit";
   if (wanted.tokens && r.size[n] > wanted.tokens) return `over ${short(wanted.tokens)} tokens`;
-  if (wanted.usd && r.usd[n] !== null && r.usd[n] > wanted.usd) return `${r.sure[n] ? "" : "up to "}over $${wanted.usd}`;
+  if (wanted.usd && r.usd[n] !== null && r.usd[n] > wanted.usd) return `over $${wanted.usd}${r.sure[n] ? "" : ", simulated"}`;
   if (wanted.tool) {
     const calls = model.calls[wanted.tool] ?? [];
     const since = n ? r.cut[n - 1] : 0;

@@ -1,0 +1,27 @@
+"""Where in the prompt of a request a block stands: near its beginning or end, or in the middle, of which models make least.
+
+Holds the measure alone: the share of the prompt's provider tokens that stand before a block, in the order of the provider.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from engine.planning.prompt_cache import behind
+from engine.planning.trace import Trace
+from engine.session.model import Bucket
+
+Where = Literal["head", "middle", "tail"]
+
+
+def share(trace: Trace, request: int, at: int) -> float:
+    """Which share of a request's prompt stands before block `at`, 0 to 1. IndexError where there is no such one of either."""
+    if trace.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS):
+        return 0.0
+    rest = behind(trace.plans[request].seen, at, trace.ledger) * trace.fit(request).scale
+    return min(1.0, max(0.0, 1 - rest / max(1, trace.tokens(request))))
+
+
+def where(share: float) -> Where:
+    """The middle half is the middle; the quarters around it are head and tail."""
+    return "head" if share < 0.25 else "tail" if share >= 0.75 else "middle"

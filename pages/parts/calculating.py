@@ -1,0 +1,153 @@
+"""The budget calculator on the page: fields for a conversation that is only planned, and what policies do to it.
+
+`?what=budget&policies=a,b` and a number by each field's name, where it is not the one that a field begins with.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import streamlit as st
+
+import engine
+from engine import Policy, TurnscopeError, figures, library
+from engine.views import knobs
+from pages.parts import controls, replays, theme
+from pages.parts.formats import esc
+
+WORDS = {
+    "window": "Window", "system": "System prompt", "tools": "Tools", "person": "You say, a turn", "answer": "Answer, a turn",
+    "results": "Tool results, a turn", "calls": "Tool rounds, a turn", "turns": "Turns", "pause": "Pause (seconds)",
+}  # fmt: skip
+STEPS = {
+    "window": 10_000,
+    "system": 500,
+    "tools": 1_000,
+    "person": 50,
+    "answer": 100,
+    "results": 500,
+    "calls": 1,
+    "turns": 10,
+    "pause": 60,
+}
+WHAT = {"budget": "Budget", "advise": "Advise"}
+
+
+def which() -> Literal["budget", "advise"]:
+    """Which of the two this page shows; the URL says it."""
+    asked = st.query_params.get("what", "")
+    picked = st.segmented_control(
+        "What to plan", [*WHAT], default=asked if asked in WHAT else "budget", required=True, format_func=WHAT.__getitem__,
+        key="plan.what", label_visibility="collapsed",
+    )  # fmt: skip
+    st.query_params["what"] = picked
+    return "advise" if picked == "advise" else "budget"
+
+
+def draw() -> None:
+    """Fields, the answer in a sentence, a line per policy over turns, and all of it as a table."""
+    st.html(
+        '<div class="ts-empty">No session needed: sizes are in tokens. What policies do is planned as for any session.</div>'
+    )
+    known = {name: policy for name, policy in replays.shelf().policies.items() if name != replays.RECORDED}
+    named = [name for name in st.query_params.get("policies", "").split(",") if name in known]
+    try:
+        shape = _fields()
+        picked = st.multiselect(
+            "Policies", [*known], named or [name for name in library.CALCULATED if name in known], key="plan.policies",
+            format_func=lambda name: known[name].title or name,
+        )  # fmt: skip
+        st.query_params["policies"] = ",".join(picked)
+        made = _made(shape, {name: knobs.as_text(known[name]) for name in picked}, [known[name] for name in picked])
+    except TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
+    if not made.outlooks:
+        return
+    st.html(_answer(made))
+    st.plotly_chart(
+        figures.turns(made.outlooks, theme.name()), key="plan-turns", theme=None, config={"displayModeBar": False},
+        alt="share of the window at every turn under each policy",
+    )  # fmt: skip
+    _table(made)
+
+
+def _fields() -> library.Shape:
+    """What is planned; each number stands in the URL where it is not the usual one."""
+    usual = {name: value for name, value, _ in library.FIELDS}
+    told = {name: text for name, _, text in library.FIELDS}
+    given: dict[str, int] = {}
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="plan-fields"):
+        for name, words in WORDS.items():
+            of = (words, 0, None, _asked(name, usual[name]), STEPS[name])
+            given[name] = int(st.number_input(*of, key=f"plan.{name}", width=150, help=told[name].capitalize()))
+        models = list(dict.fromkeys((st.query_params.get("model") or usual["model"], usual["model"], *MODELS)))
+        model = st.selectbox(
+            "Model", models, key="plan.model", width=220, accept_new_options=True, help=told["model"].capitalize()
+        )
+    for name, value in (given | {"model": model}).items():
+        if value == usual[name]:
+            st.query_params.pop(name, None)
+        else:
+            st.query_params[name] = str(value)
+    return library.Shape(**given, model=str(model))
+
+
+def _asked(name: str, usual: int) -> int:
+    text = st.query_params.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else usual
+
+
+MODELS = ("claude-opus-4-8", "claude-haiku-4-5", "claude-sonnet-5", "gpt-5", "gpt-5-mini", "gemini-2.5-pro")
+
+
+@st.cache_data(max_entries=32, show_spinner="Planning …")
+def _made(shape: library.Shape, texts: dict[str, str], _policies: list[Policy]) -> library.Calculated:  # noqa: ARG001  what the cache goes by
+    return engine.calculate(shape, _policies)
+
+
+def _answer(made: library.Calculated) -> str:
+    """Who gets through at what price, in a sentence."""
+    through = [each for each in made.outlooks if each.ends is None and each.row.usd is not None]
+    turns = made.shape.turns
+    if through:
+        best = min(through, key=lambda each: each.row.usd or 0)
+        many = f"{len(through)} of {len(made.outlooks)} policies get"
+        first = f"; it cuts first at turn {best.first:,}" if best.first else " and cuts nothing"
+        said = f"{many} through all {turns:,} turns. {best.row.title} is the cheapest: {best.row.usd:,.2f} USD{first}."
+    elif any(each.ends is None for each in made.outlooks):
+        said = f"No price is known for {made.shape.model}; how full the window gets is known all the same."
+    else:
+        said = f"None of these policies gets through all {turns:,} turns: a request does not fit any more."
+    return f'<div class="ts-headline">{esc(said)}</div>'
+
+
+def _table(made: library.Calculated) -> None:
+    rows = made.outlooks
+    st.dataframe(
+        {
+            "policy": [each.row.title for each in rows],
+            "USD": [None if each.row.usd is None else float(each.row.usd) for each in rows],
+            "from cache": [100 * each.row.cost.share for each in rows],
+            "kept": [100 * each.row.kept for each in rows],
+            "peak fill": [100 * each.row.peak[0] for each in rows],
+            "first cut, turn": [each.first for each in rows],
+            "cuts": [each.cuts for each in rows],
+            "does not fit from turn": [each.ends for each in rows],
+        },
+        hide_index=True,
+        key="plan.table",
+        column_config={
+            "USD": st.column_config.NumberColumn(format="%.2f", help="list prices, prompt cache simulated, summaries included"),
+            **{
+                name: st.column_config.NumberColumn(format="%.0f %%", help=told)
+                for name, told in {
+                    "from cache": "share of all prompt tokens that a cache would have served",
+                    "kept": "tokens sent, of those with everything kept",
+                    "peak fill": "of the window, at the fullest request",
+                }.items()
+            },
+            "cuts": st.column_config.NumberColumn(help="requests at which something is cut"),
+        },
+    )
+    st.download_button("Table as CSV", made.csv(), "budget.csv", "text/csv", icon=":material/download:", key="plan.csv")

@@ -1,0 +1,60 @@
+"""Two sessions side by side on the compare page: `?with=<id>` names the second, beside what `state` reads."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from engine import TurnscopeError, figures
+from engine.views import side_by_side
+from pages.parts import comparing, controls, state, theme
+from pages.parts.formats import apart, esc, short
+
+
+def draw(shown: state.Shown) -> None:
+    """Choose another session; then both in numbers, and their prompts on one axis."""
+    st.subheader("Beside another session", anchor=False)
+    known = {id: entry for id, entry in state.near(shown).items() if id != shown.entry.file}
+    asked = st.query_params.get("with", "")
+    if asked and asked not in known and (found := state.found_by(asked)):
+        known[asked] = found
+    titles = state.titles()
+    names = apart({id: controls.named(entry, titles.get(str(entry.path), "")) for id, entry in known.items()})
+    chosen = st.selectbox(
+        "The same task by another model, or after a change", [*known], [*known].index(asked) if asked in known else None,
+        key="compare.with", format_func=names.__getitem__, placeholder="choose a session", filter_mode="fuzzy", width=520,
+    )  # fmt: skip
+    if not chosen:
+        st.query_params.pop("with", None)
+        return
+    st.query_params["with"] = chosen
+    try:
+        with st.spinner("Opening it"):
+            other = state.opened(known[chosen])
+    except TurnscopeError as error:
+        controls.notice(error.what, error.hint)
+        return
+    if not len(other.view):
+        st.text("No model was called in that session.")
+        return
+    sides = [_side(each.key, each.part, len(each.view), each) for each in (shown, other)]
+    _table(sides, shown.entry.id)
+    st.plotly_chart(
+        figures.fills([each.row for each in sides], theme.name()), key="compare-sessions-chart", theme=None,
+        config={"displayModeBar": False}, alt="prompt tokens of every request of both sessions",
+    )  # fmt: skip
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _side(key: str, part: int, many: int, _shown: state.Shown) -> side_by_side.Side:  # noqa: ARG001  what the cache goes by
+    return side_by_side.side(_shown.trace, comparing.shared(_shown))
+
+
+def _table(sides: list[side_by_side.Side], name: str) -> None:
+    head = "".join(f'<th title="{esc(each.name)}">{esc(short(each.title, 60))}</th>' for each in sides)
+    body = "".join(
+        f"<tr><td>{esc(what)}</td>{''.join(f'<td>{esc(value)}</td>' for value in values)}</tr>"
+        for what, values in side_by_side.lines(sides)
+    )
+    st.html(f'<table class="ts-table"><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>')
+    made = side_by_side.sides_csv(sides)
+    st.download_button("Both as CSV", made, f"{name}-beside.csv", "text/csv", icon=":material/download:", type="tertiary")

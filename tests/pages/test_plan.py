@@ -1,0 +1,67 @@
+"""Planning ahead in Streamlit's own test runner: the budget calculator, and advice searched, shown and saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import engine
+from engine.library.calculating import Shape
+from engine.planning import policy as policies
+from engine.views import knobs
+
+if TYPE_CHECKING:
+    from streamlit.testing.v1 import AppTest
+
+
+def bodies(app: AppTest) -> str:
+    """All HTML that a page shows."""
+    return "\n".join(element.proto.body for element in app.get("html"))
+
+
+def test_a_conversation_is_planned_from_its_address_and_its_fields(app: AppTest) -> None:
+    app.query_params.update(
+        {"turns": "20", "window": "40000", "policies": "keep-everything,last-5-pairs,no-such", "answer": "x"}
+    )
+    app.switch_page("pages/plan.py").run()
+    assert not app.exception
+    made = engine.calculate(Shape(turns=20, window=40_000), ["keep-everything", "last-5-pairs"])
+    table = app.dataframe[0].value
+    assert [*table["policy"]] == [each.row.title for each in made.outlooks]
+    assert [*table["USD"]] == [float(each.row.usd or 0) for each in made.outlooks]
+    assert table["does not fit from turn"][0] == made.outlooks[0].ends
+    assert "1 of 2 policies get through all 20 turns. Last 5 pairs is the cheapest" in bodies(app)
+    app.number_input(key="plan.turns").set_value(4).run()
+    assert app.query_params["turns"] == "4"
+    assert "window" in app.query_params
+    assert "answer" not in app.query_params
+    assert "2 of 2 policies get through all 4 turns" in bodies(app)
+    app.number_input(key="plan.turns").set_value(0).run()
+    assert not app.exception
+    assert "turns is 0" in bodies(app)
+
+
+def test_advice_is_searched_shown_and_saved(app: AppTest, data_folder: Path) -> None:
+    name = "clear-tool-results"
+    app.query_params.update({"what": "advise", "session": "cache-goes-cold", "policy": name, "trials": "6"})
+    app.switch_page("pages/plan.py").run()
+    assert not app.exception
+    app.multiselect(key=f"advise.turn.{name}").set_value(["1.keep"]).run()
+    app.button(key="advise.go").click().run()
+    from pages.parts import advising
+
+    job = next(job for (task, _), job in advising._jobs().items() if task.folder.startswith(str(data_folder)))
+    job.wait(60)
+    app.run()
+    assert not app.exception
+    found = job.advice
+    assert found is not None, job.failed
+    assert found.chosen
+    assert found.because in bodies(app)
+    assert "No session was held out" in bodies(app)
+    assert "advise.go" not in [button.key for button in app.button]
+    assert found.toml(found.chosen).rstrip() in [code.value for code in app.code]
+    app.text_input(key=f"advise.name.{name}").set_value("mine").run()
+    app.button(key="advise.save").click().run()
+    assert knobs.as_text(policies.load("mine", data_folder / "policies")) == found.toml(found.chosen)
+    assert f"/compare?policies={name}%2Cmine&amp;session=cache-goes-cold" in bodies(app)

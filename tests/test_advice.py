@@ -1,0 +1,292 @@
+"""Advice on a policy's parameters: its front, what is chosen, sessions held out, searches that were stopped, the command."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import msgspec
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+
+import engine
+from engine import __main__ as command
+from engine.errors import PolicyError, TurnscopeError
+from engine.figures import front as drawn
+from engine.library import advising
+from engine.library.advising import Case, advise
+from engine.library.advising_job import AdvisingJob, Task, work
+from engine.library.opening import named
+from engine.library.tried import memory_of
+from engine.planning import policy as policies
+from engine.planning.policy import Policy
+from engine.views import knobs
+from engine.views.advice import Advice, Figures, axes, chosen, front
+
+SAMPLES = ROOT / "sample_sessions"
+COLD = SAMPLES / "cache-goes-cold.jsonl"
+POINTS = st.lists(
+    st.builds(Figures, usd=st.decimals(0, 9, places=0), lost=st.integers(0, 9), unsent=st.integers(0, 2)),
+    min_size=1,
+    max_size=30,
+)
+
+
+def beats(one: Figures, other: Figures) -> bool:
+    """One could be sent as often, and is at least as good in both and better in one."""
+    return (one.usd <= other.usd and one.lost <= other.lost) and (one.usd, one.lost) != (other.usd, other.lost)
+
+
+@given(POINTS)
+def test_no_point_of_the_front_is_beaten_and_whatever_is_not_on_it_is_beaten_or_equal(points: list[Figures]) -> None:
+    best = front(points)
+    fewest = min(point.unsent for point in points)
+    able = [point for point in points if point.unsent == fewest]
+    assert best
+    for number in best:
+        assert points[number].unsent == fewest
+        assert not any(beats(point, points[number]) for point in able)
+    for point in able:
+        here = (point.usd, point.lost)
+        assert any(beats(points[n], point) or (points[n].usd, points[n].lost) == here for n in best)
+    assert [points[n].usd for n in best] == sorted({points[n].usd for n in best})
+
+
+@given(POINTS)
+def test_what_is_advised_loses_no_more_and_costs_less_than_the_file_or_is_the_file(points: list[Figures]) -> None:
+    number, because = chosen(points, front(points))
+    assert because
+    assert number is not None
+    took, base = points[number], points[0]
+    if number and took.unsent == base.unsent:
+        assert took.lost <= base.lost
+        assert took.usd < base.usd
+        assert not any(p.usd < took.usd and p.lost <= base.lost and p.unsent <= took.unsent for p in points)
+    assert took.unsent <= base.unsent
+
+
+@pytest.fixture(scope="module")
+def found() -> Advice:
+    return advise(engine.load(COLD), "clear-tool-results", trials=16)
+
+
+def test_an_advised_policy_saved_and_replayed_gives_exactly_the_figures_that_were_told(found: Advice, tmp_path: Path) -> None:
+    assert found.method == "grid"
+    assert found.chosen is not None
+    assert len(found.front) > 1
+    session = engine.load(COLD)
+    for number, point in found.on_front:
+        knobs.save("tried", found.toml(number), tmp_path)
+        (row,) = engine.compare(session, [policies.load("tried", tmp_path)]).rows
+        told = point.searched
+        assert (row.usd, len(row.losses.hits)) == (told.usd, told.lost), found.told(point.changes)
+        assert (row.peak[0], len(row.changed), sum(row.losses.uses)) == (told.peak, told.changed, told.uses)
+    (row,) = engine.compare(session, ["clear-tool-results"]).rows
+    assert (row.usd, len(row.losses.hits)) == (found.points[0].searched.usd, found.points[0].searched.lost)
+
+
+def test_the_text_of_a_point_says_where_it_comes_from_and_claims_no_more_than_is_so(found: Advice) -> None:
+    number = found.front[0]
+    made = found.policy_of(number)
+    assert "--trials 16 --seed 0" in made.source
+    assert made.fidelity.startswith("ours")
+    port = advise(engine.load(COLD), "swe-agent-last-5", trials=4)
+    assert port.policy_of(1).fidelity.startswith("approximate")
+    assert port.policy_of(0) == named("swe-agent-last-5")
+    assert found.policy_of(0) == named("clear-tool-results")
+    again = msgspec.json.decode(msgspec.json.encode(found), type=Advice)
+    assert again == found
+    assert "lost references" in found._repr_html_()
+    numbers = [data[0] for trace in drawn(found).data if trace.customdata is not None for data in trace.customdata]
+    assert {*numbers} == {*range(len(found.points))}
+
+
+# What a search asks for, with figures that follow from the parameters alone
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Every session and setting that is really tried, in order."""
+    asked: list[tuple[str, str]] = []
+
+    def figures(case: Case, policy: Policy) -> tuple[Figures, int]:
+        values = [knob.value for group in knobs.groups(policy) for knob in group.knobs if type(knob.value) in (int, float)]
+        weight = sum((n + 1) * value for n, value in enumerate(values)) + len(case.name)
+        asked.append((case.name, knobs.as_text(policy)))
+        return Figures(Decimal(int(weight) % 97), int(weight) % 89, 100, 0, 1, 60), 0
+
+    monkeypatch.setattr(Case, "tried", figures)
+    return asked
+
+
+def several(count: int) -> Iterator[engine.Session]:
+    whole = engine.load(COLD)
+    for number in range(count):
+        requests = whole.requests[: 60 + number]
+        yield msgspec.structs.replace(whole, id=f"s{number}", title=f"session {number}", requests=requests)
+
+
+def test_a_search_that_was_stopped_goes_on_to_what_it_would_have_been(tried: list[tuple[str, str]], tmp_path: Path) -> None:
+    sessions = [*several(3)]
+    whole = advise(sessions, "balanced", trials=14, seed=3)
+    once = len(tried)
+    tried.clear()
+    half = advise(sessions, "balanced", trials=14, seed=3, folder=tmp_path, stop=lambda: len(tried) >= 17)
+    assert half.stopped
+    assert len(half.points) < len(whole.points)
+    assert half.points[:3] == tuple(msgspec.structs.replace(point, held=None) for point in whole.points[:3])
+    file = memory_of(tmp_path, named("balanced")).file
+    assert file is not None
+    with file.open("ab") as out:
+        out.write(b'{"setting":"{\\"5.sh')  # it was killed while it wrote
+    gone_on = advise(sessions, "balanced", trials=14, seed=3, folder=tmp_path)
+    assert gone_on == whole
+    assert len(tried) == once, "nothing is tried twice"
+    assert advise(sessions, "balanced", trials=14, seed=3, folder=tmp_path) == whole
+    assert len(tried) == once
+    assert advise(sessions, "balanced", trials=14, seed=4, folder=tmp_path).points != whole.points
+
+
+def test_sessions_that_are_held_out_are_never_searched(tried: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = [*several(7)]
+    made = advise(sessions, "clear-tool-results", trials=20)
+    assert len(made.held) == 2
+    assert not {*made.held} & {*made.searched}
+    best = {knobs.as_text(knobs.tuned(named("clear-tool-results"), made.points[n].changes)) for n in {0, *made.front}}
+    assert {text for name, text in tried if name in made.held} == best
+    first = next(n for n, (name, _) in enumerate(tried) if name in made.held)
+    assert {name for name, _ in tried[first:]} == {*made.held}, "they come after all that is searched"
+    before = Case.tried
+
+    def otherwise(case: Case, policy: Policy) -> tuple[Figures, int]:
+        figures, unpriced = before(case, policy)
+        return (msgspec.structs.replace(figures, usd=Decimal(1), lost=99) if case.name in made.held else figures), unpriced
+
+    monkeypatch.setattr(Case, "tried", otherwise)
+    again = advise(sessions, "clear-tool-results", trials=20)
+    assert (again.front, again.chosen, again.because) == (made.front, made.chosen, made.because)
+    assert again.points != made.points
+
+
+def test_a_small_space_is_a_grid_around_what_the_file_says_and_a_large_one_is_sampled(tried: list[tuple[str, str]]) -> None:
+    (session,) = several(1)
+    grid = advise(session, "last-20-messages", trials=12)
+    keeps = [point.changes.get("1.keep", 20) for point in grid.points]
+    assert keeps[0] == 20
+    assert min(keeps) == 5
+    assert max(keeps) == 80
+    assert len({*keeps}) == len(keeps) <= 12
+    sampled = advise(session, "balanced", trials=12)
+    assert (grid.method, sampled.method) == ("grid", "tpe")
+    for point in sampled.points:
+        for axis in sampled.axes:
+            assert axis.low * 0.95 <= point.changes.get(axis.key, axis.own) <= axis.high * 1.05
+    flags = advise(session, "last-20-messages", trials=12, turn=["1.whole_pairs"])
+    assert [point.changes for point in flags.points] == [{}, {"1.whole_pairs": True}]
+
+
+# What does not suffice
+
+
+def test_it_says_when_the_data_are_too_few() -> None:
+    session = engine.load(COLD)
+    short = msgspec.structs.replace(session, requests=session.requests[:20])
+    assert "20 requests are too few" in advise(short, "last-20-messages").too_few
+    assert (
+        "no session to learn from (1 with fewer than 5 requests left out)"
+        in advise(several_short(), "last-20-messages").too_few
+    )
+    unnamed = tuple(msgspec.structs.replace(request, model="nobody-knows", usage=None) for request in session.requests)
+    unpriced = msgspec.structs.replace(session, requests=unnamed)
+    assert "1 with no known price" in advise(unpriced, "last-20-messages").too_few
+    assert "no number that could be turned" in advise(session, "keep-everything").too_few
+    idle = advise(session, "openrouter-middle-out", trials=4)
+    assert idle.chosen is None
+    assert "did the same under any of 4 settings: the fullest prompt fills 77%" in idle.too_few
+    assert "never changed a request under any of 3 settings" in advising._idle([Figures(peak=0.12)] * 3, False)
+    with pytest.raises(PolicyError, match=r"no parameter '9\.keep'"):
+        advise(session, "last-20-messages", turn=["9.keep"])
+    with pytest.raises(PolicyError, match="0 settings"):
+        advise(session, "last-20-messages", trials=0)
+
+
+def several_short() -> list[engine.Session]:
+    session = engine.load(COLD)
+    return [msgspec.structs.replace(session, requests=session.requests[:3])]
+
+
+def test_answers_that_take_up_nothing_say_nothing_about_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advising, "USES", 10_000)
+    assert "things that were said before, too few" in advise(engine.load(COLD), "last-20-messages").too_few
+
+
+def test_every_built_in_policy_with_a_number_can_be_turned_within_its_range() -> None:
+    for policy in engine.policies():
+        for axis in axes(policy):
+            if axis.usual and not axis.values:
+                assert axis.low <= axis.own <= axis.high, (policy.name, axis.key)
+                knobs.tuned(policy, {axis.key: int(axis.high) if axis.whole else axis.high})
+
+
+# The command, and the process of the page
+
+
+def test_the_command_advises_saves_and_says_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], data_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    (folder / "cold.jsonl").write_bytes(COLD.read_bytes())
+    (folder / "bad.json").write_text('{"nothing": "known"}')
+    asked = ["advise", str(folder), "--policy", "clear-tool-results", "--trials", "5"]
+    assert command.main([*asked, "--turn", "1.keep", "--save", "mine", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["left_out"] == {"not readable": 1}
+    saved = policies.load("mine", data_folder / "policies")
+    assert saved.rules[0].params.keep == {"1.keep": 3, **told["points"][told["chosen"]]["changes"]}["1.keep"]
+    assert len([*(data_folder / "advice").iterdir()]) == 1
+    assert command.main(["advise", str(folder), "--policy", "mine", "--trials", "2", "--turn", "1.keep"]) == 0
+    assert "USD" in capsys.readouterr().out
+    assert command.main(["advise", str(folder), "--policy", "no-such"]) == 2
+    assert command.main(["advise", str(tmp_path / "absent"), "--policy", "balanced"]) == 2
+    assert command.main(["advise", str(COLD), "--policy", "keep-everything"]) == 1
+
+
+def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
+    session, policy = engine.load(COLD), named("clear-tool-results")
+    task = Task("", policy.name, knobs.as_text(policy), str(tmp_path), 10, turn=("1.keep",))
+    job = AdvisingJob(task, session)
+    until = time.monotonic() + 60
+    while job.done < 2 and time.monotonic() < until:
+        time.sleep(0.005)
+    job.cancel()
+    job.wait(30)
+    assert job.state == "cancelled"
+    assert job.advice is None
+    lines = [line for file in tmp_path.iterdir() for line in file.read_bytes().splitlines()]
+    assert len(lines) >= 2
+    job.go_on()
+    job.wait(60)
+    assert job.state == "done", job.failed
+    again = [line for file in tmp_path.iterdir() for line in file.read_bytes().splitlines()]
+    assert again[: len(lines) - 1] == lines[:-1], "what was tried is kept"
+    assert job.advice == advise(session, policy, trials=10, turn=["1.keep"], folder=tmp_path)
+    assert [*tmp_path.iterdir()] == [memory_of(tmp_path, policy).file]
+    said = io.BytesIO()
+    work(io.BytesIO(msgspec.json.encode(msgspec.structs.replace(task, path=str(tmp_path / "absent")))), said)
+    told = json.loads(said.getvalue())
+    assert told["advice"] is None
+    assert "absent cannot be read" in told["failed"]
+    assert told["hint"]
+
+
+def test_a_file_that_cannot_be_read_is_an_error_where_it_is_the_only_one(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text('{"nothing": "known"}')
+    with pytest.raises(TurnscopeError):
+        advise(tmp_path / "bad.json", "balanced")
