@@ -14,6 +14,7 @@ from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
 from engine.library.opening import family_of, own_prices
+from engine.live.archive import offered
 from engine.live.chat import Chat, Settings
 from engine.live.growing import Growing
 from engine.live.provider import Provider
@@ -45,8 +46,8 @@ def begun(
     prices = own_prices()
     counter = estimator(prices.facts(settings.model).family)
     chat = Chat(Growing(Session(id, source=SOURCE), counter, prices), provider, sink, settings, place=place)
-    if tools:
-        chat.say("tools", list(tools), "tools")
+    if tools := [*tools, *offered(settings.policy)]:
+        chat.say("tools", tools, "tools")
     if system.strip():
         chat.say("system", system, "system")
     return chat

@@ -16,7 +16,7 @@ from engine.envelope.pieces import Decision, Piece
 from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx
 from engine.errors import TurnscopeError
-from engine.live import gateway, stops
+from engine.live import archive, gateway, stops
 from engine.live.events import (
     Asked,
     Called,
@@ -86,7 +86,7 @@ class Chat(Talk):
                 continue  # the provider wants to go on, and is sent what it said
             if done.stop_reason != "tool_use" or not any(block.kind == "tool_use" for block in blocks):
                 return
-            if self.tools is None:
+            if self.tools is None and not archive.served(blocks):
                 yield stops.NO_TOOLS
                 return
             yield from self._call_tools(done)
@@ -121,6 +121,8 @@ class Chat(Talk):
         self.say("user", results, "tool")
 
     def _run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+        if name in archive.NAMES:
+            return archive.run(self, name, given)
         assert self.tools is not None
         run = partial(self.tools.run, name, given)
         return self.leaving.call(run) if self.leaving else run()

@@ -36,7 +36,8 @@ OURS = "ours"  # how the fidelity of a policy of our own begins
 PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
 LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
 RENAMED = {"staged": "chainreview-staged"}  # names that links and chats of earlier versions hold
-TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss")
+TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss", "tools")
+XML = "send_tools_as_xml"  # the rule that a policy has whose `tools` are "xml"
 KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "models", "rules")  # of a policy's file
 T = TypeVar("T")
 
@@ -88,6 +89,7 @@ class Policy:
     loss: str = ""  # what is lost of the conversation
     # by a pattern of models' names: what differs for them in the budget and, by rule, in parameters; the first that fits holds
     models: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    tools: str = ""  # how calls and results are sent: "" = as blocks, "xml" = as text
 
     @property
     def caution(self) -> str:
@@ -218,7 +220,12 @@ def parse(name: str, text: str) -> Policy:
         )
     if (counter := data.get("counter", "")) not in ("", *COUNTERS):
         raise PolicyError(f"policy {name!r} names an unknown counter {counter!r}", hint=f"Known: {', '.join(COUNTERS)}.")
+    if (tools := data.get("tools", "")) not in ("", "xml"):
+        raise PolicyError(f"policy {name!r} sends tools as {tools!r}", hint='Known: "" (as blocks), "xml" (as text).')
     steps = tuple(map(_step, file.rules))
+    if tools and XML not in [part.rule.name for part in steps]:
+        end = next((n for n, part in enumerate(steps) if part.rule.name in (*MENDING, *LOOKING)), len(steps))
+        steps = (*steps[:end], Step(find(XML), NoParams()), *steps[end:])
     _tables(name, file.models, steps)
     policy = Policy(
         name,

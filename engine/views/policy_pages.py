@@ -78,6 +78,7 @@ def page(policy: Policy, group: str = "") -> PolicyPage:
         "Version": policy.version,
         "Fidelity": policy.fidelity,
         "Counts with": policy.counter or "the session's own counter",
+        "Tools are sent as": "XML text" if policy.tools else "",
         "Guarantees": "; ".join(f"{name}: {GUARANTEES[name]}" for name in policy.guarantees) or "none",
         "When to use it": policy.when,
         "Cost to build": policy.build_cost,

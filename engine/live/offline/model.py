@@ -37,6 +37,8 @@ _WISHES = (
         "path",
     ),
     (re.compile(r"\bsearch\s+(?:for\s+)?[`'\"]?([^`'\"\n?]+)", re.IGNORECASE), "search_files", "query"),
+    (re.compile(r"\b(?:retrieve|recall)\s+(?:conversations?\s+)?(c\d+)", re.IGNORECASE), "retrieve_conversations", "ids"),
+    (re.compile(r"\breport\s+(?:that\s+)?([^\n]+)", re.IGNORECASE), "report_housekeeping", "context_summary"),
     (re.compile(r"\b(?:calculate|compute|what is)\s+([-+*/(). \d]{3,})", re.IGNORECASE), "calculate", "expression"),
 )
 
@@ -119,6 +121,7 @@ def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
     asked_last = next((m for m in reversed(messages) if m["role"] == "user"), messages[-1])  # behind it, a summary may stand
     last = asked_last.get("content")
     attached, text = attachments.parted(last)
+    typed = _typed(last, text)
     given = {tool.get("name") for tool in body.get("tools") or ()}
     blocks: list[JSON] = []
     if (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
@@ -131,14 +134,25 @@ def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
     results = [b for b in last if isinstance(b, dict) and b.get("type") == "tool_result"] if isinstance(last, list) else []
     if not results:
         for pattern, name, argument in _WISHES:
-            found = pattern.search(text)
+            found = pattern.search(typed)
             if found and name in given:
                 call = f"toolu_{_digest(dumps(messages) + name)[:16]}"
-                return [
-                    *blocks,
-                    {"type": "tool_use", "id": call, "name": name, "input": {argument: found.group(1).strip() or "."}},
-                ]
-    return [*blocks, {"type": "text", "text": _seen(attached) + _say(text, results, size, len(messages))}]
+                wish = found.group(1).strip() or "."
+                asked_for = {argument: [wish], **_form(typed)} if argument == "ids" else {argument: wish}
+                return [*blocks, {"type": "tool_use", "id": call, "name": name, "input": asked_for}]
+    return [*blocks, {"type": "text", "text": _seen(attached) + _say(typed, results, size, len(messages))}]
+
+
+def _form(text: str) -> dict[str, JSON]:
+    """The form in which a conversation is asked for, where the prompt names one."""
+    found = re.search(r"\b(?:in|as)\s+(?:a\s+)?(full|summary|header)\b", text, re.IGNORECASE)
+    return {"format": found.group(1).lower()} if found else {}
+
+
+def _typed(last: JSON, text: str) -> str:
+    """What was said last in a message: a policy may put texts of its own before it."""
+    texts = [b.get("text") for b in last if isinstance(b, dict) and b.get("type") == "text"] if isinstance(last, list) else []
+    return str(texts[-1]) if texts and texts[-1] else text
 
 
 def _seen(attached: list[JSON]) -> str:

@@ -1,0 +1,84 @@
+"""What a text is about: files, functions, errors, the words that carry it, its sentences. Pure functions of a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from msgspec import Struct
+
+READ = 6_000  # characters of one text that are looked at: its beginning and its end
+_FILE = re.compile(
+    r"(?<![\w/.@-])(?:[\w.@-]*/)*[\w-][\w.-]*\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|hpp|html|ini|ipynb|java|js|json|jsonl|jsx|kt|lock|"
+    r"md|php|proto|py|rb|rs|scss|sh|sql|svg|swift|toml|ts|tsx|txt|xml|ya?ml)\b"
+)
+_FUNCTION = re.compile(r"\b([A-Za-z_]\w{2,60})\(|`([A-Za-z_][\w.]{2,60})`")
+_ERROR = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception)\b|\berror\[?[A-Z]+\d+|\bE\d{3,5}\b")
+_SIGN = re.compile(r"\b(?=[\w-]*\d)[A-Za-z][\w]*-?[\w-]*\w\b|\b[A-Z][A-Z\d_]{2,}\b")  # names with digits, and in capitals
+_WORD = re.compile(r"[^\W\d_][\w'-]{2,}")
+_END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。!?])")
+_NOT_CALLS = frozenset("for if in not and the with while return print len str int range list dict set def class".split())
+_EMPTY = frozenset(
+    "the and for with that this from are was were have has had you your our their its can could should would will shall may "
+    "might must not but all any some what when where which who whom how why there here then than them they his her him she "
+    "about into onto over under again also just please now let lets use using used make made does did done doing get got "
+    "want need like one two out off too very much more most other another same such only own yes okay ok thanks thank see "
+    "look into still after before been being be is it to of on in at by as an or so we us me my i a do if no up go".split()
+)
+
+
+class About(Struct, frozen=True, gc=False):
+    """What a text names, each once, in the order of its first mention."""
+
+    files: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()  # ids, ticket numbers, constants
+    concepts: tuple[str, ...] = ()
+
+    @property
+    def entities(self) -> tuple[str, ...]:
+        """All that can be looked up again, the surest first."""
+        return tuple(dict.fromkeys((*self.files, *self.signs, *self.errors, *self.functions)))
+
+
+def clipped(text: str, most: int = READ) -> str:
+    """The beginning and the end of a text."""
+    return text if len(text) <= most else f"{text[: most // 2]}\n{text[-most // 2 :]}"
+
+
+@lru_cache(maxsize=4_096)
+def about(text: str) -> About:
+    """What a text names; of a long one its beginning and end are read."""
+    text = clipped(text)
+    calls = (a or b for a, b in _FUNCTION.findall(text))
+    files = _FILE.findall(text)
+    functions = (name for name in calls if name.lower() not in _NOT_CALLS and name not in files)
+    found: tuple[Iterable[str], ...] = (files, functions, _ERROR.findall(text), _SIGN.findall(text), content_words(text))
+    return About(*(_once(one) for one in found))
+
+
+def content_words(text: str, most: int = 40) -> tuple[str, ...]:
+    """The first words of a text that carry meaning, in small letters."""
+    found = dict.fromkeys(word.lower() for word in _WORD.findall(clipped(text)))
+    return tuple(word for word in found if word not in _EMPTY)[:most]
+
+
+def topic(text: str, most: int = 6) -> tuple[str, ...]:
+    """The words that say what a text is about, as they stand in its first telling sentence: names first where it has any."""
+    first = next((one for one in sentences(text) if content_words(one)), "")
+    words = [*re.findall(r"[\w./@'-]*\w", first)]
+    telling = [word for word in dict.fromkeys(words) if word.lower() not in _EMPTY and (len(word) > 2 or word[0].isdigit())]
+    return tuple(telling[:most])
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a text, in order, without blank ones; a line ends a sentence."""
+    for found in _END.split(text):
+        if line := " ".join(found.split()).lstrip("#>*-• ").rstrip():
+            yield line
+
+
+def _once(found: Iterable[str], most: int = 24) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found))[:most]

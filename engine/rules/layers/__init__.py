@@ -1,0 +1,1 @@
+"""The layers of a hierarchical context, one rule each, over `envelope.layers`."""

@@ -1,0 +1,48 @@
+"""Layer 5: what the model asked for of the archive stands while its conversation goes on, and gives way first."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from engine.envelope.envelope import Envelope
+from engine.envelope.layers.archive import Grant
+from engine.envelope.layers.places import RETRIEVED, moved
+from engine.envelope.layers.retrieved import Forms, Retrieved, answered, fitting, laid
+from engine.envelope.layers.trio import over
+from engine.envelope.rule import Ctx, Edits, Rule
+from engine.session.model import Edit
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Forms) -> Edits:
+    if not over(ctx, params):
+        return ctx.state
+    was: Retrieved | None = ctx.state
+    now, found = answered(envelope, ctx, params, was)
+    for edit in moved(envelope, was.at if was else None, now.at, RETRIEVED):
+        envelope = yield edit
+    for _, answers in found:
+        yield _look(answers, now)
+    shown = was.shown if was else ()
+    if now.shown or shown:
+        now = structs.replace(now, shown=fitting(envelope, ctx, params, was, now))
+        for edit in [*laid(envelope, ctx, params, dict(shown), dict(now.shown), now.at)]:
+            envelope = yield edit
+    return was if now == was else now
+
+
+def _look(found: list[Grant], now: Retrieved) -> Edit:
+    """The answer to one request as a decision: the pieces change in others."""
+    asked = now.hits + now.misses
+    facts = {"answers": [[g.id, g.what, g.form] for g in found], "ready": now.hits, "asked": asked, "used": now.used}
+    rate = f"; {now.hits} of {asked} asked for so far were ready" if asked else ""
+    return Edit("retrieve", ("; ".join(g.sentence for g in found) or "no conversation was named") + rate, facts=facts)
+
+
+RULE = Rule(
+    "retrieve_conversations",
+    "Put back what the model asks for by id: header, summary or full text; smaller forms where there is no room.",
+    edits,
+    Forms,
+    source="Smart Context Management for AI Code Assistants: layer 5, flexible archive, retrieval by id with a quota per turn",
+    state=Retrieved,
+)

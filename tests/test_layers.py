@@ -1,0 +1,284 @@
+"""Layered context on a long session: its size stays, its caps hold, what was said long before is found and put back."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_sessions import ledger_of, sessions
+from long_session import facts, long_session
+from msgspec import structs
+
+from engine.counting.ledger import Ledger, build_ledger
+from engine.counting.tokens import CHARS, estimator
+from engine.envelope.layers.caps import capped, cut
+from engine.envelope.layers.conversations import Split, borders, name_of, number_of
+from engine.envelope.layers.places import CONTEXT, HEADERS, RETRIEVED, SUMMARIES
+from engine.envelope.plan import Plan
+from engine.envelope.rule import Ctx
+from engine.planning.assemble import replay
+from engine.planning.policy import Policy, load
+from engine.planning.render import render
+from engine.session.index import Index
+from engine.session.model import Part, Session
+
+TURNS = 300
+HEADER = re.compile(r"c\d+(?:\.2)? (?:done|open|error)\b.*")
+LAYERED = load("layered")
+
+
+def within(limit: int, policy: Policy = LAYERED) -> Policy:
+    return replace(policy, budget=replace(policy.budget, formula="fixed", tokens=limit, output=0, margin=0.0))
+
+
+@cache
+def long() -> tuple[Session, Ledger]:
+    session = long_session(TURNS)
+    return session, build_ledger(session, estimator("claude-3"))
+
+
+@cache
+def planned(limit: int = 12_000) -> list[Plan]:
+    return [*replay(*long()[:1], within(limit), long()[1])]
+
+
+def slot(plan: Plan, name: str) -> list[str]:
+    return [part.text for piece in plan.after.pieces if piece.slot == name for part in piece.body or ()]
+
+
+def lines(plan: Plan) -> list[str]:
+    return [line for text in slot(plan, HEADERS) for line in text.split("\n") if HEADER.match(line)]
+
+
+def full(plan: Plan, session: Session) -> int:
+    """Conversations before the one under way of which something stands as it was said: here a turn is one."""
+    blocks = session.blocks[: plan.request.cut]
+    here = max(block.turn for block in blocks)
+    stands = {b.turn for b in blocks if b.role != "system" and plan.after.at(b.at).body is None}
+    return len(stands - {here})
+
+
+def caps_hold(plan: Plan, ledger: Ledger, caps: tuple[int, int, int]) -> None:
+    context, headers, summary = caps
+
+    def tokens(text: str) -> int:
+        return sum(ledger.body((Part("user", "text", text),)))
+
+    assert all(tokens(text) <= context for text in slot(plan, CONTEXT))
+    assert len(slot(plan, CONTEXT)) <= 1
+    assert all(tokens(line) <= headers for line in lines(plan))
+    assert len(lines(plan)) <= 200
+    assert all(tokens(text) <= summary for text in slot(plan, SUMMARIES))
+    assert len(slot(plan, SUMMARIES)) <= 5
+
+
+def test_the_size_stays_while_the_session_grows_and_what_is_saved_is_what_was_published() -> None:
+    session, ledger = long()
+    plans = planned()
+    assert all(plan.verdict == "send" and plan.after.tokens <= 12_000 for plan in plans)
+    sizes = [plan.after.tokens for plan in plans]
+    assert max(sizes[-100:]) <= 1.1 * max(sizes[400:500]), "flat from the two hundredth header on"
+    whole = sum(ledger.total[plan.request.cut] for plan in plans)
+    assert 1 - sum(sizes) / whole >= 0.9  # published: 70 to 90 %
+    assert all(full(plan, session) <= 5 for plan in plans[::40])
+    assert full(plans[-1], session) == 5
+
+
+def test_caps_hold_at_every_request_of_the_long_session() -> None:
+    for plan in planned():
+        caps_hold(plan, long()[1], (300, 12, 120))
+    last = planned()[-1]
+    assert 180 <= len(lines(last)) <= 200
+    assert slot(last, HEADERS)[1] == "c1 to c100: 100 older conversations, not listed"
+    assert len(slot(last, SUMMARIES)) == 5
+
+
+@settings(max_examples=60)
+@given(sessions, st.integers(60, 1_500), st.integers(1, 60), st.integers(1, 40), st.integers(1, 60), st.booleans())
+def test_caps_hold_at_every_request_of_any_session(
+    session: Session, limit: int, context: int, header: int, summary: int, claude: bool
+) -> None:
+    own = {"cap": context, "header_cap": header, "summary_cap": summary, "part_over": 80}
+    steps = tuple(
+        replace(s, params=replace(s.params, **{k: v for k, v in own.items() if hasattr(s.params, k)})) for s in LAYERED.rules
+    )
+    ledger = build_ledger(session, estimator("claude-3")) if claude else ledger_of(session)
+    for plan in replay(session, within(limit, replace(LAYERED, rules=steps)), ledger):
+        caps_hold(plan, ledger, (context, header, summary))
+
+
+def named(plan: Plan, what: str) -> str:
+    """The id by which a request names what is looked for: in a header, or where it was spoken of before."""
+    rows = [line for line in lines(plan) if what in line]
+    if rows:
+        return rows[0].split()[0]
+    pointers = (line for text in slot(plan, "references") for line in text.split("\n"))
+    return next(line.partition(": ")[2].split()[-1] for line in pointers if line.startswith(what))
+
+
+def test_every_planted_fact_is_found_by_header_or_pointer_and_put_back_in_full() -> None:
+    """Of the newest two hundred conversations a header names it; of older ones a pointer does where the prompt asks for it."""
+    planted = facts(TURNS - 20)
+    asking = {TURNS - 1 - k: (f"What is the deploy key of project {what}?", {}) for k, (what, _) in enumerate(planted.values())}
+    session = long_session(TURNS, asking)
+    first = [*replay(session, within(12_000), build_ledger(session, CHARS))]
+    found = {n: named(first[2 * n], asking[n][0].split()[-1].rstrip("?")) for n in asking}
+    assert sum(any(name in line for line in lines(first[2 * n])) for n, name in found.items()) >= 10
+    session = long_session(TURNS, {n: (prompt, {"ids": [found[n]], "format": "full"}) for n, (prompt, _) in asking.items()})
+    plans = [*replay(session, within(12_000), build_ledger(session, CHARS))]
+    for k, (what, key) in enumerate(planted.values()):
+        n = TURNS - 1 - k
+        before, after = (json.dumps(render(plans[2 * n + i].after, session)) for i in (0, 1))
+        assert key in after, what
+        assert before.count("Remember it for the release") < after.count("Remember it for the release")
+        assert any(d.action == "retrieve" and d.splice for d in plans[2 * n + 1].decisions)
+    assert all(plan.verdict == "send" for plan in plans)
+
+
+def asked(given: Any, limit: int = 12_000, turns: int = 40, at: int = 30) -> tuple[Session, list[Plan]]:
+    session = long_session(turns, {at: ("Tell me more.", given)})
+    return session, [*replay(session, within(limit), build_ledger(session, CHARS))]
+
+
+def answers(plan: Plan) -> list[list[str]]:
+    return [row for d in plan.decisions for row in d.edit.facts.get("answers", ())]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"ids": ["c3"], "format": "summary"}, [["c3", "given", "summary"]]),
+        ({"ids": ["C3 "], "format": "header"}, [["C3 ", "given", "header"]]),
+        ({"conversation_ids": ["c3"]}, [["c3", "given", "summary"]]),
+        ({"ids": ["c999", "c0", "nonsense", 7]}, [["c999", "unknown"], ["c0", "unknown"], ["nonsense", "malformed"]]),
+        ({"ids": ["c31", "c30", "c26"]}, [["c31", "stands in full"], ["c30", "stands in full"], ["c26", "stands in full"]]),
+        ({"ids": "c4"}, [["c4", "given", "summary"]]),
+        ({"ids": None}, [["None", "malformed"]]),
+        ({}, [["None", "malformed"]]),
+        ("no object", [["None", "malformed"]]),
+        ({"ids": ["c2", "c9", "c5"], "priority": "recent"}, [["c9", "given"], ["c5", "given"], ["c2", "given"]]),
+        ({"ids": ["c2", "c9"], "format": "mixed"}, [["c2", "given", "full"], ["c9", "given", "summary"]]),
+        ({"ids": ["c2"] * 3}, [["c2", "given", "summary"]]),
+        (
+            {"ids": [f"c{n}" for n in range(1, 8)], "format": "header"},
+            [*([f"c{n}", "given"] for n in range(1, 6)), ["c6", "over the quota"]],
+        ),
+        ({"ids": ["c²", "c1.9", "c" + "9" * 40]}, [["c²", "malformed"], ["c1.9", "unknown"]]),
+    ],
+)
+def test_every_request_for_conversations_is_answered(given: Any, expected: list[list[str]]) -> None:
+    _, plans = asked(given)
+    told = answers(plans[61])
+    assert [row[: len(want)] for row, want in zip(told, expected, strict=False)] == expected
+
+
+def test_a_retrieved_text_stands_while_its_conversation_goes_on_and_leaves_with_it() -> None:
+    session, plans = asked({"ids": ["c3", "c5"], "format": "mixed"})
+    stood = [at for at in range(plans[61].request.cut) if session.blocks[at].turn == 2]
+    assert [plans[n].after.at(stood[0]).body for n in (60, 61, 62)] == [(), None, ()]
+    assert [len(slot(plans[n], RETRIEVED)) for n in (60, 61, 62)] == [0, 1, 0]
+
+
+def test_under_pressure_a_full_text_becomes_a_summary_then_a_header_before_anything_else_is_dropped() -> None:
+    given = {"ids": ["c3"], "format": "full"}
+    base = asked({}, turns=31)[1][61].after.tokens
+    forms, summaries = [], []
+    for more in (1_500, 130, 30, 0):
+        session, plans = asked(given, base + more, turns=31)
+        (shown,) = plans[61].state("retrieve_conversations").shown
+        forms.append(shown)
+        summaries.append(len(slot(plans[61], SUMMARIES)))
+        assert full(plans[61], session) == 5 + (shown[1] == "full")
+        assert plans[61].after.tokens <= base + more
+    assert forms == [(2, "full"), (2, "summary"), (2, "header"), (2, "header")]
+    assert summaries == [5, 5, 5, 4]
+
+
+def test_what_is_likely_asked_for_is_ready_and_the_rate_is_told() -> None:
+    session = long_session(40, {30: ("Look at src/cache.py again.", {"ids": ["c2", "c1"], "format": "header"})})
+    plans = [*replay(session, within(12_000), build_ledger(session, CHARS))]
+    look = next(d for d in plans[61].decisions if "answers" in d.edit.facts)
+    assert look.edit.facts["asked"] == 2
+    assert "of 2 asked for so far were ready" in look.edit.because
+    state = plans[61].state("retrieve_conversations")
+    assert {1, 0} <= set(state.ready)
+    assert state == msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
+    assert not any("prefetch" in p.slot for p in plans[61].after.pieces), "what is ready is in no prompt"
+
+
+def ctx_of(session: Session, policy: Policy = LAYERED) -> Ctx:
+    ledger, request = build_ledger(session, CHARS), session.requests[-1]
+    plan = [*replay(session, policy, ledger)][-1]
+    return Ctx(session, request, Index.of(session), ledger, ledger, None, plan.calibration, plan.budget, plan.budget.limit, 0)
+
+
+def test_an_edit_that_supersedes_a_conversation_gives_it_another_id_that_the_old_one_leads_to() -> None:
+    session = long_session(8)
+    at = next(block.at for block in session.blocks if block.turn == 5)
+    branch = structs.replace(session, id="branch", parent=session.id, at=at)
+    ctx, split = ctx_of(branch), Split()
+    assert [name_of(ctx, split, n) for n in range(7)] == ["c1", "c2", "c3", "c4", "c5", "c6.2", "c7.2"]
+    assert number_of(ctx, split, "c6") == number_of(ctx, split, "c6.1") == number_of(ctx, split, "c6.2") == (5, "c6.2")
+    assert number_of(ctx, split, "c5.2") == (-1, "")
+    assert number_of(ctx_of(session), split, "c6") == (5, "c6")
+
+
+def test_borders_are_turns_or_silence_or_another_topic_and_stay_when_the_session_grows() -> None:
+    session = long_session(12, {n: (f"Go on with it: {'render' if n < 6 else 'mailer'}.", {}) for n in range(1, 12)})
+    ctx = ctx_of(session)
+    assert borders(ctx, Split()) == ctx.index.turns
+    assert len(borders(ctx, Split("topic"))) == 2
+    gaps = tuple(structs.replace(m, sent_at=m.sent_at + (7_200 if b.turn >= 4 else 0)) if m.sent_at else m
+                 for m in session.messages for b in [session.blocks[m.start]])  # fmt: skip
+    silent = ctx_of(structs.replace(session, messages=gaps))
+    assert borders(silent, Split("idle gap")) == (ctx.index.turns[0], ctx.index.turns[4])
+    parts = borders(ctx, Split(part_over=200))
+    assert set(ctx.index.turns) < set(parts)
+    short = long_session(6, {n: ("Go on with it: render.", {}) for n in range(1, 6)})
+    part = ctx_of(short)
+    assert borders(part, Split(part_over=200)) == tuple(at for at in parts if at < len(short.blocks))
+
+
+def count(texts: Any) -> list[int]:
+    return [(len(text) + 3) // 4 for text in texts]
+
+
+@given(st.lists(st.lists(st.text("ab c.", max_size=30), max_size=4), max_size=5), st.integers(0, 60))
+def test_a_cap_is_kept_and_sentences_go_before_points(said: list[list[str]], cap: int) -> None:
+    points = [(f"p{n}", " ", tuple(rows)) for n, rows in enumerate(said)]
+    text = capped("[head]", points, cap, count)
+    assert count([text])[0] <= cap
+    kept = [row.partition(":")[0] for row in text.split("\n")[1:]]
+    assert kept == sorted(kept), "points go from the last on"
+
+
+def test_a_text_is_cut_at_a_word() -> None:
+    assert cut("one two three four", 3, count) == "one two"
+    assert cut("one", 0, count) == ""
+
+
+def test_system_blocks_between_conversations_stand_and_the_prompt_of_a_parted_turn_stays() -> None:
+    session = long_session(3, lines=400)
+    steps = tuple(
+        replace(
+            s,
+            params=replace(
+                s.params,
+                **({"keep": 0} if hasattr(s.params, "keep") else {}),
+                **({"part_over": 100} if hasattr(s.params, "part_over") else {}),
+            ),
+        )
+        for s in LAYERED.rules
+    )
+    for plan in replay(session, within(30_000, replace(LAYERED, rules=steps)), build_ledger(session, CHARS)):
+        turn = plan.request.turn
+        prompt = next(b.at for b in session.blocks if b.turn == turn and b.role == "user")
+        assert plan.after.at(prompt).body is None
+        assert plan.after.at(0).body is None
