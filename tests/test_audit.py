@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from claude_log import Log, call
@@ -22,6 +23,7 @@ from engine.planning.policy import parse
 from engine.session.model import Session
 from engine.share.report import report
 from engine.storage.threads import Threads
+from engine.telemetry import names
 from engine.telemetry.chats import followed
 from engine.telemetry.export import Exporting
 from engine.views.audit import Point, audit
@@ -60,6 +62,10 @@ def points(session: Session, policy: str = "as-recorded") -> Mapping[str, Point]
     return {point.key: point for point in audit(trace, overview(trace))}
 
 
+def spans_in(line: Any) -> Iterator[Any]:
+    return (span for resource in line["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"])
+
+
 def test_a_chat_of_ours_passes_all_of_it(tmp_path: Path) -> None:
     (tmp_path / "file.py").write_text("".join(f"def function_{i}(value): return value + {i}\n" for i in range(300)))
     threads, exporting = Threads(tmp_path / "chats.db"), Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
@@ -76,6 +82,12 @@ def test_a_chat_of_ours_passes_all_of_it(tmp_path: Path) -> None:
             assert Refused not in map(type, said("read file file.py" if n % 2 else f"{n} {'word ' * 6_000}"))
         assert [type(event) for event in said("word " * 90_000)][-1] is Refused
     exporting.close()
+    spans = (span for line in (tmp_path / "trace.jsonl").read_text().splitlines() for span in spans_in(json.loads(line)))
+    (refusal,) = (event for span in spans for event in span.get("events", ()) if event["name"] == names.REFUSAL)
+    told = {one["key"]: next(iter(one["value"].values())) for one in refusal["attributes"]}
+    assert told[names.CONVERSATION] == thread
+    assert int(told[names.BEFORE]) > int(told[names.WINDOW])
+    assert int(told[names.INPUT_TOKENS]) > 0
     found = points(threads.load(thread))
     assert {key: point.found for key, point in found.items() if point.verdict != "pass"} == {}
     assert "provider's server" in found["compaction"].found

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import let_go
+from msgspec import structs
 from opentelemetry.proto_json.trace.v1.trace import TracesData
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -22,7 +23,7 @@ import engine
 from engine import settings
 from engine.__main__ import main
 from engine.envelope.plan import Plan
-from engine.live import branches
+from engine.live import branches, carried
 from engine.live.chat import Chat, Settings
 from engine.live.events import Refused
 from engine.live.offline import Offline
@@ -241,7 +242,13 @@ def test_every_request_carries_the_conversation_in_a_header(
         chosen = Settings("offline-16k", load("balanced"), count_from=1e-6)
         chat = branches.begun(thread, connected(server.url, "none"), threads.sink(thread), chosen, "", [])
         assert [*chat.send("Hello")]
+        below = structs.replace(chat.growing.session, id="b/é", parent=thread)
     assert len(seen) == 2, "a count and a request"
+    assert [*carried.headers(below).values()] == {
+        "": ["b__"],
+        "X-Session": ["b__"],
+        "helicone": [thread, f"/{thread}/b__"],
+    }.get(said, [])
     found = {name: value for name, value in seen[0].items() if "session" in name or "conversation" in name}
     assert (
         found

@@ -61,7 +61,7 @@ class Tracing:
             {str(bucket): expected(tokens) for bucket, tokens in plan.seen.buckets.items()},
             usd=ended.usd,
             attempts=ended.attempts,
-            error=type(ended.error).__name__ if ended.error else "",
+            error=ended.error,
             body=body(plan, chat.growing.session) if self.content else None,
             answer=ended.blocks,
             first=self.turn[0].request.n if self.turn else ended.request.n,

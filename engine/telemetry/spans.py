@@ -18,6 +18,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
+from engine.errors import ContextWindowExceededError, TurnscopeError
 from engine.session.model import JSON, Answer, Ask, Request, Usage
 from engine.telemetry import names, parts
 
@@ -57,7 +58,7 @@ class Told(Struct, frozen=True):
     buckets: Mapping[str, int]
     usd: Decimal | None = None
     attempts: int = 1
-    error: str = ""
+    error: TurnscopeError | None = None
     body: Mapping[str, JSON] | None = None
     answer: Sequence[JSON] = ()
     agent: str = "turnscope"
@@ -75,7 +76,7 @@ def spans(told: Told) -> Iterator[ReadableSpan]:
         {**_about(told), **_billed(None if told.status == "replayed" else told.request.usage), **_content(told)},
         (start, end),
         events=tuple(_events(told, start)),
-        status=Status(StatusCode.ERROR, told.error) if told.error else Status(),
+        status=Status(StatusCode.ERROR, type(told.error).__name__) if told.error else Status(),
     )
     for number, (ask, answer) in enumerate(told.plan.asks):
         if answer.usage is not None:
@@ -124,7 +125,7 @@ def _about(told: Told) -> dict[str, Any]:
         names.COMPACTED: any(one.decision.action == "condense" for one in told.made) or None,
         names.USD: float(told.usd) if told.usd is not None else None,
         names.ATTEMPTS: told.attempts if told.attempts != 1 else None,
-        names.ERROR: told.error,
+        names.ERROR: type(told.error).__name__ if told.error else "",
         names.UNTIMED: True if request.sent_at is None else None,
     }
     return about | {key: value for key, value in told_of.items() if value not in (None, "")}
@@ -170,6 +171,13 @@ def _events(told: Told, at: int) -> Iterator[Event]:
         if decision.action in ("refuse", "condense"):
             about |= _billed(told.request.usage if one.by == "server" else None)
         yield Event(TYPED.get(decision.action, names.EDIT), about, at, limit=None)
+    if isinstance(told.error, ContextWindowExceededError):
+        over: dict[str, Any] = {
+            names.BEFORE: told.error.projected,
+            names.WINDOW: told.error.window,
+            names.ERROR: type(told.error).__name__,
+        }
+        yield Event(names.REFUSAL, {names.CONVERSATION: told.session, **over, **told.error.counters}, at)
     for edit in told.request.applied:
         said: dict[str, Any] = {"edit": edit.edit, "cleared": edit.cleared, "tokens": edit.tokens}
         yield Event(names.APPLIED, {names.CONVERSATION: told.session, **said}, at)

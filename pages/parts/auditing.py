@@ -66,6 +66,9 @@ def replay(shown: state.Shown) -> None:
         return
     st.html('<div class="ts-small ts-faint">What the model saw</div>')
     named = shown.trace.session.about.get("conversation") or shown.trace.session.id
+    wanted = st.query_params.get("turn", "")
+    if TURN not in st.session_state and wanted.isdecimal():  # an address names conversation and turn
+        st.session_state[TURN] = min(int(wanted), plans[-1].request.turn)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="audit-replay"):
         turn = int(st.number_input("Turn", 0, plans[-1].request.turn, key=TURN, width=130))
         of_turn = [plan.request.n for plan in plans if plan.request.turn == turn]

@@ -13,13 +13,12 @@ def drawn(app: AppTest) -> str:
 
 
 def test_the_checklist_a_turn_and_a_report_that_is_seen_before_it_leaves(app: AppTest) -> None:
-    app.query_params["session"] = "cache-goes-cold"
+    app.query_params["session"], app.query_params["turn"] = "cache-goes-cold", "1"
     app.switch_page("pages/audit.py").run()
     assert not app.exception
     assert drawn(app).count("<section class=") == 10
-    assert 'href="debugger?session=cache-goes-cold&amp;request=63"' in drawn(app)
-    app.number_input(key="audit.turn").set_value(1).run()
-    assert not app.exception
+    assert 'href="debugger?session=cache-goes-cold&amp;turn=1&amp;request=63"' in drawn(app)
+    assert app.number_input(key="audit.turn").value == 1
     assert app.code[0].value.startswith('[\n  {\n    "role": "user",')
     app.button(key="share.prepare").click().run()
     assert not app.exception
