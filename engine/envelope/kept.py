@@ -22,7 +22,8 @@ SHARE = 0.6  # of a sentence's words that have to be found for it to count as ke
 REMEMBERED = 512  # scores that are not made again
 
 _NAME = re.compile(r"(?<![\w.])\d[\d.,:]*\d(?!\w)|[A-Za-z_](?:[\w./-]*[\w])?")
-_FILE = re.compile(r"[\w./-]*[A-Za-z_][\w-]*\.[A-Za-z][A-Za-z0-9]{0,5}")
+_PATH = re.compile(r"[\w./-]+")
+_ENDING = re.compile(r"[A-Za-z][A-Za-z0-9]{0,5}")
 _IDENTIFIER = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|\w[./]\w")
 _DECIDED = re.compile(
     r"\b(?:decided?|decision|agreed|chose|chosen|instead of|we(?:'ll| will)|let's|conclusion|root cause|fixed by)\b",
@@ -107,9 +108,10 @@ def _names(text: str) -> tuple[set[str], set[str], list[str]]:
             names[found] = None
     files: list[str] = []
     for line in reversed(text[-20_000:].splitlines()):
-        for match in _FILE.finditer(line):
-            if match[0] in names and match[0] not in files and len(files) < ACTIVE:
-                files.append(match[0])
+        for path in (path.rstrip(".-/") for path in _PATH.findall(line)):
+            ends = _ENDING.fullmatch(path.rpartition(".")[2])
+            if ends and "." in path and path in names and path not in files and len(files) < ACTIVE:
+                files.append(path)
     return set(names), numbers, files
 
 
