@@ -27,10 +27,10 @@ from engine.views.knobs import tuned
 def chat(turns: int, characters: int, tokens: int = 0, models: tuple[str, ...] = ("gpt-4o",), window: int = 100_000) -> Session:
     """Turns of a question and an answer of so many characters; each request billed `tokens` more than the last.
 
-    The last of `models` answers the last turn, the first one all others.
+    The last of `models` answers the last turn, the first one all others. `window` 0: that of the model.
     """
     builder = Builder("chat", "test")
-    builder.window = window
+    builder.window = window or None
     for turn in range(turns):
         builder.message("user", f"{turn:04}" + "q" * (characters - 4), id=f"q{turn}", origin="prompt")
         answer = builder.message("assistant", f"{turn:04}" + "a" * (characters - 4), id=f"a{turn}")
