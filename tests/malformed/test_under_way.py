@@ -236,7 +236,7 @@ def test_a_server_that_is_not_there_or_says_no_tells_no_window(rogue: Rogue) -> 
 def test_summaries_and_estimates_are_in_the_total_and_a_held_send_says_what_it_costs(rogue: Rogue, threads: Threads) -> None:
     talk = begun(rogue, threads)
     talk.settings = Settings("claude-sonnet-5-5", load("keep-everything"), count_from=0.0)
-    list(talk.send("one"))
+    list(talk.send("one " * 60))  # a summary larger than what it stands for is refused
     priced = talk.growing.prices.cost(Usage(**USAGE), "claude-sonnet-5-5", None)
     assert priced
     assert talk.spent == priced.total
