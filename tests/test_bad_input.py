@@ -170,7 +170,7 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
     file.chmod(0)
     if os.access(file, os.R_OK):  # an administrator may read everything
 
-        def refuse(path: Path, *_: object) -> bytes:
+        def refuse(path: Path, *_: object, **__: object) -> bytes:
             raise PermissionError(13, "Permission denied", str(path))
 
         monkeypatch.setattr(Path, "open", refuse)

@@ -120,11 +120,11 @@ def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
 
 
 def replayed(
-    shown: state.Shown, chosen_policy: Policy, model: str = "", wait: float = PATIENCE
+    shown: state.Shown, chosen_policy: Policy, model: str = "", wait: float | None = None
 ) -> tuple[library.Replaying, Replay | None]:
     """The session under a policy: replayed as long as somebody looks, once for all tabs; and as much of it as there is.
 
-    `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most. Raises
+    `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most; None = `PATIENCE`. Raises
     what went wrong in it; then it is begun anew when it is asked for again.
     """
     digest = hashlib.sha256(f"{chosen_policy.name}\n{knobs.as_text(chosen_policy)}".encode()).hexdigest()[:16]
@@ -140,7 +140,7 @@ def replayed(
     run = _replays().ask(key, make)
     try:
         run.look()
-        run.wait(wait)
+        run.wait(PATIENCE if wait is None else wait)
         stage = run.look()
     except Exception:
         _replays().drop(key)
