@@ -16,6 +16,7 @@ from pages.parts.formats import esc
 POLL = 0.5  # seconds
 PATIENCE = 0.3  # seconds that a page waits for chats which changed
 MOST = 100  # problems listed
+FRESH = "indexing.chats_fresh"
 
 
 class _Room:
@@ -46,8 +47,10 @@ def start(sources: Iterable[Path]) -> None:
 
 
 def chats() -> None:
-    """Bring our own chats in the index up to date. What takes long goes on, and the page is drawn again at its end."""
+    """Bring our own chats in the index up to date. What takes long goes on, and the page is drawn again at its end, once."""
     room = _room()
+    if st.session_state.pop(FRESH, False):  # drawn because that ended: to begin again would never end
+        return
     if room.chats is None or not room.chats.is_alive():
         room.chats = Thread(target=state.index_chats, name="indexing chats", daemon=True)
         room.chats.start()
@@ -56,6 +59,7 @@ def chats() -> None:
 
     def wait() -> None:
         if not going.is_alive():
+            st.session_state[FRESH] = True
             st.rerun()
 
     if going.is_alive():
