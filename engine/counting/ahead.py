@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-TOGETHER = 1 << 20  # characters that are counted at once
+TOGETHER = 1 << 17  # characters that are counted at once
 
 
 class Ahead:

@@ -41,7 +41,7 @@ class Apart:
 
     def count(self, texts: Sequence[str]) -> list[int] | None:
         """Tokens of each text; None where nobody is there to count any more. UnicodeEncodeError of halves of characters."""
-        data = "".join(texts).encode()
+        data = b"".join([text.encode() for text in texts])  # one by one: a single wide character would widen all of them
         with self._lock:
             self._asked = monotonic()
             stdin, stdout = self._process.stdin, self._process.stdout

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import accumulate
 
 from engine.counting.tokens import Counter, count_blocks, count_message, count_texts
-from engine.session.model import BUCKETS, ZERO, Block, Body, Bucket, Counts, Message, Part, Session
+from engine.session.model import BUCKETS, Block, Body, Bucket, Counts, Message, Part, Session
 
 PER_MESSAGE = 4  # tokens that frame one message (role markers); a session's fit absorbs what this misses
 _UNFRAMED = ("system", "tools")
@@ -141,18 +142,9 @@ def build_ledger(
 
 
 def _prefix(counts: Iterable[int]) -> list[int]:
-    sums, so_far = [0], 0
-    for count in counts:
-        so_far += count
-        sums.append(so_far)
-    return sums
+    return [*accumulate(counts, initial=0)]
 
 
 def _sums(counts: Sequence[int], buckets: Sequence[int]) -> tuple[list[int], ...]:
-    columns: tuple[list[int], ...] = tuple([0] for _ in BUCKETS)
-    running = list(ZERO)
-    for count, bucket in zip(counts, buckets, strict=True):
-        running[bucket] += count
-        for column, value in zip(columns, running, strict=True):
-            column.append(value)
-    return columns
+    pairs = list(zip(counts, buckets, strict=True))
+    return tuple(_prefix([count if bucket == i else 0 for count, bucket in pairs]) for i in range(len(BUCKETS)))

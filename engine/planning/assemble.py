@@ -217,11 +217,12 @@ def beside_the_record(
     shadow: Plan | None = None
     previous: Plan | None = None
     known = sent if len(sent) == len(session.requests) else ()
+    follows = policy == record  # as a value; a function may give another one for the next request
     for number, request in enumerate(session.requests):
         chosen = policy(request) if callable(policy) else policy
         counts = (own(chosen) if callable(own) else own) or ledger
         plan = step(previous, session, request, chosen, Basis(ledger, counts, basis.index, prices), answers)
-        if policy == record:  # as a value: a function may give another one for the next request
+        if follows:
             yield plan, plan
             previous = settle(plan)
         else:

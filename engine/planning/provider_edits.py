@@ -129,6 +129,8 @@ def seen_under(
     else:
         carried = previous
     found = Seen(after)
+    if carried and carried.seen is carried.after and not (decisions or parts) and _quiet(ctx, carried, recorded=recorded):
+        return found
     if carried:
         found.envelope = carried.seen.grow(after.stop, ctx.ledger)
         for made in decisions:
@@ -145,6 +147,16 @@ def seen_under(
         left = found.follow(part.rule.name, part.rule.edits(found.envelope, inside, part.params), inside, answers)
         found.states.append(StepState(part.rule.name, part.params, left))
     return found
+
+
+def _quiet(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
+    """Whether none of the provider's own edits can concern a request that only grew: what most requests are."""
+    now, blocks = ctx.request, ctx.session.blocks
+    if ctx.index.compactions or (recorded and now.applied):
+        return False
+    if recorded and any(block.kind == COMPACTION for block in blocks[now.cut : now.stop]):
+        return False
+    return carried.request.turn == now.turn or ctx.prices.facts(now.model).keeps_thinking
 
 
 def _behind(previous: Plan, decisions: Sequence[Decision]) -> bool:

@@ -299,8 +299,8 @@ def first(envelope: Envelope, ledger: Ledger, tokens: float) -> Counts:
         counts[2] += messages
         counts[3] += results
         counts[4] += thinking
-    a, b, c, d, e = (round(count) for count in counts)
-    return (a, b, c, d, e)
+    a, b, c, d, e = counts
+    return (round(a), round(b), round(c), round(d), round(e))
 
 
 def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> float:

@@ -193,27 +193,29 @@ def stand_in(role: str, raw: JSON, place: Any = "own", fence: bool = False) -> P
 
 def usage(raw: Any) -> Usage | None:
     """Anthropic's usage object as a `Usage`; None where it is none. Unusable numbers count as 0."""
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, (dict, Mapping)):
         return None
     hours, listed = raw.get("cache_creation"), raw.get("iterations")
-    passes = [held for held in listed if isinstance(held, Mapping)] if isinstance(listed, list) else []
-    told = [(held, u) for held in passes if (u := usage(held))]
-    extra = [structs.replace(u, kind=str(held["type"]), model=_name(held)) for held, u in told if _apart(held)]
-    answers = [u.prompt_tokens for held, u in told if not _apart(held)]
-    return Usage(
+    whole = Usage(
         _int(raw.get("input_tokens")),
         _int(raw.get("cache_creation_input_tokens")),
         _int(raw.get("cache_read_input_tokens")),
         _int(raw.get("output_tokens")),
-        _int(hours.get("ephemeral_1h_input_tokens")) if isinstance(hours, Mapping) else 0,
-        tuple(extra),
-        context=answers[-1] if len(answers) > 1 else 0,
+        _int(hours.get("ephemeral_1h_input_tokens")) if isinstance(hours, (dict, Mapping)) else 0,
     )
+    if not isinstance(listed, list):
+        return whole
+    told = [(held, u) for held in listed if isinstance(held, Mapping) and (u := usage(held))]
+    extra = [structs.replace(u, kind=str(held["type"]), model=_name(held)) for held, u in told if _apart(held)]
+    answers = [u.prompt_tokens for held, u in told if not _apart(held)]
+    return structs.replace(whole, iterations=tuple(extra), context=answers[-1] if len(answers) > 1 else 0)
 
 
 def applied(raw: Any) -> tuple[Applied, ...]:
     """The context edits that a response says were made (its `context_management`); none where it says nothing of the kind."""
-    told = raw.get("applied_edits") if isinstance(raw, Mapping) else None
+    told = raw.get("applied_edits") if isinstance(raw, (dict, Mapping)) else None
+    if not told:
+        return ()
     edits = [held for held in told if isinstance(held, Mapping)] if isinstance(told, list) else []
     counts = ("cleared_tool_uses", "cleared_thinking_turns")
     return tuple(
@@ -239,7 +241,7 @@ def dollars(value: Any, otherwise: float | None = None) -> float | None:
 
 
 def _int(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else 0
+    return value if type(value) is int and 0 <= value < 1 << 53 else 0
 
 
 def _origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:

@@ -40,7 +40,7 @@ def _text(content: Any) -> str:
         return content
     if isinstance(content, list):
         return "\n".join(filter(None, map(_text, content)))
-    if isinstance(content, Mapping):
+    if isinstance(content, (dict, Mapping)):  # a dict is found out ten times as fast
         for key in ("text", "thinking", "content"):
             if key in content:
                 return _text(content[key])
@@ -55,7 +55,9 @@ def _text(content: Any) -> str:
 
 def block_text(kind: str, raw: Any) -> str:
     """What a tokenizer would count of one block: a tool call's name and input, a tool's whole definition, else its text."""
-    if isinstance(raw, Mapping):
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, (dict, Mapping)):
         if kind == "tool_use":
             return f"{raw.get('name', '')} {dumps(raw.get('input'))}"
         if kind == "tool":
@@ -68,7 +70,18 @@ def dumps(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
     except (TypeError, ValueError):
-        pass
+        return _lenient(value)
+
+
+def encoded(value: Any) -> bytes:
+    """The same as UTF-8, halves of characters as they are."""
+    try:
+        return orjson.dumps(value)
+    except (TypeError, ValueError):
+        return _lenient(value).encode("utf-8", "surrogatepass")
+
+
+def _lenient(value: Any) -> str:
     try:
         return json.dumps(value, separators=(",", ":"), default=str)
     except RecursionError:

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from msgspec import structs
 
-from engine.session.content import dumps
+from engine.session.content import encoded
 from engine.session.model import JSON, Block, Bucket, Message, Session
 
 STATIC = ("system", "tools")  # roles that are no part of the conversation
@@ -114,16 +114,16 @@ class Timeline:
             self.turn += 1
         elif origin == "prompt":
             self.turn += 1
-        turn, start = max(0, self.turn), self.end
-        for raw, kind in parts or _EMPTY:
-            self._add(block_of(self.start + len(self.blocks), ordinal, turn, role, kind, raw))
-        message = Message(start, self.end, role, origin, id, sent_at, fence, extra or {})
+        turn, start = max(0, self.turn), self.start + len(self.blocks)
+        for at, (raw, kind) in enumerate(parts or _EMPTY, start):
+            self._add(block_of(at, ordinal, turn, role, kind, raw))
+        message = Message(start, self.start + len(self.blocks), role, origin, id, sent_at, fence, extra or {})
         self.messages.append(message)
         return message
 
     def _add(self, block: Block) -> None:
-        if block.kind == "tool_result" and isinstance(block.raw, Mapping):
-            call = self._call(str(block.raw.get("tool_use_id")), block.at)
+        if block.kind == "tool_result" and isinstance(raw := block.raw, (dict, Mapping)):
+            call = self._call(str(raw.get("tool_use_id")), block.at)
             if call is not None:
                 before = self.block(call)
                 linked, block = paired_with(before, block)
@@ -137,8 +137,8 @@ class Timeline:
 
     def _learn(self, block: Block) -> None:
         """Remember where a call stands, or which call a result answers."""
-        if block.kind == "tool_use" and isinstance(block.raw, Mapping):
-            self.calls.setdefault(str(block.raw.get("id")), []).append(block.at)
+        if block.kind == "tool_use" and isinstance(raw := block.raw, (dict, Mapping)):
+            self.calls.setdefault(str(raw.get("id")), []).append(block.at)
         elif block.kind == "tool_result" and 0 <= block.pair < block.at:
             self._pairs.append((block.at, block.pair))
 
@@ -171,8 +171,8 @@ def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) 
     name = ""
     bucket = Bucket.SYSTEM if role == "system" else Bucket.TOOLS if role == "tools" else Bucket.MESSAGES
     if isinstance(raw, str):
-        kind, digest = kind or ("system" if role == "system" else "text"), _digest("s" + raw)
-    elif isinstance(raw, Mapping):
+        kind, digest = kind or ("system" if role == "system" else "text"), _digest(f"s{raw}".encode("utf-8", "surrogatepass"))
+    elif isinstance(raw, (dict, Mapping)):
         declared = raw["type"] if isinstance(raw.get("type"), str) else ""
         if bucket is Bucket.MESSAGES:
             found, bucket = _KINDS.get(declared, (declared or "unknown", Bucket.MESSAGES))
@@ -182,14 +182,14 @@ def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) 
         else:
             kind = "tool" if bucket is Bucket.TOOLS else "system"
         name = raw["name"] if isinstance(raw.get("name"), str) else ""
-        digest = _digest(dumps(raw))
+        digest = _digest(encoded(raw))
     else:
-        kind, digest = kind or "empty", _digest("")
+        kind, digest = kind or "empty", _digest(b"")
     return Block(at, message, turn, role, bucket, kind, digest, -1, name, raw)
 
 
-def _digest(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 def paired_with(call: Block, result: Block) -> tuple[Block, Block]:

@@ -10,20 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from operator import sub
 
 import numpy as np
 
-from engine.counting.ledger import Ledger
-from engine.counting.reconcile import CELLS, Floats, Ints, Reconciled, Terms
-from engine.envelope.plan import Plan
+from engine.counting.reconcile import CELLS, Floats, Ints, Reconciled
 from engine.planning.render import first
 from engine.planning.trace import Trace
 from engine.pricing.prices import Cost, Prices
-from engine.session.model import Block, Request, Usage, written
+from engine.session.model import Block, Request, written
 
 READ, WRITTEN, UNCACHED = range(3)  # how a token of the prompt is billed
-_NOTHING = [[0] * len(CELLS)] * 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,70 +81,83 @@ def bill(trace: Trace, reconciled: Reconciled) -> Bill:
     """Price every request of a trace of what was really sent."""
     session, plans, ledger, prices = trace.session, trace.plans, trace.ledger, trace.prices
     n = len(plans)
-    tokens, rates, rows = [_NOTHING] * n, np.zeros((n, 3), dtype=np.float64), reconciled.cells.tolist()
+    usages, rates = np.zeros((n, 3), dtype=np.int64), np.zeros((n, 3), dtype=np.float64)
     passes, answers = np.zeros(n, dtype=np.float64), np.zeros(n, dtype=np.float64)
     charges: list[Charge] = []
     for row, plan in enumerate(plans):
-        request = plan.request
-        made = charge(request, prices, written(session.blocks[request.cut : request.stop]), ledger.content)
+        request, usage = plan.request, plan.request.usage
+        told = usage is not None and not request.output_stub  # how much was written, so that nothing has to be counted
+        answer = [] if told else written(session.blocks[request.cut : request.stop])
+        made = charge(request, prices, answer, ledger.content)
         charges.append(made)
-        if request.usage is None:
+        if usage is None:
             continue
-        if request.usage.prompt_tokens:  # zeros say that nothing was recorded, not that nothing was sent
-            tokens[row] = _walk(request.usage, plan, ledger, reconciled.terms[row], rows[row])
-        rate = prices.rates(request.model, request.usage.prompt_tokens, request.sent_at)
+        usages[row] = usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens
+        rate = prices.rates(request.model, usage.prompt_tokens, request.sent_at)
         if rate and made.cost:
-            hours = min(1.0, request.usage.cache_creation_1h_input_tokens / max(1, request.usage.cache_creation_input_tokens))
+            hours = min(1.0, usage.cache_creation_1h_input_tokens / max(1, usage.cache_creation_input_tokens))
             write = float(rate.cache_write_1h) * hours + float(rate.cache_write_5m) * (1 - hours)
             rates[row] = float(rate.cache_read), write, float(rate.input)
             answers[row] = float(made.cost.answer)
             passes[row] = float(made.cost.iterations - made.cost.iterations_output)
-    walked = np.array(tokens, dtype=np.int64).reshape(n, 3, len(CELLS))
+    walked = _walked(usages, trace, reconciled)
     usd = (walked * rates[:, :, None]).sum(axis=1) / 1e6
     if passes.any():  # a further pass reads the whole prompt
         usd += passes[:, None] * reconciled.cells / np.maximum(reconciled.cells.sum(axis=1), 1)[:, None]
     return Bill(np.ascontiguousarray(walked.transpose(0, 2, 1)), usd, answers, tuple(charges))
 
 
-def _walk(usage: Usage, plan: Plan, ledger: Ledger, terms: Terms, row: list[int]) -> list[list[int]]:
-    """Read, written and uncached tokens of each cell of one request; plain numbers, for numpy is slow at nine of them.
+def _walked(usages: Ints, trace: Trace, reconciled: Reconciled) -> Ints:
+    """Tokens of each request by how they were billed and by cell. `usages[request, how]` = what was billed; zeros say that
+    nothing was recorded, not that nothing was sent.
 
     What the log does not hold stands first. The unattributed remainder has no place of its own: the walk is stretched to the
     recorded total, and the remainder takes what the cells leave of each kind, so that each kind sums to what was recorded.
     """
-    most = row[:-1]
-    stretch = sum(most) / max(1, usage.prompt_tokens)
-    billed = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens)
-    before, edge = [0] * len(most), 0
-    found: list[list[int]] = []
-    for kind in billed:
-        upto, edge = most, edge + kind
-        if not kind and found:
-            upto = before
-        elif edge < usage.prompt_tokens:
-            place = edge * stretch
-            inside = first(plan.seen, ledger, max(0.0, place - terms.hidden) / terms.scale if terms.scale else 0.0)
-            scale = terms.scale
-            upto = [min(round(count * scale), cell) for count, cell in zip(inside, most[:5], strict=True)]
-            left = round(place)
-            for cell in most[5:]:
-                upto.append(min(cell, left))
-                left -= upto[-1]
-            upto = _settled(upto, before, most, round(place))
-        cells = list(map(sub, upto, before))
-        found.append([*cells, kind - sum(cells)])
+    most, prompts = reconciled.cells[:, :-1], usages.sum(axis=1)
+    stretch = most.sum(axis=1) / np.maximum(1, prompts)
+    hidden, scale = (
+        np.array([getattr(terms, name) for terms in reconciled.terms], dtype=np.float64) for name in ("hidden", "scale")
+    )
+    before, found = np.zeros_like(most), np.zeros((len(prompts), 3, len(CELLS)), dtype=np.int64)
+    for how, edges in enumerate(np.cumsum(usages, axis=1).T):
+        here = np.flatnonzero((usages[:, how] > 0) & (edges < prompts))
+        upto = np.where((usages[:, how] > 0)[:, None], most, before)
+        if len(here):
+            places = edges[here] * stretch[here]
+            upto[here] = _upto(here, places, trace, hidden[here], scale[here], before[here], most[here])
+        found[:, how, :-1] = upto - before
+        found[:, how, -1] = usages[:, how] - found[:, how, :-1].sum(axis=1)
         before = upto
     return found
 
 
-def _settled(upto: list[int], least: list[int], most: list[int], whole: int) -> list[int]:
-    """`upto` brought to the sum `whole`, each cell between `least` and `most`: rounding leaves no kind of token below zero."""
-    found = list(map(min, map(max, upto, least), most))
-    off = whole - sum(found)
-    if not off:
-        return found
-    for i in sorted(range(len(found)), key=lambda i: -found[i]):
-        change = min(max(off, least[i] - found[i]), most[i] - found[i])
-        found[i] += change
+def _upto(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Floats, least: Ints, most: Ints) -> Ints:
+    """How much of each cell stands before a place of each prompt, between `least` and `most`."""
+    counted = np.maximum(0.0, places - hidden) / np.where(scale == 0, np.inf, scale)
+    plans, ledger = trace.plans, trace.ledger
+    each = zip(rows.tolist(), counted.tolist(), strict=True)
+    inside = np.array([first(plans[n].seen, ledger, tokens) for n, tokens in each], dtype=np.int64)
+    found = np.empty_like(most)
+    found[:, :5] = np.minimum(np.rint(inside * scale[:, None]), most[:, :5])
+    wholes = np.rint(places).astype(np.int64)
+    left = wholes.copy()
+    for cell in range(5, most.shape[1]):
+        found[:, cell] = np.minimum(most[:, cell], left)
+        left -= found[:, cell]
+    return _settled(found, least, most, wholes)
+
+
+def _settled(found: Ints, least: Ints, most: Ints, wholes: Ints) -> Ints:
+    """Each row brought to its sum, each cell between `least` and `most`: rounding leaves no kind of token below zero.
+
+    What is too much or too little is taken from the largest cells, or put there.
+    """
+    found = np.minimum(np.maximum(found, least), most)
+    off, rows = wholes - found.sum(axis=1), np.arange(len(found))
+    for cells in np.argsort(-found, axis=1, kind="stable").T:
+        have = found[rows, cells]
+        change = np.minimum(np.maximum(off, least[rows, cells] - have), most[rows, cells] - have)
+        found[rows, cells] += change
         off -= change
     return found

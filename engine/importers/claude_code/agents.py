@@ -109,6 +109,8 @@ def placed(main: Session, found: Agents, spawned: dict[str, str]) -> Session:
 
     That session may be the main one, a branch of it, or another subagent.
     """
+    if not found.sessions:
+        return main
     agents, spawned = list(found.sessions.values()), {**found.spawned, **spawned}
     homes = [main, *(fork.own for fork in main.forks), *agents]
     starts = [0, *(max(0, fork.own.at - fork.start) for fork in main.forks), *(0 for _ in agents)]

@@ -39,19 +39,19 @@ class Entry(Struct):
     id: str = ""  # of the message that this line is a part of
     given: str = ""  # the parent that the line itself names
     spoken: bool = False  # it holds a message, or a part of one
+    summary: bool = False  # it holds the summary that a compaction left
     put: PutIn | None = None  # what the tool put in beside the prompt
 
     def __post_init__(self) -> None:
+        data = self.data
         self.given = self.parent
-        self.type, message = string(self.data.get("type")), self.data.get("message")
-        self.message = message if isinstance(message, dict) else {}
-        self.id = string(self.message.get("id"))
-        self.spoken = bool(self.message) and self.type in ("user", "assistant")
-        self.put = put_in(self.data) if self.type == "attachment" else None
-
-    @property
-    def summary(self) -> bool:
-        return self.type == "user" and self.data.get("isCompactSummary") is True
+        self.type = kind = string(data.get("type"))
+        message = data.get("message")
+        if isinstance(message, dict):
+            self.message, self.id = message, string(message.get("id"))
+            self.spoken = bool(message) and kind in ("user", "assistant")
+        self.summary = kind == "user" and data.get("isCompactSummary") is True
+        self.put = put_in(data) if kind == "attachment" else None
 
     def meta(self, *keys: str) -> dict[str, Any]:
         """The object at the end of a path of keys; an empty one where there is none."""
@@ -155,33 +155,34 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
 
 def _entry(file: File, record: dict[str, Any], line: int) -> None:
     """Take one record in."""
-    kind = string(record.get("type"))
+    get = record.get
+    kind = string(get("type"))
     for key in ABOUT if len(file.about) < len(ABOUT) else ():
-        if isinstance(record.get(key), str) and record[key]:
+        if isinstance(get(key), str) and record[key]:
             file.about.setdefault(key, record[key])
-    if isinstance(record.get("sessionId"), str):
-        file.sessions[record["sessionId"]] = None
-    if kind == "summary" and isinstance(record.get("summary"), str):
-        file.titles[string(record.get("leafUuid"))] = record["summary"]
-    elif kind in TITLES and isinstance(record.get(TITLES[kind]), str):
+    if isinstance(session := get("sessionId"), str):
+        file.sessions[session] = None
+    if kind == "summary" and isinstance(get("summary"), str):
+        file.titles[string(get("leafUuid"))] = record["summary"]
+    elif kind in TITLES and isinstance(get(TITLES[kind]), str):
         file.titles[kind] = record[TITLES[kind]]
-    uuid = record.get("uuid")
+    uuid = get("uuid")
     if not isinstance(uuid, str):
         if kind in ("user", "assistant"):
             file.note("warning", line, "a message without a uuid, skipped")
         elif kind not in ("summary", *TITLES):
             file.unknown[kind or "no type"] += 1
         return
-    parent = record.get("parentUuid") or record.get("logicalParentUuid")
+    parent = get("parentUuid") or get("logicalParentUuid")
     result = record.pop("toolUseResult", None)  # a second copy of the result: only the subagent's id is of use
     if kind == "progress" or isinstance(result, dict):
         _agents(file, record, result, line)
     if uuid in file.entries:
         file.note("info", line, "a line with the same uuid stands earlier in the file; the first was kept")
         return
-    at, side = _time(record.get("timestamp")), record.get("isSidechain") is True
+    at, side = _time(get("timestamp")), get("isSidechain") is True
     data = {"type": kind} if kind == "progress" else record
-    entry = Entry(line, uuid, string(parent), side, data, at, string(record.get("agentId")))
+    entry = Entry(line, uuid, string(parent), side, data, at, string(get("agentId")))
     if kind in ("user", "assistant") and not entry.message:
         file.note("warning", line, "a message without content, skipped")
     file.entries[uuid] = entry

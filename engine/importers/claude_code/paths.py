@@ -17,7 +17,7 @@ from engine.importers.claude_code.lines import TITLES, Entry, File, string
 from engine.importers.claude_code.tree import END, Limb, Tree
 from engine.session.builder import Builder, Draft, Look, applied, dollars, usage
 from engine.session.content import text_of
-from engine.session.model import BEGUN, Fork, Note, Session, joined
+from engine.session.model import BEGUN, Fork, Note, Session, Usage, joined
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
@@ -56,6 +56,7 @@ class Path:
     same: int = END  # how many messages are as on the main path; END = the path was kept
     shared: int = 0  # how many messages of its base it goes on from
     notices: dict[str, str] = field(default_factory=dict)  # by call: what is part of its result as sent
+    billed: tuple[object, Usage | None] = (None, None)  # the newest usage, as the log has it and as it was read
 
     def state(self, depth: int) -> State:
         """Before the chain's line at a depth of its own."""
@@ -251,9 +252,10 @@ def _spoken(path: Path, entry: Entry, before: float | None, attempts: int, known
         builder.note("info", entry.line, f"a message of the tool itself, never sent: {text_of(content)[:80]}")
         return builder.message("assistant", content, kind="notice", sent_at=entry.at, origin="meta")
     draft = builder.message("assistant", content, id=entry.id or entry.uuid, sent_at=entry.at)
-    found = usage(message.get("usage"))
+    billed, earlier = message.get("usage"), draft.request
+    found = path.billed[1] if billed == path.billed[0] else usage(billed)  # each fragment of an answer says it again
+    path.billed = billed, found
     if found is not None and (not entry.id or entry.id not in known):
-        earlier = draft.request
         builder.request(
             draft,
             id=entry.id,

@@ -6,8 +6,9 @@ begins at the lowest exchange that its lines, or those of the path that it left,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from engine.importers.claude_code.lines import Entry
@@ -61,6 +62,7 @@ class Tree:
     def __init__(self) -> None:
         self.by: dict[str, Entry] = {}
         self.keys: dict[str, tuple[str, ...]] = {}
+        self.calls: dict[str, tuple[str, ...]] = {}  # by line: those that it makes
         self.fragments: dict[str, list[Entry]] = {}
         self.results: dict[str, list[Entry]] = {}
         self.asides: dict[str, list[Entry]] = {}  # by call: what the tool put in beside it or its result
@@ -72,6 +74,8 @@ class Tree:
         self.by[entry.uuid] = entry
         if entry.spoken:
             self.keys[entry.uuid] = keys = tuple(_belongs_to(entry))
+            if entry.type == "assistant":
+                self.calls[entry.uuid] = tuple(_calls(entry))
             for key in keys:
                 (self.fragments if entry.type == "assistant" else self.results).setdefault(key, []).append(entry)
         elif entry.type == "attachment":
@@ -79,7 +83,7 @@ class Tree:
             anchor = self.anchors.get(entry.parent) if above is not None and above.type == "attachment" else above
             if anchor is not None:
                 self.anchors[entry.uuid] = anchor
-                if entry.put and entry.put.call in (_calls(anchor) if anchor.type == "assistant" else _belongs_to(anchor)):
+                if entry.put and entry.put.call in self.calls.get(anchor.uuid, self.keys.get(anchor.uuid, ())):
                     self.keys[entry.uuid] = (entry.put.call,)
                     self.asides.setdefault(entry.put.call, []).append(entry)
 
@@ -114,6 +118,7 @@ class Tree:
 
     def _learn(self, limb: Limb) -> None:
         """Fill a limb's tables from its chain."""
+        known: Callable[[str], int | None] = partial(limb.find, "marks") if limb.base else limb.marks.get
         for depth, entry in enumerate(limb.chain, limb.at):
             limb.on[entry.uuid] = depth
             limb.reach.append(depth)
@@ -121,8 +126,7 @@ class Tree:
                 continue
             keys, earlier = self.keys[entry.uuid], False
             for key in keys:
-                mark = limb.find("marks", key)
-                if mark is not None:
+                if (mark := known(key)) is not None:
                     earlier = True
                     limb.reach[-1] = min(limb.reach[-1], mark)
             if entry.type == "user":
@@ -139,7 +143,7 @@ class Tree:
         """The ids of an answer, of its calls, and of whatever stands in one result with those."""
         yield from self.keys[entry.uuid]
         for part in self.fragments[entry.id] if entry.id else (entry,):
-            for call in _calls(part):
+            for call in self.calls[part.uuid]:
                 yield call
                 for result in self.results.get(call, ()):
                     yield from self.keys[result.uuid]
@@ -165,10 +169,13 @@ class Tree:
                 parts = self.fragments[entry.id]
             if len(parts) > 1:  # what is not on the chain may be a copy that a resumed session wrote
                 on = [limb.find("on", part.uuid) is not None for part in parts]
-                said = [part.message.get("content") for part, here in zip(parts, on, strict=True) if here]
-                parts = [part for part, here in zip(parts, on, strict=True) if here or part.message.get("content") not in said]
+                if not all(on):
+                    said = [part.message.get("content") for part, here in zip(parts, on, strict=True) if here]
+                    pairs = zip(parts, on, strict=True)
+                    parts = [part for part, here in pairs if here or part.message.get("content") not in said]
             limb.whole += parts
-            for result in [result for part in parts for call in _calls(part) for result in self.results.get(call, ())]:
+            calls = [call for part in parts for call in self.calls[part.uuid]]
+            for result in [result for call in calls for result in self.results.get(call, ())]:
                 keys = self.keys[result.uuid]
                 if limb.find("on", result.uuid) is None and any(limb.find("answered", key) is None for key in keys):
                     limb.on[result.uuid] = depth
