@@ -84,3 +84,20 @@ def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert view.total == Decimal(int(view.answers.sum()))
     finally:
         opening.own_prices.cache_clear()
+
+
+def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_folder: Path) -> None:
+    session = engine.load(SAMPLE)
+    for given in (SAMPLE, str(SAMPLE), engine.thread(SAMPLE)):
+        assert engine.overview(given).total == engine.overview(session).total
+        assert len(engine.replay(given, "last-5-pairs").plans) == len(session.requests)
+    rows = engine.compare(str(SAMPLE), "last-5-pairs").rows
+    assert [row.policy for row in rows] == ["last-5-pairs"]
+    for slip in (engine.overview, engine.replay, engine.compare, engine.dumps):
+        with pytest.raises(engine.TurnscopeError, match="a session is wanted, and this is Trace") as error:
+            slip(engine.replay(session))
+        assert "engine.load" in error.value.hint
+    with pytest.raises(engine.TurnscopeError, match="nowhere.jsonl cannot be read"):
+        engine.overview("nowhere.jsonl")
+    with pytest.raises(engine.TurnscopeError, match="this is a path"):
+        engine.dumps(str(SAMPLE))  # type: ignore[arg-type]

@@ -159,7 +159,8 @@ def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CAL
     [('keep-everything', None, 57), ('last-20-messages', 6, None)]
     """
     shape = shape or Shape()
-    return Calculated(shape, tuple(_outlook(shape, named(each) if isinstance(each, str) else each) for each in policies))
+    each = (policies,) if isinstance(policies, (str, Policy)) else policies
+    return Calculated(shape, tuple(_outlook(shape, named(one) if isinstance(one, str) else one) for one in each))
 
 
 @lru_cache(maxsize=8)

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec import structs
 
 from engine.envelope.plan import Plan
 from engine.library.in_two import in_two
+from engine.library.loading import session_of
 from engine.library.opening import AS_RECORDED, begun, named, replay
 from engine.planning.policy import Policy, write
 from engine.planning.trace import Trace
 from engine.session.model import Session
+from engine.session.thread import Thread
 from engine.views.comparison import Comparison, Row, Shared, row
 from engine.views.savings import CHANGES, Saving, best
 
@@ -71,9 +74,14 @@ _memory: _Memory | None = None  # of the session that was compared last
 
 
 def compare(
-    session: Session, policies: Iterable[Policy | str] = SHOWN, *, model: str = "", window: int = 0, limit: int = 0
+    session: Session | Thread | Path | str,
+    policies: Iterable[Policy | str] = SHOWN,
+    *,
+    model: str = "",
+    window: int = 0,
+    limit: int = 0,
 ) -> Comparison:
-    """Policies side by side on a session, by name or as values: a row for each, in their order.
+    """Policies side by side on a session (or that of a path), by name or as values: a row for each, in their order.
 
     Every answer is taken as recorded. `model`: another one than was asked, as `under` says; `window` and `limit` in tokens, as
     `sized` says. PolicyError where there is no policy of a name.
@@ -83,9 +91,13 @@ def compare(
     [('keep-everything', 0), ('last-5-pairs', 4)]
     """
     global _memory
+    session = session_of(session)
     if _memory is None or _memory.session is not session:
         _memory = _Memory(session)
-    chosen = (named(policy) if isinstance(policy, str) else policy for policy in policies)
+    chosen = (
+        named(policy) if isinstance(policy, str) else policy
+        for policy in ((policies,) if isinstance(policies, (str, Policy)) else policies)
+    )
     made = _memory.many([sized(policy, window, limit) for policy in chosen], model)
     return Comparison(session, tuple(row for _, row in made), tuple(trace for trace, _ in made))
 

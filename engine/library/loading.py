@@ -15,6 +15,7 @@ from engine.counting.tokens import listening
 from engine.reading.holders import open_source
 from engine.reading.source import Entry, Source
 from engine.session.model import Session
+from engine.session.portable import no_session
 from engine.session.thread import Thread
 from engine.settings import machine
 
@@ -66,6 +67,17 @@ def thread(path: Path | str, entry: Entry | str = "") -> Thread:
     ('d9487e17-7279-42b9-8e29-af6015ee7538',)
     """
     return read(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
+
+
+def session_of(given: Session | Thread | Path | str) -> Session:
+    """The session that is meant: itself, that of a thread, or the main one of a path. `TurnscopeError` where it is none of these."""
+    if isinstance(given, Session):
+        return given
+    if isinstance(given, Thread):
+        return given.session
+    if isinstance(given, (str, Path)):
+        return load(given)
+    raise no_session(given)
 
 
 def read(source: Source, entry: str = "") -> Thread:

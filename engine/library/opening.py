@@ -19,8 +19,8 @@ from engine.counting.tokens import estimator
 from engine.envelope.plan import Plan
 from engine.library.loading import load as load  # noqa: PLC0414 - the whole way from a path to an overview, for who asks here
 from engine.library.loading import load_all as load_all  # noqa: PLC0414
+from engine.library.loading import session_of, unwalked
 from engine.library.loading import thread as thread  # noqa: PLC0414
-from engine.library.loading import unwalked
 from engine.planning import policy as shelf
 from engine.planning.assemble import beside_the_record
 from engine.planning.policy import Policy, following, sendable
@@ -28,6 +28,7 @@ from engine.planning.trace import Trace, own_counts, trace
 from engine.pricing.overlay import read_overlay
 from engine.pricing.prices import PRICES, Prices
 from engine.session.model import CHAT, Answer, Session
+from engine.session.thread import Thread
 from engine.settings import context_pairs, prices_file
 from engine.views import overview as views
 
@@ -89,13 +90,15 @@ def ledger_of_branch(session: Session, number: int, ledger: Ledger) -> Ledger:
 
 
 def replay(
-    session: Session,
+    session: Session | Thread | Path | str,
     policy: Policy | str = AS_RECORDED,
     ledger: Ledger | None = None,
     answers: Mapping[str, Answer] | None = None,
     prices: Prices | None = None,
 ) -> Trace:
     """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own.
+
+    `session`: or a path to read it from, as `load` does.
 
     >>> session = engine.load("sample_sessions/cache-goes-cold.jsonl")
     >>> trace = engine.replay(session, "last-5-pairs")
@@ -104,7 +107,7 @@ def replay(
 
     `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.
     """
-    prices = prices or own_prices()
+    prices, session = prices or own_prices(), session_of(session)
     asked, chosen = _asked(session, policy, answers)
     if ledger:
         return trace(asked, chosen, ledger, prices)
@@ -149,8 +152,8 @@ def _asked(session: Session, policy: Policy | str, answers: Mapping[str, Answer]
     return session, chosen
 
 
-def overview(session: Session, ledger: Ledger | None = None) -> views.Overview:
-    """What the session really sent and cost, as arrays over the requests of its path.
+def overview(session: Session | Thread | Path | str, ledger: Ledger | None = None) -> views.Overview:
+    """What the session really sent and cost, as arrays over the requests of its path. `session`: or a path to read it from.
 
     `view.bill` and `view.total` are the whole bill, with branches and subagents, each request once; `view.path_total` is what
     the path's own requests cost.

@@ -21,7 +21,7 @@ import msgspec
 import orjson
 from msgspec import structs
 
-from engine.errors import BrokenFile
+from engine.errors import BrokenFile, TurnscopeError
 from engine.session.facts import noted, typed
 from engine.session.model import JSON, Answer, Fork, Later, Recorded, Session
 from engine.session.thread import forks_of
@@ -30,6 +30,12 @@ FORMAT = "turnscope-session"
 LINES = "turnscope-session-lines"
 VERSION = 3
 _LISTED = ("blocks", "messages", "requests")  # what has lines of its own
+
+
+def no_session(given: object) -> TurnscopeError:
+    """What to say to whoever hands in something else than a session."""
+    what = f"a session is wanted, and this is {'a path' if isinstance(given, str) else type(given).__name__}"
+    return TurnscopeError(what, hint="engine.load(path) gives the session of a file, folder, archive or database.")
 
 
 class _Old(msgspec.Struct):
@@ -45,6 +51,8 @@ def dumps(session: Session) -> bytes:
     >>> text[:33]
     b'{\\n  "format": "turnscope-session"'
     """
+    if not isinstance(session, Session):
+        raise no_session(session)
     value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)}
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2)
