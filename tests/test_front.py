@@ -97,7 +97,7 @@ def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_
         with pytest.raises(engine.TurnscopeError, match="a session is wanted, and this is Trace") as error:
             slip(engine.replay(session))
         assert "engine.load" in error.value.hint
-    with pytest.raises(engine.TurnscopeError, match="nowhere.jsonl cannot be read"):
+    with pytest.raises(engine.TurnscopeError, match=r"nowhere\.jsonl cannot be read"):
         engine.overview("nowhere.jsonl")
     with pytest.raises(engine.TurnscopeError, match="this is a path"):
         engine.dumps(str(SAMPLE))  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ def thread(path: Path | str, entry: Entry | str = "") -> Thread:
 
 
 def session_of(given: Session | Thread | Path | str) -> Session:
-    """The session that is meant: itself, that of a thread, or the main one of a path. `TurnscopeError` where it is none of these."""
+    """The session that is meant: itself, that of a thread, or the main one of a path. `TurnscopeError` where it is none."""
     if isinstance(given, Session):
         return given
     if isinstance(given, Thread):
