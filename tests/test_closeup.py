@@ -54,6 +54,17 @@ def test_a_dropped_block_has_nothing_after() -> None:
     assert (found.at, found.after, found.after_tokens) == (RESULT - 1, None, 0)
 
 
+def test_a_decision_that_spans_what_was_taken_out_before_is_shown_by_what_stood() -> None:
+    def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit | Ask]:
+        if ctx.request.n:
+            yield Edit("drop", "old", Span(0, RESULT if ctx.request.n == 1 else RESULT + 1))
+
+    policy = Policy("test", "t", "d", "s", "f", rules=(Step(Rule("cut", "", edits, NoParams, "remembers"), NoParams()),))
+    found = closeup(replayed(TALK, policy, ledger_of(TALK)), Cursor(2, 1))
+    assert found is not None
+    assert (found.at, found.before, found.after, found.many) == (RESULT, TALK.blocks[RESULT].text, None, RESULT + 1)
+
+
 def test_a_summary_stands_for_several_blocks() -> None:
     found = closeup(trace_of(), Cursor(2, 3), at=RESULT + 2)
     assert found is not None

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Piece
 from engine.planning.trace import Cursor, Trace
 from engine.session.content import block_text
-from engine.session.model import Answer, Ask, Body, Part, Session
+from engine.session.model import Answer, Ask, Body, Part, Session, Span
 from engine.views.labels import label
 
 SMALLER = "The tool cut about {:,} tokens of this conversation. Its log does not say which, so every block is scaled down."
@@ -57,6 +58,7 @@ class Asked:
 def closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1) -> Closeup | None:
     """The block `at`, else the one that the decision at the cursor is about (`focus` where it says so), else the newest one.
 
+    Of several that a decision is about it is the first that stood before it: a compaction spans what an earlier one took out.
     None where the request holds no block. IndexError where the trace has no such place.
     """
     frame = trace.frame(cursor)
@@ -64,13 +66,13 @@ def closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1
     span = decision.edit.span if decision else None
     if at is None and decision and span and span.start == span.stop:
         return _insert(trace, cursor, decision)
-    chosen = at if at is not None else focus if focus >= 0 else span.start if span else cut - 1
+    old = trace.frame(Cursor(cursor.request, cursor.step - 1)) if decision else frame
+    chosen = at if at is not None else focus if focus >= 0 else _stood(old.envelope, span) if span else cut - 1
     if not 0 <= chosen < len(trace.session.blocks):
         return None
     block = trace.session.blocks[chosen]
     terms = trace.fit(cursor.request)
     scale = terms.scale
-    old = trace.frame(Cursor(cursor.request, cursor.step - 1)) if decision else frame
     before, after = (found.envelope.at(chosen) if chosen < cut else None for found in (old, frame))
     touched = span is not None and span.start <= chosen < span.stop
     return Closeup(
@@ -88,6 +90,11 @@ def closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1
         after.stop - after.start if after and after.body else 0,
         SMALLER.format(terms.cut) if terms.cut else "",
     )
+
+
+def _stood(before: Envelope, span: Span) -> int:
+    """The first block of a span that stood there, as it is or by a stand-in; its very first where none did."""
+    return next((max(piece.start, span.start) for piece in before.over(span) if piece.body != ()), span.start)
 
 
 def _insert(trace: Trace, cursor: Cursor, decision: Decision) -> Closeup:
