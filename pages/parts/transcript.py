@@ -94,9 +94,11 @@ def _closeup(shown: state.Shown, n: int, at: int) -> None:
         return
     line = transcript.lines(shown.trace, n, [at])[0]
     spans = next(shown.trace.carried([at]))
-    seen = ", ".join(f"{span.start:,}–{span.stop - 1:,}" for span in spans[:6]) + (", …" if len(spans) > 6 else "")
+    ranges = (f"{a:,}–{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in spans[:6])
+    seen = ", ".join(ranges) + (f" and {len(spans) - 6:,} more ranges" if len(spans) > 6 else "")
+    several = "s" if len(spans) > 1 or any(b - a > 1 for a, b in spans) else ""
     head = f"#{at:,} · {esc(short(line.label, 120))} · {line.role} · turn {line.turn:,} · {line.tokens:,} tokens"
-    told = f"Seen by requests {seen}." if seen else "No request showed it to the model."
+    told = f"Seen by request{several} {seen}." if seen else "No request showed it to the model."
     why = f' <span class="ts-warned">{esc(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
     st.html(
         f'<div class="ts-closeup" data-block="{at}"><b title="{esc(line.label)}">{head}</b>'

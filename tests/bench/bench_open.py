@@ -1,6 +1,8 @@
 """Measures how much CPU and how long it takes to open a very big session, next to tools that only total it up.
 
-Our side reads the file and computes the composition of every request; ccusage (npm) and agentplay (PyPI) read the same file
+Our side reads the file and computes the composition of every request, once as a process of its own, once in one that runs
+already as the app does ("warm": what is imported is imported; "kept": as the app opens a file for the first time, which also
+writes it to its database); ccusage (npm) and agentplay (PyPI) read the same file
 for its token and cost totals. Each command runs as a child process of its own, in turn, so that a busy machine slows all of
 them alike; what counts is user + system time of the whole process, and how long one waits for it: what is counted beside the
 reading takes no time of its own where a second core is free. Peers are installed into a temporary
@@ -10,7 +12,8 @@ no yardstick.
 
     python tests/bench/bench_open.py [--runs 5] [--peers DIR] [--megabytes 111 --requests 6000 --compactions 130]
 
-Exits 1 if a command fails, if totals differ, if ours needs more than LIMIT times the CPU of any peer, or longer than ccusage.
+Exits 1 if a command fails, if totals differ, if ours needs more than LIMIT times the CPU of any peer, or longer than ccusage,
+be it as a process of its own or in a warm one.
 """
 
 from __future__ import annotations
@@ -31,9 +34,27 @@ from typing import Any, NamedTuple
 from make_claude_code import Written, write
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 LIMIT = 2.0
 WALL = 1.0  # times as long as ccusage
 OURS = "import sys, engine; print(engine.overview(engine.load(sys.argv[1])))"
+WARM = """
+import sys, tempfile, time
+from pathlib import Path
+import engine
+from engine.library.store import Store
+
+def seconds(call):
+    began = time.monotonic()
+    call()
+    return time.monotonic() - began
+
+sample, session = map(Path, sys.argv[1:])
+with tempfile.TemporaryDirectory() as folder:
+    store = Store(Path(folder) / "sessions.db")
+    store.open(sample)
+    print(seconds(lambda: engine.overview(engine.load(session))), seconds(lambda: store.open(session)))
+"""
 SESSION = "projects/-work-shop/6513270e-269e-4d37-a2a7-4de452e6b438.jsonl"
 
 
@@ -107,7 +128,7 @@ def agentplay(peers: Path, env: Mapping[str, str]) -> Tool | None:
     return Tool("agentplay", [str(program), "build", "--rebuild", "--agents", "claude-code", "--json"], totals)
 
 
-def report(tools: list[Tool], runs: Mapping[str, list[Run]]) -> bool:
+def report(tools: list[Tool], runs: Mapping[str, list[Run]], warmed: list[Run]) -> bool:
     """Print the table and say whether ours stays within the limits: of CPU against every peer, of time against ccusage."""
     cpu = {tool.name: median(one.cpu for one in runs[tool.name]) for tool in tools}
     ours = cpu["turnscope"]
@@ -121,15 +142,21 @@ def report(tools: list[Tool], runs: Mapping[str, list[Run]]) -> bool:
     worst = max((ours / value for name, value in cpu.items() if name != "turnscope"), default=0.0)
     print(f"\nCPU: limit {LIMIT:.1f}, worst ratio {worst:.2f}: {'within' if worst <= LIMIT else 'EXCEEDED'}")
     wall = {name: median(one.wall for one in made) for name, made in runs.items()}
-    longer = wall["turnscope"] / wall["ccusage"] if "ccusage" in wall else 0.0
-    print(f"time: limit {WALL:.1f}, ours {longer:.2f} of ccusage's: {'within' if longer <= WALL else 'EXCEEDED'}")
-    return worst <= LIMIT and longer <= WALL
+    within = worst <= LIMIT
+    warm, kept = (median(float(one.out.split()[i]) for one in warmed) for i in range(2))
+    for name, seconds in (("a process of its own", wall["turnscope"]), ("a warm one", warm)):
+        longer = seconds / wall["ccusage"] if "ccusage" in wall else 0.0
+        verdict = "within" if longer <= WALL else "EXCEEDED"
+        print(f"time in {name}: {seconds:.2f} s, limit {WALL:.1f}, {longer:.2f} of ccusage's: {verdict}")
+        within &= longer <= WALL
+    print(f"time in a warm one that also keeps it on disk: {kept:.2f} s")
+    return within
 
 
-def measure(tools: list[Tool], written: Written, runs: int, env: Mapping[str, str], cwd: Path) -> bool:
+def measure(tools: list[Tool], warm: Tool, written: Written, runs: int, env: Mapping[str, str], cwd: Path) -> bool:
     """Run every tool `runs` times, interleaved, after one unmeasured round that warms file caches and checks totals."""
     truth = written[-4:]
-    for tool in tools:
+    for tool in [*tools, warm]:
         first = run(tool.command, env, cwd)
         if first.code:
             print(f"{tool.name}: exit code {first.code}\n{first.out[-2000:]}", file=sys.stderr)
@@ -139,11 +166,12 @@ def measure(tools: list[Tool], written: Written, runs: int, env: Mapping[str, st
             print(f"{tool.name} counts {found}, the file holds {truth}", file=sys.stderr)
             return False
         print(f"{tool.name}: {'totals equal the generator' if tool.totals else first.out.strip()[:300]}")
-    results: dict[str, list[Run]] = {tool.name: [] for tool in tools}
+    results: dict[str, list[Run]] = {tool.name: [] for tool in [*tools, warm]}
     for _ in range(runs):
-        for tool in tools:
+        for tool in [*tools, warm]:
             results[tool.name].append(run(tool.command, env, cwd))
-    return report(tools, results)
+    warmed = results.pop(warm.name)
+    return report(tools, results, warmed)
 
 
 def main() -> int:
@@ -163,8 +191,9 @@ def main() -> int:
         print(f"{written.size / 1e6:.0f} MB, {written.requests:,} requests, {written.compactions} compactions")
         env = environment(home)
         ours = Tool("turnscope", [sys.executable, "-c", OURS, str(session)], None)
+        warm = Tool("turnscope, warm", [sys.executable, "-c", WARM, str(SAMPLE), str(session)], None)
         others = [tool for tool in (ccusage(peers), agentplay(peers, env)) if tool]
-        return 0 if measure([*others, ours], written, given.runs, env, home) else 1
+        return 0 if measure([*others, ours], warm, written, given.runs, env, home) else 1
 
 
 if __name__ == "__main__":
