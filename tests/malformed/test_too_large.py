@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import let_go
+from covering import covering
 from matrix import offered
 
 from engine.errors import ContextWindowExceededError
@@ -72,7 +73,7 @@ def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(policy
     assert isinstance(last(again, "after a restart"), Done)
 
 
-@pytest.mark.parametrize("policy", offered())
+@pytest.mark.parametrize("policy", covering(offered()))
 def test_a_paste_over_the_window_can_be_resent_shorter(policy: str, server: Offline, tmp_path: Path) -> None:
     talk, threads = chat(server, tmp_path, policy)
     prompts = talk.growing.session.messages
