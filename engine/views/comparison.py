@@ -147,19 +147,21 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
         tuple(plan.request.n for plan in trace.plans if plan.changed),
         dict(made.most_common()),
         missing,
-        _fetching(trace, missing),
+        _fetching(trace, missing, sizes),
         trace.policy.saving,
         *(_held_against(trace, cache) if sent and trace.policy.name == AS_RECORDED else ()),
     )
 
 
-def _fetching(trace: Trace, losses: Losses) -> Decimal:
+def _fetching(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decimal:
     """USD of writing into the prompt again, once for each answer, the blocks that it needed and that were not there."""
-    usd = Decimal(0)
-    for n, block in {(hit.request, hit.block) for hit in losses.hits}:
-        plan = trace.plans[n]
-        rate = trace.prices.rates(plan.model, trace.tokens(n), plan.request.sent_at)
-        tokens = round(trace.ledger.tokens(block, block + 1) * trace.fit(n).scale)
+    usd, needed = Decimal(0), dict[int, set[int]]()
+    for hit in losses.hits:
+        needed.setdefault(hit.request, set()).add(hit.block)
+    for n, blocks in needed.items():
+        plan, scale = trace.plans[n], trace.fit(n).scale
+        rate = trace.prices.rates(plan.model, sizes[n], plan.request.sent_at)
+        tokens = sum(round(trace.ledger.tokens(block, block + 1) * scale) for block in blocks)
         usd += max(rate.cache_write_5m, rate.input) * tokens / 1_000_000 if rate else 0
     return usd
 
