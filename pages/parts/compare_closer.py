@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from engine import Trace, library
-from engine.views import comparison, losses
+from engine.views import comparison, losses, parting
 from pages.parts import comparing, replays, state
 from pages.parts.comparing import Chosen
 
 ROWS = 500  # of a table
-
-
-def _trace(shown: state.Shown, chosen: Chosen, name: str) -> Trace | None:
-    made = replays.replayed(shown, chosen.policies[name], chosen.model)[1]
-    return made.trace if made and made.whole else None
+WHICH = {"differ": "That differ", "kept": "All that are kept"}
 
 
 def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> None:
-    """Where two policies first part, and what differs between them at a request."""
+    """Where two policies first part, and how each block stands in a request of either."""
     if len(rows) < 2:
         return
     st.subheader("Two policies at one request", anchor=False)
@@ -29,30 +27,72 @@ def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> N
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-two"):
         one = st.selectbox("A", [*titles], key="compare.a", format_func=titles.__getitem__)
         other = st.selectbox("B", [*titles], 1, key="compare.b", format_func=titles.__getitem__)
-        a, b = _trace(shown, chosen, one), _trace(shown, chosen, other)
-        first = comparison.parted(a, b) if a and b else None
-        at = st.number_input("Request", 0, len(shown.view) - 1, first or 0, key=f"compare.at.{one}.{other}", width=160)
+        found = comparing.traces(shown, chosen, (one, other), "two")
+        a, b = found.get(one), found.get(other)
+        first = parting.parted(a, b) if a and b else None
+        at = int(
+            st.number_input("Request", 0, len(shown.view) - 1, first or 0, key=f"compare.at.{one}.{other}.{first}", width=160)
+        )
+        which = st.segmented_control(
+            "Blocks", ["differ", "kept"], default="differ", required=True, format_func=WHICH.__getitem__, key="compare.which"
+        )
     if a is None or b is None:
-        st.text("One of the two is being replayed again.")
         return
     if first is None:
         st.text("Both send the same at every request.")
-        return
-    found = comparison.difference(a, b, int(at))
-    many = "1 block" if len(found) == 1 else f"{len(found):,} blocks"
-    st.text(f"They first part at request {first:,}. At request {at:,} they differ in {many}.")
-    shapes = {"only in A": titles[one], "only in B": titles[other]}
+    else:
+        many = len(parting.difference(a, b, at))
+        blocks = "1 block" if many == 1 else f"{many:,} blocks"
+        st.text(f"They first part at request {first:,}. At request {at:,} they differ in {blocks}.")
+    if which == "kept":
+        _placed(parting.placed(a, b, at), titles[one], titles[other])
+    elif first is not None:
+        _differing(parting.difference(a, b, at), titles[one], titles[other])
+
+
+def _differing(found: Sequence[parting.Differs], one: str, other: str) -> None:
+    shapes = {"only in A": f"only in {one}", "only in B": f"only in {other}", "other form": "in another form"}
     st.dataframe(
         {
             "block": [each.at for each in found[:ROWS]],
             "what": [each.label for each in found[:ROWS]],
             "tokens": [each.tokens for each in found[:ROWS]],
-            "stands": [f"only in {shapes[each.how]}" if each.how in shapes else "in another form" for each in found[:ROWS]],
+            "stands": [shapes[each.how] for each in found[:ROWS]],
             "where": [each.where for each in found[:ROWS]],
         },
         hide_index=True,
         key="compare.difference",
     )
+    _rest(len(found))
+
+
+def _placed(found: Sequence[parting.Placed], one: str, other: str) -> None:
+    """Every block that is kept, and where in the prompt: its first quarter, the middle half, its last quarter."""
+    same = one == other
+    for name, of in ((one, "a"), (other, "b"))[: 1 if same else 2]:
+        sums = Counter[str]()
+        for each in found:
+            sums[getattr(each, of)] += each.tokens
+        told = ", ".join(f"{sums[where]:,} tokens at the {where}" for where in ("head", "middle", "tail"))
+        st.text(f"{name}: of the blocks that it keeps, {told}.")
+    st.dataframe(
+        {
+            "block": [each.at for each in found[:ROWS]],
+            "what": [each.label for each in found[:ROWS]],
+            "tokens": [each.tokens for each in found[:ROWS]],
+            f"in A, {one}": [each.a or "not kept" for each in found[:ROWS]],
+            f"in B, {other}": [each.b or "not kept" for each in found[:ROWS]],
+        },
+        hide_index=True,
+        height=320,
+        key="compare.placed",
+    )
+    _rest(len(found))
+
+
+def _rest(many: int) -> None:
+    if many > ROWS:
+        st.text(f"These are the first {ROWS:,} of {many:,}.")
 
 
 def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
@@ -80,6 +120,7 @@ def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
         key="compare.hits",
         column_config={"look": st.column_config.LinkColumn(display_text="debugger")},
     )
+    _rest(len(hits))
 
 
 def left(shown: state.Shown, chosen: Chosen) -> None:
@@ -92,13 +133,24 @@ def left(shown: state.Shown, chosen: Chosen) -> None:
         st.query_params.pop("text", None)
         return
     st.query_params["text"] = text[:200]
-    traces = {name: trace for name in chosen.policies if (trace := _trace(shown, chosen, name))}
-    found = losses.left_window(traces.values(), text)
+    told = _told(shown.key, shown.part, text)
+    policies = {comparing.key(shown, policy, chosen.model): policy for policy in chosen.policies.values()}
+    comparing.one_by_one(
+        shown,
+        chosen.model,
+        policies,
+        told,
+        lambda name, trace: told.update({name: losses.left_window([trace], text)[0]}),
+        "left",
+    )
+    found = [(policy, told[name]) for name, policy in policies.items() if name in told]
     st.dataframe(
         {
-            "policy": [chosen.policies[each.policy].title or each.policy for each in found],
-            "in requests": [", ".join(f"{a:,} to {b - 1:,}" for a, b in each.spans) or "none" for each in found],
-            "left": [each.out.sentence if each.out else "it still stands" if each.spans else "it is nowhere" for each in found],
+            "policy": [policy.title or policy.name for policy, _ in found],
+            "in requests": [", ".join(f"{a:,} to {b - 1:,}" for a, b in each.spans) or "none" for _, each in found],
+            "left": [
+                each.out.sentence if each.out else "it still stands" if each.spans else "it is nowhere" for _, each in found
+            ],
         },
         hide_index=True,
         key="compare.left",
@@ -109,29 +161,63 @@ def left(shown: state.Shown, chosen: Chosen) -> None:
     )
 
 
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _told(key: str, part: int, text: str) -> dict[comparing.Key, losses.Left]:  # noqa: ARG001  what the cache goes by
+    """When a text left under each policy, as far as that was looked for."""
+    return {}
+
+
+class Swept(NamedTuple):
+    """What a policy comes to on a window."""
+
+    usd: float | None
+    lost: int
+    overflows: int
+    over_window: int
+    refusals: int
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _swept(key: str, part: int, many: int) -> dict[comparing.Key, Swept]:  # noqa: ARG001  what the cache goes by
+    return {}
+
+
 def sweep(shown: state.Shown, chosen: Chosen) -> None:
     """Each policy on windows of several sizes, when somebody asks: that is a replay for each."""
-    if not st.toggle("Sweep over windows", key="compare.sweep"):
+    if not st.toggle("Sweep over windows, 8K to 1M", key="compare.sweep"):
         return
-    asked = {name: policy for name, policy in chosen.policies.items() if name != replays.RECORDED}
-    bar = st.progress(0.0, "Replaying …")
-    lines: list[tuple[str, int, comparison.Row]] = []
-    for number, (name, window) in enumerate((name, window) for name in asked for window in library.WINDOWS):
-        lines.append((name, window, comparing.swept(shown, library.sized(asked[name], window), chosen.model)))
-        bar.progress(
-            (number + 1) / (len(asked) * len(library.WINDOWS)), f"{chosen.policies[name].title or name} on {window:,} tokens"
-        )
-    bar.empty()
+    asked = [(policy, window) for policy in chosen.policies.values() for window in library.WINDOWS]
+    sized = {
+        comparing.key(shown, made, chosen.model): (made, window)
+        for policy, window in asked
+        if policy.name != replays.RECORDED
+        for made in (library.sized(policy, window),)
+    }
+    made = _swept(shown.key, shown.part, len(shown.view))
+
+    def take(name: comparing.Key, trace: Trace) -> None:
+        row = comparison.row(trace, comparing.shared(shown), sent=not chosen.model)
+        usd = None if row.usd is None else float(row.usd)
+        made[name] = Swept(usd, len(row.losses.hits), row.overflows, row.over_window, row.refusals)
+
+    comparing.one_by_one(shown, chosen.model, {name: policy for name, (policy, _) in sized.items()}, made, take, "sweep")
+    lines = [(policy.title or policy.name, window, made[name]) for name, (policy, window) in sized.items() if name in made]
+    if not lines:
+        return
     st.dataframe(
         {
-            "policy": [chosen.policies[name].title or name for name, _, _ in lines],
+            "policy": [title for title, _, _ in lines],
             "window": [window for _, window, _ in lines],
-            "USD": [None if row.usd is None else float(row.usd) for _, _, row in lines],
-            "lost references": [len(row.losses.hits) for _, _, row in lines],
-            "overflows": [row.overflows for _, _, row in lines],
-            "refused": [row.refusals for _, _, row in lines],
+            "USD": [each.usd for _, _, each in lines],
+            "lost references": [each.lost for _, _, each in lines],
+            "over its limit": [each.overflows for _, _, each in lines],
+            "over the window": [each.over_window for _, _, each in lines],
+            "refused": [each.refusals for _, _, each in lines],
         },
         hide_index=True,
         key="compare.windows",
-        column_config={"USD": st.column_config.NumberColumn(format="%.2f")},
+        column_config={
+            "USD": st.column_config.NumberColumn(format="%.2f"),
+            "window": st.column_config.NumberColumn(format="localized"),
+        },
     )

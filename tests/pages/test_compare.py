@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from engine.library import WINDOWS
 from engine.views import savings
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeyp
     assert list(app.dataframe[-1].value["left"]) == ["it is nowhere", "it is nowhere"]
     assert app.query_params["text"] == "nowhere in this session"
 
+    app.segmented_control(key="compare.which").set_value("kept").run()
+    kept = next(frame.value for frame in app.dataframe if "in B, Last 5 pairs" in frame.value)
+    assert set(kept["in B, Last 5 pairs"]) == {"head", "middle", "tail", "not kept"}
+    assert any(text.value.startswith("Last 5 pairs: of the blocks that it keeps, ") for text in app.text)
+
     app.selectbox(key="compare.with").set_value("thinking-grows").run()
     assert not app.exception
     assert app.query_params["with"] == "thinking-grows"
@@ -44,6 +50,14 @@ def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeyp
     found = _until(app, lambda: [html.proto.body for html in app.get("html") if 'id="saving"' in html.proto.body])
     assert "would have saved most" in found[0]
     assert "/compare?session=" in found[0]
+
+    app.toggle(key="compare.sweep").set_value(True).run()
+    swept = _until(app, lambda: [frame.value for frame in app.dataframe if "window" in frame.value and len(frame.value) == 8])[
+        0
+    ]
+    assert list(swept["window"]) == list(WINDOWS)
+    assert swept["over the window"][0] > 0 == swept["over the window"][7]
+    app.toggle(key="compare.sweep").set_value(False)
 
     app.selectbox(key="compare.model").set_value("gemini-2.5-flash")
     app.number_input(key="compare.limit").set_value(40_000).run()
