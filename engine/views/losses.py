@@ -206,12 +206,15 @@ class Left(NamedTuple):
 
 
 def left_window(traces: Iterable[Trace], text: str) -> tuple[Left, ...]:
-    """When a text left the window under each policy: the requests that carried one of the blocks in which it stands."""
+    """When a text left the window under each policy: the requests that carried one of the blocks in which it stands.
+
+    "#214" is block 214 as a whole, where there is one.
+    """
     found: list[Left] = []
     blocks: tuple[int, ...] | None = None
     for trace in traces:
         if blocks is None:
-            blocks = tuple(block.at for block in trace.session.blocks if text in block.text) if text else ()
+            blocks = said_in(trace.session, text)
         spans = _joined(span for each in trace.carried(blocks) for span in each)
         many = len(trace.plans)
         gone = bool(blocks) and bool(many) and (not spans or spans[-1].stop < many)
@@ -219,6 +222,14 @@ def left_window(traces: Iterable[Trace], text: str) -> tuple[Left, ...]:
         here = [block for block in blocks if at < many and block < trace.plans[at].request.cut]
         found.append(Left(trace.policy.name, spans, trace.why(here[-1], at) if gone and here else None))
     return tuple(found)
+
+
+def said_in(session: Session, text: str) -> tuple[int, ...]:
+    """The blocks that `left_window` means by a text, rising."""
+    number = text.removeprefix("#").replace(",", "")
+    if text.startswith("#") and number.isascii() and number.isdigit() and len(number) < 9 and int(number) < len(session.blocks):
+        return (int(number),)
+    return tuple(block.at for block in session.blocks if text in block.text) if text else ()
 
 
 def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:

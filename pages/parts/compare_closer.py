@@ -11,6 +11,7 @@ import streamlit as st
 
 from engine import Trace, library
 from engine.views import comparison, losses, parting
+from engine.views.labels import label
 from pages.parts import comparing, replays, state
 from pages.parts.comparing import Chosen
 
@@ -125,14 +126,20 @@ def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
 
 def left(shown: state.Shown, chosen: Chosen) -> None:
     """When a text left the window under each policy."""
+    st.subheader("When did this text leave the window?", anchor="left")
+    asked = st.query_params.get("text", "")
     text = st.text_input(
-        "When did this text leave the window?", st.query_params.get("text", ""), key="compare.text",
-        placeholder="a path, a name, a sentence",
+        "When did this text leave the window?", asked, key="compare.text", label_visibility="collapsed",
+        placeholder="a path, a name, a sentence; or a block by its number: #214",
+        help="Any text of the session. Text that is selected on the other pages leads here.",
     )  # fmt: skip
+    text = asked if text == " ".join(asked.splitlines()) else text  # a field of one line makes one of several
     if not text:
         st.query_params.pop("text", None)
         return
     st.query_params["text"] = text[:200]
+    blocks = losses.said_in(shown.trace.session, text)
+    st.text(_where(shown, blocks))
     told = _told(shown.key, shown.part, text)
     policies = {comparing.key(shown, policy, chosen.model): policy for policy in chosen.policies.values()}
     comparing.one_by_one(
@@ -159,6 +166,15 @@ def left(shown: state.Shown, chosen: Chosen) -> None:
             "left": st.column_config.TextColumn(width="large"),
         },
     )
+
+
+def _where(shown: state.Shown, blocks: Sequence[int]) -> str:
+    """Which blocks are meant, the first by its name."""
+    if not blocks:
+        return "No block of the session says it."
+    session = shown.trace.session
+    first = f"block {blocks[0]:,}, {label(session, session.blocks[blocks[0]])}"
+    return f"Said in {first}." if len(blocks) == 1 else f"Said in {len(blocks):,} blocks, first in {first}."
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
