@@ -139,7 +139,7 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
     sizes = tuple(trace.tokens(n) for n in range(len(trace.plans)))
     cache = walked(trace, sizes)
     cost = spent(trace, cache, shared.answers)
-    verdicts = Counter(plan.verdict for plan in trace.plans)
+    large = [_too_large(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)]
     missing = losses(trace, shared.used)
     made = Counter(d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse"))
     return Row(
@@ -151,9 +151,9 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
         tuple(plan.budget.limit for plan in trace.plans),
         tuple(plan.budget.window for plan in trace.plans),
         sum(sizes) / max(1, trace.whole),
-        verdicts["refuse"],
-        verdicts["overflow"],
-        sum(_too_large(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)),
+        sum(plan.verdict == "refuse" for plan in trace.plans),
+        sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
+        sum(large),
         rejected(trace, shared.looked),
         tuple(plan.request.n for plan in trace.plans if plan.changed),
         dict(made.most_common()),

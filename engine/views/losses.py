@@ -44,10 +44,12 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """All that a replay lost, in the order of its requests. `uses`: per request, how many identifiers its answer takes up."""
+    """All that a replay lost, in the order of its requests. `uses`: per request, how many identifiers its answer takes up;
+    `made`: of each decision that put one of them out the request and the step at which it was made."""
 
     hits: tuple[Lost, ...] = ()
     uses: tuple[int, ...] = ()
+    made: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -141,7 +143,11 @@ def losses(trace: Trace, used: Used) -> Losses:
     for plan, words in zip(trace.plans, used.uses, strict=False):
         if words:
             hits += _missing(plan, words, used.places, said)
-    return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]))
+    made: dict[int, tuple[int, int]] = {}
+    for number in {hit.by for hit in hits if hit.by >= 0}:
+        request = trace.decision(number).request
+        made[number] = request, number - trace.plans[request].first + 1
+    return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]), made)
 
 
 def _missing(plan: Plan, words: Mapping[str, int], places: Mapping[str, Sequence[int]], said: _Said) -> Iterator[Lost]:

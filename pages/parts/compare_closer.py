@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 import streamlit as st
 
 from engine import Trace, library
 from engine.views import comparison, losses, parting
 from engine.views.labels import label
-from pages.parts import comparing, replays, state
+from pages.parts import comparing, leaving, replays, state
 from pages.parts.comparing import Chosen
+from pages.parts.formats import esc
 
 ROWS = 500  # of a table
+SPANS = 12  # stretches of requests that are named
 WHICH = {"differ": "That differ", "kept": "All that are kept"}
 
 
@@ -105,21 +106,36 @@ def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
     name = st.selectbox("Policy", [*held], key="compare.lost", format_func=lambda each: held[each].title, width=360)
     hits = held[name].losses.hits
     st.text(f"{len(hits):,} of {sum(held[name].losses.uses):,} that answers take up again, {held[name].losses.rate:.1%}.")
-    part = {"part": str(shown.part)} if shown.part else {}
-    link = {"session": shown.entry.id, "policy": name} | part
+    made, seen = held[name].losses.made, shown.trace.entered
+    asked = {"policy": name}
     st.dataframe(
         {
             "request": [hit.request for hit in hits[:ROWS]],
             "said before": [hit.text for hit in hits[:ROWS]],
-            "in block": [hit.block for hit in hits[:ROWS]],
-            "used in block": [hit.answer for hit in hits[:ROWS]],
-            "decision": [hit.by if hit.by >= 0 else None for hit in hits[:ROWS]],
-            "look": [f"/debugger?{urlencode(link | {'request': str(hit.request)})}" for hit in hits[:ROWS]],
+            "in block": [leaving.link(shown, "envelope", request=seen(hit.block), block=hit.block) for hit in hits[:ROWS]],
+            "used in block": [leaving.link(shown, "envelope", request=hit.request, block=hit.answer) for hit in hits[:ROWS]],
+            "put out by decision": [
+                leaving.link(shown, "debugger", **asked, request=made[hit.by][0], step=made[hit.by][1], decision=hit.by)
+                if hit.by in made
+                else None
+                for hit in hits[:ROWS]
+            ],
+            "the request": [leaving.link(shown, "debugger", **asked, request=hit.request) for hit in hits[:ROWS]],
         },
         hide_index=True,
         height=280,
         key="compare.hits",
-        column_config={"look": st.column_config.LinkColumn(display_text="debugger")},
+        column_config={
+            "said before": st.column_config.TextColumn(width="medium"),
+            "in block": st.column_config.LinkColumn(
+                display_text=r"block=(\d+)", help="the last one that says it; where it came in"
+            ),
+            "used in block": st.column_config.LinkColumn(display_text=r"block=(\d+)", help="the answer that takes it up again"),
+            "put out by decision": st.column_config.LinkColumn(
+                display_text=r"decision=(\d+)", help="of this policy; none where the provider itself leaves it out"
+            ),
+            "the request": st.column_config.LinkColumn(display_text="in the debugger"),
+        },
     )
     _rest(len(hits))
 
@@ -151,21 +167,24 @@ def left(shown: state.Shown, chosen: Chosen) -> None:
         "left",
     )
     found = [(policy, told[name]) for name, policy in policies.items() if name in told]
-    st.dataframe(
-        {
-            "policy": [policy.title or policy.name for policy, _ in found],
-            "in requests": [", ".join(f"{a:,} to {b - 1:,}" for a, b in each.spans) or "none" for _, each in found],
-            "left": [
-                each.out.sentence if each.out else "it still stands" if each.spans else "it is nowhere" for _, each in found
-            ],
-        },
-        hide_index=True,
-        key="compare.left",
-        column_config={
-            "policy": st.column_config.TextColumn(width="small"),
-            "left": st.column_config.TextColumn(width="large"),
-        },
+    rows = "".join(
+        f"<tr><td>{esc(policy.title or policy.name)}</td><td>{_requests(each.spans)}</td><td>{esc(_how(each))}</td></tr>"
+        for policy, each in found
     )
+    head = "<tr><th>policy</th><th>stands in requests</th><th>and then</th></tr>"
+    st.html(f'<table class="ts-table words" id="left-window"><thead>{head}</thead><tbody>{rows}</tbody></table>')
+
+
+def _requests(spans: Sequence[tuple[int, int]]) -> str:
+    told = ", ".join(f"{start:,} to {stop - 1:,}" for start, stop in spans[:SPANS]) or "none"
+    return f"{told}, and {len(spans) - SPANS:,} more stretches" if len(spans) > SPANS else told
+
+
+def _how(each: losses.Left) -> str:
+    """How the last block that says it left."""
+    if each.out is None:
+        return "it still stands" if each.spans else "it is nowhere"
+    return each.out.sentence[:1].upper() + each.out.sentence[1:]
 
 
 def _where(shown: state.Shown, blocks: Sequence[int]) -> str:

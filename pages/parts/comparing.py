@@ -231,8 +231,9 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
     st.dataframe(
         {
             "policy": [row.title for row in rows],
+            "best": ["★" if row.policy in best else "" for row in rows],
             "USD": [None if row.usd is None else float(row.usd) for row in rows],
-            "of that summaries": [float(sum(row.cost.condensing)) for row in rows],
+            "summaries, USD": [float(sum(row.cost.condensing)) for row in rows],
             "from cache": [100 * row.cost.share for row in rows],
             "saved": [100 * max(0.0, 1 - row.kept) for row in rows],
             **({"published": [row.published.partition(" (")[0] for row in rows]} if any(row.published for row in rows) else {}),
@@ -244,13 +245,15 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
             "over the window": [row.over_window for row in rows],
             "rejected": [len(row.rejected) for row in rows],
             "decisions": [", ".join(f"{many:,} {kind}" for kind, many in row.decisions.items()) or "none" for row in rows],
-            "best": ["none is cheaper and loses less" if row.policy in best else "" for row in rows],
         },
         hide_index=True,
         key="compare.table",
         column_config={
+            "best": st.column_config.TextColumn(
+                help="of those whose every request could be sent, no other one is cheaper and loses no more"
+            ),
             "USD": st.column_config.NumberColumn(format="%.2f", help="prompt with its simulated cache, answers, summaries"),
-            "of that summaries": st.column_config.NumberColumn(format="%.2f"),
+            "summaries, USD": st.column_config.NumberColumn(format="%.2f", help="part of it: what condensing asked of a model"),
             **{
                 name: st.column_config.NumberColumn(format="%.0f %%", help=told)
                 for name, told in {
