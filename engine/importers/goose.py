@@ -35,6 +35,8 @@ def sniff(source: Source) -> int:
     head = source.document if source.document is not None else next(iter(source.first), None)
     if not isinstance(head, dict) or "working_dir" not in head:
         return 0
+    if isinstance(head.get("conversation"), list) and len(source.first) > 1:  # a whole session on each line
+        return 0
     return 90 if isinstance(head.get("conversation"), list) or "type" not in head else 0
 
 
