@@ -261,6 +261,14 @@ def test_a_file_says_the_same_however_its_bytes_were_written(code: str, tmp_path
     assert len(importers.follow(other).thread().session.requests) == 2
 
 
+def test_what_is_compressed_otherwise_says_how_to_unpack_it(tmp_path: Path) -> None:
+    path = tmp_path / "rollout.jsonl.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(90))
+    with pytest.raises(UnreadableFile, match="zstd") as caught:
+        engine.load(path)
+    assert "unzstd" in caught.value.hint
+
+
 def lines_of() -> list[Any]:
     log = Log()
     log.user("go")

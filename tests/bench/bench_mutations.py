@@ -136,7 +136,7 @@ def written(folder: Path) -> Iterator[Path]:
 MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
     "anthropic_api": lambda t: [[t.answered(t.body(t.user("go")), t.text("ok"), t.call("c"))] * 2],
     "atif": lambda t: [t.RUN],
-    "chatbot_ui": lambda t: [t.CHATS, t.ROWS],
+    "chatbot_ui": lambda t: [t.v1(), t.v1()["history"], t.ROWS, {"chats": t.CHATS, "messages": t.ROWS}],
     "chatgpt": lambda t: [[t.made(*t.CHAT, *t.EDIT, current="a"), t.made(*t.CHAT[:4], current="u", id="c2")]],
     "claude_ai": lambda t: [[t.chat(*t.OLD), {**t.chat(*t.TREE), "uuid": "c1"}]],
     "cline_sdk": lambda t: [t.FILE],
@@ -144,6 +144,7 @@ MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
     "continue_dev": lambda t: [t.MADE],
     "gemini_cli": lambda t: [t.LINES],
     "goose": lambda t: [{**t.HEAD, "conversation": t.COMPACTED}],
+    "grok": lambda t: [t.EXPORT],
     "inspect_logs": lambda t: [t.log(t.sample(), t.sample())],
     "jan": lambda t: [{**t.THREAD, "messages": t.LINEAR}],
     "librechat": lambda t: [
@@ -159,6 +160,7 @@ MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
     "openhands": lambda t: [t.SDK, [{"instance_id": "a", "history": t.OLD}]],
     "otel": lambda t: [[t.export(*(t.span(n, held) for n, held in enumerate(t.genai(), 1)))]],
     "pi": lambda t: [t.V1, [t.HEAD, *t.linked(t.V1[1:])]],
+    "printed": lambda t: [t.CLAUDE, t.GEMINI],
     "swe_agent": lambda t: [t.run(t.NEW), t.run(t.OLD)],
     "thread_tables": lambda t: [t.ROWS, {"conversation_threads": [], "conversation_messages": t.ROWS}],
 }

@@ -45,6 +45,12 @@ def test_langchain(value: Any) -> None:
     assert (first.usage.input_tokens, first.model, first.stop_reason) == (10, "m-1", "tool_calls")
 
 
+def test_langchain_without_what_is_empty() -> None:
+    bare = [{"type": "system", "content": "Be brief."}, {"type": "human", "content": "go"}, {"type": "ai", "content": "done"}]
+    for lines in (False, True):
+        assert told(opened(bare, lines=lines)) == [SEEN[0], SEEN[1], SEEN[5]]
+
+
 def test_langchain_lines() -> None:
     assert told(opened(DICTS, lines=True)) == SEEN
     assert survives(DICTS, lines=True, count=40)
