@@ -80,7 +80,7 @@ class Chat(Talk):
             if done is None:
                 return
             blocks = self.growing.session.blocks[done.cut : done.stop]
-            if stop := stops.why(done, blocks):
+            if stop := stops.why(done, blocks, self.settings.max_tokens):
                 yield stop
             if done.stop_reason in ("pause_turn", "compaction") and done.stop > done.cut:
                 continue  # the provider wants to go on, and is sent what it said

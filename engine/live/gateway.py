@@ -15,13 +15,19 @@ from engine.envelope.plan import Plan
 from engine.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, UnsendableError, WrongPlace
 from engine.live.growing import Growing
 from engine.live.provider import Provider, explained
+from engine.planning import refusals
+from engine.planning.answers import Answers
+from engine.planning.assemble import step
 from engine.planning.bodies import Bodies
+from engine.planning.policy import Policy
 from engine.pricing.prices import Prices
 from engine.session.facts import count_of
-from engine.session.model import JSON, Counted, Edit, Part, Session, Span
+from engine.session.model import JSON, Counted, Edit, Part, Request, Session, Span
 from engine.session.place import Place
 from engine.views import attachments
 
+ANTHROPIC, PAIRS = "Anthropic", "OpenAI"  # rules that `planning.refusals` judges by: all that is known of; pairs alone
+LEAST = 64  # tokens of an answer that are worth asking for
 OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
 
@@ -67,10 +73,23 @@ def opening(session: Session) -> Edit | None:
     )
 
 
-def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> ContextWindowExceededError | None:
+def stepped(previous: Plan | None, growing: Growing, asked: Request, policy: Policy, answers: Answers | None = None) -> Plan:
+    """The plan of the next request. Where the window holds the prompt and not the whole answer, the answer may be as long as
+    it holds: a policy that fills the window would never get to its next cut, for nothing that is refused makes a chat grow.
+    """
+    plan = step(previous, growing.session, asked, policy, growing.basis_of(policy), answers)
+    left, most = plan.budget.window - max(plan.projected, plan.largest), asked.settings.get("max_tokens")
+    if plan.verdict == "refuse" or not plan.budget.known or not isinstance(most, int) or not LEAST <= left < most:
+        return plan
+    asked = structs.replace(asked, settings={**asked.settings, "max_tokens": left})
+    return step(previous, growing.session, asked, policy, growing.basis_of(policy), answers)
+
+
+def refusal(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceededError | None:
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
-    needed = max(plan.projected + (max_tokens if plan.budget.known else 0), plan.largest)
+    answer = int(plan.request.settings.get("max_tokens") or 0) if plan.budget.known else 0
+    needed = max(plan.projected + answer, plan.largest)
     nothing = not any(plan.after.counts[2:])
     if plan.verdict != "refuse" and needed <= window and not nothing:
         return None
@@ -123,11 +142,17 @@ def counters(session: Session) -> dict[str, int]:
     return dict(zip(COUNTERS, sums, strict=True))
 
 
-def unsendable(sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies) -> UnsendableError | None:
-    """Why the provider would reject this body, whatever its size; what can be mended was, by the policy's last rules."""
-    if wrong := bodies.wrong(sending, model, prices):
+def unsendable(
+    sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, place: Place | None
+) -> UnsendableError | None:
+    """Why the provider at `place` would reject this body, whatever its size; what can be mended was, by the policy.
+
+    Of a server of other models it is known that a message must be there and that calls and results are paired, and no more.
+    """
+    rules = refusals.judge(model, prices) or PAIRS if place and place.kind == "server" else ANTHROPIC
+    if wrong := refusals.refused(bodies.wrong(sending, model, prices), rules):
         return UnsendableError(wrong[0].path, wrong[0].what)
-    large = attachments.crowded(sending["messages"])
+    large = attachments.crowded(sending["messages"]) if rules == ANTHROPIC else None
     return UnsendableError(*large) if large else None
 
 

@@ -11,13 +11,19 @@ from engine.session.model import Block, Request
 REPEATS = 5  # the same call so often in a row is a loop
 
 
-def why(done: Request, blocks: Sequence[Block]) -> Stopped | None:
-    """What the person should know of how an answer ended; None where it just ended, or calls tools."""
+def why(done: Request, blocks: Sequence[Block], asked: int = 0) -> Stopped | None:
+    """What the person should know of how an answer ended; None where it just ended, or calls tools.
+
+    `asked`: most tokens of an answer as the person set it, 0 = nobody did.
+    """
     calls = any(block.kind == "tool_use" for block in blocks)
     said = any(block.kind in ("text", "compaction") and block.text.strip() for block in blocks)
     reason, most = done.stop_reason or "", done.settings.get("max_tokens")
+    limit = f"The answer was cut at its limit of {most} tokens. Allow more in the settings, or ask to go on."
+    if isinstance(most, int) and most < asked:
+        limit = f"The answer was cut at {most} tokens: the window had no room for more. Make room, then ask to go on."
     sentence = {
-        "max_tokens": f"The answer was cut at its limit of {most} tokens. Allow more in the settings, or ask to go on.",
+        "max_tokens": limit,
         "model_context_window_exceeded": "The answer was cut: the model's window was full. Make room, then ask to go on.",
         "refusal": "The model declined to answer. Ask otherwise, or edit the message.",
     }.get(reason, "")
