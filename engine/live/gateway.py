@@ -22,11 +22,12 @@ from engine.planning.bodies import Bodies
 from engine.planning.policy import Policy
 from engine.pricing.prices import Prices
 from engine.session.facts import count_of
-from engine.session.model import JSON, Counted, Edit, Part, Request, Session, Span
+from engine.session.model import JSON, Counted, Edit, Part, Request, Session, Span, Usage
 from engine.session.place import Place
 from engine.views import attachments
 
 ANTHROPIC, PAIRS = "Anthropic", "OpenAI"  # rules that `planning.refusals` judges by: all that is known of; pairs alone
+BEYOND = 4  # times as many tokens as were expected
 LEAST = 64  # tokens of an answer that are worth asking for
 OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
@@ -39,8 +40,23 @@ def counted(plan: Plan, session: Session, provider: Provider, share: float, bodi
     planned = bodies.body(plan, session)
     with suppress(ProviderError), explained(provider):  # without a count, planning goes on with the estimate
         tokens = provider.count(planned)
-        return None if tokens is None else Counted(plan.request.n, plan.seen.tokens, tokens, plan.model)
+        if tokens is None or not believable(plan, tokens):
+            return None
+        return Counted(plan.request.n, plan.seen.tokens, tokens, plan.model)
     return None
+
+
+def believable(plan: Plan, tokens: int) -> bool:
+    """Whether a prompt can have so many tokens: what would fill the window, and was far from it, is a provider's mistake.
+
+    Believed, it would stand for what the log does not hold, and nothing could be sent any more.
+    """
+    return tokens <= BEYOND * plan.projected or tokens + LEAST <= plan.budget.window
+
+
+def billable(plan: Plan, usage: Usage) -> bool:
+    """Whether a provider can mean what it says that it used."""
+    return believable(plan, usage.carried) and usage.output_tokens <= plan.budget.window
 
 
 def elsewhere(place: Place | None, provider: Provider, model: str) -> WrongPlace | None:
@@ -117,7 +133,7 @@ def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bo
     number, size = -1, 0.0
     whole = [piece for piece in plan.after.pieces if piece.body is None]
     for n, message in enumerate(session.messages):
-        if message.role != "user" or message.stop > plan.request.cut:
+        if message.role not in ("user", "assistant") or message.stop > plan.request.cut:
             continue
         tokens = plan.calibration.scale * ledger.tokens(message.start, message.stop)
         if tokens >= size and (any_of or any(p.start < message.stop and message.start < p.stop for p in whole)):
@@ -126,7 +142,8 @@ def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bo
         return -1, ""
     message = session.messages[number]
     newest = all(later.role != "user" for later in session.messages[number + 1 :])
-    which = "The newest message" if newest else f"The message of turn {session.blocks[message.start].turn}"
+    kind = "answer" if message.role == "assistant" else "message"
+    which = "The newest message" if newest and kind == "message" else f"The {kind} of turn {session.blocks[message.start].turn}"
     return number, f"{'A tool result' if message.origin == 'tool' else which} ({round(size):,} tokens)"
 
 

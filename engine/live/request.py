@@ -170,14 +170,15 @@ def _end(
 ) -> Request:
     """Append a request with what came of it, and keep both in one write."""
     now, complete = talk.clock(), status == "complete"
-    usage = said.usage if complete else None
+    used = said.usage if said.usage and gateway.billable(plan, said.usage) else None
+    usage = used if complete else None
     told = {"answered_at": now, "stop_reason": said.stop_reason, "id": said.id, "applied": said.applied}
     request = structs.replace(plan.request, usage=usage, **told)
     answer = None
     if said.content:
         answer = talk.growing.message("assistant", said.content, origin="answer", id=said.id, sent_at=now)
     if usage is None and (complete or said.content or said.usage or (status == "interrupted" and error is None)):
-        request = structs.replace(request, estimate=_estimate(talk, plan, said.usage))
+        request = structs.replace(request, estimate=_estimate(talk, plan, used))
     request = talk.growing.answered(request)
     if complete:
         plan = answered(structs.replace(plan, request=request), talk.growing.session, talk.growing.basis)
