@@ -100,7 +100,7 @@ def test_old_chats_are_taken_over_where_they_lie_and_say_so_to_older_versions(tm
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
         names = [row[0] for row in db.execute("select name from _sqlite_migrations order by id")]
     steps = ["chats", "typed_facts", "opened_sessions", "places_and_what_is_under_way", "applied_edits"]
-    assert names == [*steps, "formed_by", "memories"]
+    assert names == [*steps, "formed_by", "memories", "memory_tiers"]
     assert {table: count(path, table) for table in rows} == rows
 
 

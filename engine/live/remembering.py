@@ -33,10 +33,10 @@ class Remembering:
         names = {edit.facts["memory"] for edit in told if not edit.facts["refused"]}
         known: Sequence[Memory] = ended.plan.state(RULE) or ()
         for fact in known:
-            if fact.id not in names:
+            if fact.id not in names or fact.tier == "short":
                 continue
             try:
-                self.memories.add(fact.text, fact.owner, f"{ended.session} {fact.source}", fact.said)
+                self.memories.add(fact.text, fact.owner, f"{ended.session} {fact.source}", fact.said, fact.tier)
             except StorageError:
                 raise
             except TurnscopeError:
