@@ -112,7 +112,7 @@ def test_many_who_open_old_chats_at_once_take_them_over_once(tmp_path: Path) -> 
         found = list(pool.map(lambda _: everything(path), range(4)))
     assert [apart.ended(process) for process, _ in others] == [0, 0]
     assert found == [expected] * 4
-    assert count(path, "_sqlite_migrations") == 7
+    assert count(path, "_sqlite_migrations") == 8
 
 
 def test_whoever_is_killed_while_taking_chats_over_loses_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""What a chat remembers beyond itself: a sink that keeps the facts that the rule `insert_memories` found, unless refused."""
+"""What a chat remembers beyond itself: a sink that keeps the facts that the rule `insert_memories` found, unless refused, and
+what was looked up again of a layered chat's archive.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from engine.session.model import JSON, Fact, Message
 from engine.storage.database import StorageError
 from engine.storage.memories import Memories
 
-RULE = "insert_memories"
+RULE, ARCHIVE = "insert_memories", "retrieve_conversations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class Remembering:
     """Keeps facts in the store of one user and project, as the request at which they were decided ends."""
 
     memories: Memories
+    learns: bool = True  # what is looked up again is counted
 
     def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
         """Nothing: what is remembered is a decision of a request."""
@@ -41,3 +44,6 @@ class Remembering:
                 raise
             except TurnscopeError:
                 continue
+        again = [name for d in ended.plan.decisions if d.rule == ARCHIVE for name in d.edit.facts.get("names", ())]
+        if again and self.learns:
+            self.memories.learn(again)
