@@ -149,6 +149,14 @@ class Memories:
                     sql = f"update {table} set {column} = replace({column}, ?, ?) where {which} and {mine}"  # noqa: S608 - ours
                     db.conn.execute(sql, [said, FORGOTTEN, self.user])
 
+    def withdraw(self, id: str) -> None:
+        """Give up a fact that was refused, without a trace: it may be remembered anew. One that was forgotten stays so."""
+        with writing(self.path) as db:
+            where = "where user_id = ? and project = ? and id = ?"
+            kept = f"delete from memories {where} and not forgotten"  # noqa: S608 - ours
+            if db.conn.execute(kept, [*self._mine, id]).rowcount:
+                db.conn.execute(f"delete from memories_fts {where}", [*self._mine, id])  # noqa: S608 - ours
+
     @property
     def _mine(self) -> list[str]:
         return [self.user, self.project]
