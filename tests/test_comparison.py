@@ -90,6 +90,13 @@ def test_a_policy_that_goes_beyond_its_own_limit_alone_could_have_been_sent(made
     assert not small.sendable
 
 
+def test_what_a_provider_without_known_rules_would_reject_is_not_said(made: Comparison) -> None:
+    (row,) = engine.compare(made.session, ["last-5-pairs"], model="deepseek-chat").rows
+    assert (row.unjudged, row.rejected, row.refused) == (len(row.sizes), (), None)
+    assert (made.rows[2].unjudged, made.rows[2].refused) == (0, 0)
+    assert "not judged" in repr(Comparison(made.session, (row,), ()))
+
+
 def test_asking_again_gives_the_same_values(made: Comparison) -> None:
     again = engine.compare(made.session, reversed(NAMES))
     assert [row is other for row, other in zip(again.rows, reversed(made.rows), strict=True)] == [True] * 3

@@ -243,7 +243,7 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
             "refused": [row.refusals for row in rows],
             "over its limit": [row.overflows for row in rows],
             "over the window": [row.over_window for row in rows],
-            "rejected": [len(row.rejected) for row in rows],
+            "rejected": [row.refused for row in rows],
             "decisions": [", ".join(f"{many:,} {kind}" for kind, many in row.decisions.items()) or "none" for row in rows],
         },
         hide_index=True,
@@ -273,7 +273,9 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
                 help="requests that no provider takes: larger than the model's window"
             ),
             "refused": st.column_config.NumberColumn(help="requests that the policy itself does not send"),
-            "rejected": st.column_config.NumberColumn(help="requests whose body the provider's API would reject"),
+            "rejected": st.column_config.NumberColumn(
+                help="requests whose body the provider's API would reject; none where its rules are not known here"
+            ),
         },
     )
     checked = " ".join(row.checked for row in rows)
