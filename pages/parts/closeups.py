@@ -8,7 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import Trace
-from engine.views import Cursor, closeup, decision_log, exact_body, rejected
+from engine.views import Cursor, closeup, decision_log, exact_body, kept_of, rejected
 from engine.views.cached_cost import CachePrice
 from engine.views.stepper import summary_of
 from pages.parts import decisions, laddering, leaving, replays, state
@@ -203,7 +203,7 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
 def _card(trace: Trace, at: replays.Place, price: CachePrice | None) -> str:
     """The decision as a card: what was done and why, then where and by how much, then what the rule noted."""
     (_, action), (_, rule), (_, reason), *rows = decision_log.told(trace, at.request, at.step - 1, price)
-    facts = trace.plans[at.request].decisions[at.step - 1].edit.facts
+    facts = kept_of.facts(trace, trace.plans[at.request].decisions[at.step - 1])
     noted = [(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)) for name, value in facts.items()]
     listed = "".join(f"<dt>{esc(name)}</dt><dd>{esc(value[:400])}</dd>" for name, value in (*rows, *noted))
     return (
