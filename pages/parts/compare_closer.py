@@ -161,7 +161,7 @@ def left(shown: state.Shown, chosen: Chosen) -> None:
     blocks = losses.said_in(shown.trace.session, text)
     st.text(_where(shown, blocks))
     told = _told(shown.key, shown.part, text)
-    policies = {comparing.key(shown, policy, chosen.model): policy for policy in chosen.policies.values()}
+    policies = {comparing.key(shown, policy, chosen): policy for policy in chosen.policies.values()}
     comparing.one_by_one(
         shown,
         chosen.model,
@@ -227,7 +227,7 @@ def sweep(shown: state.Shown, chosen: Chosen) -> None:
         return
     asked = [(policy, window) for policy in chosen.policies.values() for window in library.WINDOWS]
     sized = {
-        comparing.key(shown, made, chosen.model): (made, window)
+        comparing.key(shown, made, chosen): (made, window)
         for policy, window in asked
         if policy.name != replays.RECORDED
         for made in (library.sized(policy, window),)
