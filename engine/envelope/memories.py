@@ -156,7 +156,7 @@ def tellers(text: str) -> frozenset[str]:
     return frozenset(terms(text))
 
 
-def scored(ctx: Ctx, facts: Iterable[Memory], question: str, tiers: Sequence[Tier], turns: int) -> dict[str, int]:
+def scored(ctx: Ctx, facts: Iterable[Memory], question: str, tiers: Sequence[str], turns: int) -> dict[str, int]:
     """By a fact's id, of those that may be put in: how many terms it shares with a question.
 
     Left out are those forgotten, refused by hand, of another tier, and short ones that were said more than `turns` turns ago.
