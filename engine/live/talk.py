@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Literal
 
 from engine.envelope.plan import Plan
-from engine.live import carried
+from engine.live import carried, gateway
 from engine.live.answering import answering
 from engine.live.growing import Growing
 from engine.live.keeping import Keeping
@@ -19,7 +19,6 @@ from engine.live.sinks import Sink
 from engine.live.tools import Tools
 from engine.live.wire import whole
 from engine.planning.answers import Answers, answerer
-from engine.planning.assemble import step
 from engine.planning.bodies import Bodies
 from engine.planning.policy import Policy, sendable
 from engine.session.model import JSON, Answer, Answered, Ask, AskKind, Fact, Request, Usage
@@ -87,7 +86,7 @@ class Talk:
             growing = Growing(growing.session, growing.ledger.counter, growing.prices)
             for role, content in said:
                 growing.message(role, whole(content), origin="prompt" if role == "user" else "answer")
-        return step(self.plan, growing.session, self.asked(growing), self.policy, growing.basis_of(self.policy)), growing
+        return gateway.stepped(self.plan, growing, self.asked(growing), self.policy), growing
 
     @property
     def policy(self) -> Policy:

@@ -11,7 +11,7 @@ from engine import Trace
 from engine.views import Cursor, closeup, decision_log, exact_body, kept_of, rejected
 from engine.views.cached_cost import CachePrice
 from engine.views.stepper import summary_of
-from pages.parts import decisions, laddering, replays, state
+from pages.parts import decisions, laddering, leaving, replays, state
 from pages.parts.formats import esc, k
 
 _BLOCK = "debugger.block"
@@ -80,7 +80,8 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
-        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span> <span>{esc(close.note)}</span></div>"
+        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span> <span>{esc(close.note)}</span> "
+        f"{leaving.of_block(shown, close.at)}</div>"
     )
     away = there is not None and there != Cursor(at.request, at.step)
     middle.button(
