@@ -56,7 +56,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     question, asked = ctx.session.blocks[turn].text[:8_000], " ".join(kinds)
     key = blake2b(f"{turn}\0{asked}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     answer: Answer = yield Ask("provide", f"provide:{key}", asked, question, params.most)
-    found = [*recorded(ctx, ctx.session.blocks[turn].turn), *(one for item in answer.items if (one := provided(item)))]
+    found = [*recorded(ctx, turn), *(one for item in answer.items if (one := provided(item)))]
 
     def part(text: str) -> Part:
         system = params.place == "system"
