@@ -25,7 +25,8 @@ def named(project: str) -> str:
 
 def origin(fact: Memory) -> str:
     """Whose a fact is, how long it stays, when and where it was said."""
-    where = f"from {fact.source}" if fact.source else "added by hand"
+    chat, _, block = fact.source.partition(" ")
+    where = f"from chat {chat[:8]}, {block}" if len(chat) > 30 else f"from {fact.source}" if fact.source else "added by hand"
     return " · ".join(filter(None, (f"of {WHOSE[fact.owner]}", TIERS[fact.tier], fact.said, where)))
 
 
