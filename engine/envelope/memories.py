@@ -106,7 +106,7 @@ def told(item: str, sent_at: float | None = None, source: str = "") -> Memory | 
     """A fact as a model that was asked for facts words it, `user: ...` or `agent: ...`; None where a line is none."""
     owner, _, text = item.partition(":")
     said, owner = " ".join(text.split()), owner.strip(" -*").lower()
-    if owner not in ("user", "agent") or not 4 <= len(said) <= LONGEST:
+    if owner not in ("user", "agent") or not 4 <= len(said) <= LONGEST or said == FORGOTTEN:
         return None
     day = datetime.fromtimestamp(sent_at, UTC).date().isoformat() if sent_at else ""
     return Memory(identity(owner, said), "user" if owner == "user" else "agent", said, day, source, tier=tier_of(said))
