@@ -119,3 +119,16 @@ def test_what_a_project_looks_up_again_is_ready_in_its_next_chat_and_recorded_th
     store.unlearn()
     assert store.learned() == ()
     assert [*replay(chat.growing.session, sendable(load("layered")), chat.growing.ledger)][-1].states == chat.plan.states
+
+
+def test_forgetting_reaches_what_a_model_told_of_a_turn(tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db")
+    with let_go(Offline()) as server:
+        chat = begun(server, tmp_path / "db", "openwebui-middleware", store)
+        [*afterwards(chat, chat.send("My name is Ada Quux."))]
+    store.forget(store.all()[0].id)
+    loaded = Threads(tmp_path / "db").load(chat.growing.session.id)
+    told = [answer.text for key, answer in loaded.recorded.answers.items() if key.startswith("extract:")]
+    assert told == ["user: (forgotten)"]
+    plans = [*replay(loaded, sendable(load("openwebui-middleware")), chat.growing.ledger)]
+    assert "(forgotten)" not in str([piece.body for piece in plans[-1].after.pieces if piece.slot == "memory"])

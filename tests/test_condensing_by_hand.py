@@ -222,3 +222,15 @@ def test_a_branch_follows_what_was_wished_before_it_begins_and_nothing_after(ser
         assert isinstance([*branch.send("otherwise")][-1], Done)
         assert isinstance([*branch.send("and on")][-1], Done)
         assert bool(branch.summaries()) == condensed
+
+
+def test_a_history_that_no_summary_would_shorten_is_refused_before_anybody_is_asked(server: Offline, threads: Threads) -> None:
+    talk = Talk(server, threads)
+    builder = talk.chat.growing
+    for text in ("a", "b", "c"):
+        builder.message("user", text, origin="prompt")
+        builder.message("assistant", "Yes.", origin="answer")
+    said = [*talk.chat.condense(keep_turns=1)]
+    assert [type(event) for event in said] == [Condensing, Failed]
+    assert "a summary would save nothing" in said[1].error.what  # type: ignore[union-attr]
+    assert server.memory.billed == []

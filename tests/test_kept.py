@@ -11,7 +11,7 @@ import engine
 from engine.envelope.kept import compared
 from engine.planning.policy import parse
 from engine.session.model import Answer
-from engine.views import decision_log
+from engine.views import decision_log, kept_of
 
 SOURCE = """user: The build fails in engine/build.py at line 412. Should we pin numpy 1.26.4?
 assistant: We decided to pin numpy because wheels for 2.1 lack Windows builds.
@@ -85,3 +85,14 @@ def test_a_summary_larger_than_its_source_is_refused_and_nothing_is_lost() -> No
 def test_a_flag_stands_beside_a_summary_that_loses_the_active_file() -> None:
     lost = compared("user: open src/a_b.py\nassistant: calls Edit src/c_d.py\n", "src/a_b.py was opened").lost
     assert lost == ("the active file src/c_d.py",)
+
+
+def test_a_compaction_that_a_tool_recorded_is_scored_where_it_is_looked_at() -> None:
+    trace = engine.replay(engine.load("sample_sessions/cache-goes-cold.jsonl"), "as-recorded")
+    made = [d for plan in trace.plans for d in plan.decisions if d.action == "condense"]
+    assert made
+    assert all("kept" not in d.edit.facts for d in made), "no rule asked for these summaries"
+    facts = [kept_of.facts(trace, d) for d in made]
+    assert all(0 <= one["kept"] <= 1 and "flagged" in one for one in facts)
+    logged = [row["facts"] for row in decision_log.rows(trace) if row["action"] == "condense"]
+    assert logged == facts

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.relevance import terms
+from engine.planning.answers import Answers
 from engine.planning.assemble import replay
 from engine.planning.policy import parse
 from engine.session.builder import Builder
+from engine.session.model import Answer, Ask
 
 # What was said, one exchange a line, and further down which of them each later question is about (counted from 0).
 SAID = """\
@@ -92,3 +97,31 @@ def test_what_was_asked_about_is_found_again_where_recency_alone_has_lost_it() -
 def test_identifiers_are_found_as_a_whole_and_by_their_parts() -> None:
     assert terms("loadConfig in config_loader.py") == ["loadconfig", "load", "config", "config_loader", "config", "load", "py"]
     assert set(terms("caching the caches")) == {"cach"}
+
+
+def test_a_model_orders_the_best_anew_where_there_is_one_and_is_missed_with_a_word_where_there_is_none() -> None:
+    builder = Builder("set", "test")
+    for prompt, answer in (line.split(" | ") for line in SAID.splitlines()):
+        builder.message("user", prompt)
+        builder.request(builder.message("assistant", answer))
+    builder.message("user", "The session cookie, the SearchCache, and names on the invoice: which port?")
+    builder.unanswered()
+    session = builder.build()
+    policy = (
+        f'[budget]\nformula = "fixed"\ntokens = {LIMIT}\n[[rules]]\nrule = "keep_relevant_messages"\nrerank = "none-such"\n'
+    )
+
+    def first(answers: Answers | None) -> tuple[str, Mapping[str, object]]:
+        plan = [*replay(session, parse("set", policy), build_ledger(session, CHARS), answers=answers)][-1]
+        facts = next(d.edit.facts for d in plan.decisions if "newest" in d.edit.facts)
+        return str(facts["scores"]).split(" ")[0], facts
+
+    def backwards(ask: Ask) -> Answer:
+        texts = json.loads(ask.content)[1:]
+        return Answer(items=tuple(str(n / len(texts)) for n in range(len(texts))))
+
+    best, facts = first(None)
+    assert "not_reranked" in facts
+    turned, facts = first(backwards)
+    assert "not_reranked" not in facts
+    assert turned != best

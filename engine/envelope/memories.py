@@ -106,7 +106,7 @@ def told(item: str, sent_at: float | None = None, source: str = "") -> Memory | 
     """A fact as a model that was asked for facts words it, `user: ...` or `agent: ...`; None where a line is none."""
     owner, _, text = item.partition(":")
     said, owner = " ".join(text.split()), owner.strip(" -*").lower()
-    if owner not in ("user", "agent") or not 4 <= len(said) <= LONGEST:
+    if owner not in ("user", "agent") or not 4 <= len(said) <= LONGEST or said == FORGOTTEN:
         return None
     day = datetime.fromtimestamp(sent_at, UTC).date().isoformat() if sent_at else ""
     return Memory(identity(owner, said), "user" if owner == "user" else "agent", said, day, source, tier=tier_of(said))
@@ -156,7 +156,7 @@ def tellers(text: str) -> frozenset[str]:
     return frozenset(terms(text))
 
 
-def scored(ctx: Ctx, facts: Iterable[Memory], question: str, tiers: Sequence[Tier], turns: int) -> dict[str, int]:
+def scored(ctx: Ctx, facts: Iterable[Memory], question: str, tiers: Sequence[str], turns: int) -> dict[str, int]:
     """By a fact's id, of those that may be put in: how many terms it shares with a question.
 
     Left out are those forgotten, refused by hand, of another tier, and short ones that were said more than `turns` turns ago.

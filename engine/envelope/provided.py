@@ -45,11 +45,17 @@ def provided(item: str) -> Provided | None:
     return found if found.text.strip() else None
 
 
-def recorded(ctx: Ctx, turn: int) -> Iterator[Provided]:
-    """What the log says was put beside the question of a turn, and what it says without naming a turn."""
-    rows = ctx.session.about.get(RECORDED)
+def recorded(ctx: Ctx, at: int) -> Iterator[Provided]:
+    """What the log says was put beside the question at address `at`, and what it says without naming a question.
+
+    A row names it by its turn, or by the id of its message.
+    """
+    rows, block = ctx.session.about.get(RECORDED), ctx.session.blocks[at]
+    turn, message = block.turn, ctx.session.messages[block.message].id
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, Mapping) and row.get("kind") in KINDS and row.get("turn", turn) == turn:
+            if row.get("message", message) != message:
+                continue
             text = row.get("text")
             if isinstance(text, str) and text.strip():
                 yield Provided(row["kind"], str(row.get("name") or ""), text[:LONGEST])

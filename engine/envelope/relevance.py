@@ -9,23 +9,26 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import blake2b
 from heapq import nlargest
 from math import log
 from operator import itemgetter
 from threading import Lock
 
 from engine.envelope.rule import Ctx
+from engine.session.content import dumps
 from engine.session.index import upto
-from engine.session.model import Block, Bucket, Session
+from engine.session.model import Answer, Ask, Block, Bucket, Session
 
 K1, B = 1.2, 0.75
 READ = 1_200  # characters of one block that are indexed: its beginning and its end
 QUERY = 24  # terms of a question that are looked up: the rarest
 COMMON = 0.25  # a term in more than this share of many exchanges says nothing of any
 MANY = 32
+RERANKED = 50  # of them that a model orders anew, where it is asked
 RANKED = 64  # exchanges that compete for the room there is
 REMEMBERED = 4  # sessions whose index is kept
 
@@ -129,6 +132,33 @@ def ranked(ctx: Ctx, index: Exchanges, turn: int) -> tuple[tuple[int, float], ..
         found = tuple(nlargest(RANKED, scored.items(), key=itemgetter(1, 0)))
         index.last = (turn, found)
     return found
+
+
+def nearest(ctx: Ctx, index: Exchanges, turn: int, found: dict[int, float], model: str) -> Generator[Ask, Answer, str]:
+    """Order the best of `found` anew by what a model takes them to mean; gives why it could not, "" where it did.
+
+    bm25's scores of these stay as they are; only their order changes, and the rest stands behind them.
+    """
+    best = [*found][:RERANKED]
+    if not best or not model:
+        return ""
+    blocks, ends = ctx.session.blocks, [*index.starts, ctx.request.cut]
+
+    def told(start: int, stop: int) -> str:
+        return "\n".join(block.text[:READ] for block in blocks[start:stop] if block.kind == "text")[: 4 * READ]
+
+    message = ctx.session.messages[blocks[turn].message]
+    texts = [told(turn, message.stop), *(told(ends[n], ends[n + 1]) for n in best)]
+    content = dumps(texts)
+    key = blake2b(f"{model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    answer = yield Ask("rank", f"rerank:{key}", model, content)
+    if answer.failed or len(answer.items) != len(best):
+        return answer.failed or "not every text was ranked"
+    near = dict(zip(best, map(float, answer.items), strict=True))
+    order = sorted(best, key=lambda n: -near[n])
+    for n in [*order, *[*found][len(best) :]]:
+        found[n] = found.pop(n)
+    return ""
 
 
 _known: list[Exchanges] = []

@@ -98,6 +98,8 @@ def read(source: Source, entry: Entry) -> Thread:
     named = (row.get("current_message_id"), history.get("currentId"), chat.get("currentId"), chat.get("branchPointMessageId"))
     kept = {node.id: facts for node in nodes if (facts := _kept(messages[node.id], _blocks(node)))}
     builder.about |= {"stored": {NAME: kept}} if kept else {}
+    beside = [one for node in nodes for one in _beside(messages[node.id])]
+    builder.about |= {"context": beside} if beside else {}
     current = next((id for id in named if isinstance(id, str) and id in messages), "")
     system = as_text(mapping(chat.get("params")).get("system")) or as_text(chat.get("system"))
     passed.tell(builder)
@@ -160,6 +162,19 @@ def _kept(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
         output = [_kept_item(part) for part in rows(message.get("output"))]
         kept |= {"role": "assistant", "content": told, **({"output": output} if output else {})}
     return kept
+
+
+def _beside(message: Value) -> Iterator[JSON]:
+    """What its retrieval put beside the question that a message answers: chunks of documents, results of a web search."""
+    for one in rows(message.get("sources")):
+        source, told = mapping(one.get("source")), rows(one.get("metadata"))
+        texts = one.get("document")
+        for n, chunk in enumerate(texts if isinstance(texts, list) else ()):
+            named = told[n] if n < len(told) else {}
+            name = as_text(named.get("source") or named.get("name") or source.get("name"))
+            kind = "web" if source.get("type") == "web_search" else "document"
+            if isinstance(chunk, str) and chunk.strip():
+                yield {"kind": kind, "name": name, "text": chunk, "message": as_text(message.get("parentId"))}
 
 
 def _blocks(node: Node) -> list[JSON]:
@@ -234,5 +249,5 @@ IMPORTER = Importer(
     suffixes=(".json", ".jsonl", ".db"),
     wants="chat with `history.messages`, nor tables `chat` and `user`",
     right="the tree with its branches; old and new forms of an answer; compactions",
-    version=2,
+    version=3,
 )

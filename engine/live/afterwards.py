@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from engine.envelope import extracting
 from engine.envelope.layers import written
 from engine.live.answering import summarised
-from engine.live.archive import kept_by
+from engine.live.archive import over_with
 from engine.live.chat import Chat
 from engine.live.events import Asked, Ending, Event
 from engine.session.model import Ask
@@ -43,5 +43,4 @@ def due(chat: Chat, facts: bool = True, layers: bool = True) -> Iterator[Ask]:
         return
     if facts and "insert_memories" in rules and (ask := extracting.question(session, index.turns[-1], len(session.blocks))):
         yield ask
-    if layers and kept_by(chat.policy) and (ask := written.question(session.blocks[index.turns[-1] :])):
-        yield ask
+    yield from (ask for blocks in over_with(chat) if layers and (ask := written.question(blocks)))

@@ -6,12 +6,14 @@ and in every replay; what is answered here is what those rules will do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.envelope.layers.archive import FORMS, PRIORITIES, TOOL
+from engine.envelope.layers.conversations import current, span_of
 from engine.envelope.layers.retrieved import answered
 from engine.envelope.layers.story import FIELDS, REPORT
+from engine.envelope.plan import Plan
 from engine.envelope.rule import Ctx
 from engine.live.talk import Talk
 from engine.planning.policy import Policy
@@ -63,9 +65,23 @@ def offered(policy: Policy) -> Sequence[JSON]:
     return DEFINITIONS if any(part.rule.name == TOOL for part in policy.rules) else ()
 
 
-def kept_by(policy: Policy) -> bool:
-    """Whether a policy keeps an archive whose conversations are turns: they are over when the next prompt comes."""
-    return any(part.rule.name == TOOL and part.params.split == "turn" for part in policy.rules)
+def over_with(talk: Talk) -> Iterator[Sequence[Block]]:
+    """The conversations of the turn that was answered last, where the policy keeps an archive and a turn is what ends them."""
+    part = next((part for part in talk.policy.rules if part.rule.name == TOOL and part.params.split == "turn"), None)
+    if part is None or talk.plan is None:
+        return
+    ctx, blocks = _looking(talk, talk.plan), talk.growing.session.blocks
+    for number in range(current(ctx, part.params), -1, -1):
+        span = span_of(ctx, part.params, number)
+        if span.start < ctx.index.turns[-1]:
+            return
+        yield blocks[span.start : span.stop]
+
+
+def _looking(talk: Talk, plan: Plan) -> Ctx:
+    """What a rule may read, were the next request sent now."""
+    basis, request, room = talk.growing.basis_of(talk.policy), talk.asked(talk.growing), plan.budget
+    return Ctx(talk.growing.session, request, basis.index, basis.ledger, basis.own, plan, plan.calibration, room, room.limit, 0)
 
 
 def served(blocks: Sequence[Block]) -> bool:
@@ -84,10 +100,8 @@ def run(talk: Talk, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
     plan = talk.plan
     if part is None or plan is None:
         return "The policy of this chat keeps no archive.", True
-    basis, request = talk.growing.basis_of(talk.policy), talk.asked(talk.growing)
-    envelope = plan.after.grow(request.cut, basis.ledger)
-    room, index = plan.budget, basis.index
-    ctx = Ctx(talk.growing.session, request, index, basis.ledger, basis.own, plan, plan.calibration, room, room.limit, 0)
+    ctx = _looking(talk, plan)
+    envelope = plan.after.grow(ctx.request.cut, ctx.ledger)
     _, found = answered(envelope, ctx, part.params, plan.state(TOOL))
     mine = [grants for call, grants in found if ctx.session.blocks[call].raw.get("input") == given]
     text = "; ".join(grant.sentence for grant in (mine[-1] if mine else ()))

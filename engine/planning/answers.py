@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.planning.extract import extract
+from engine.planning.reranking import reranked
 from engine.session.model import Answer, Ask, AskKind
 
 Answers = Callable[[Ask], Answer]
@@ -19,7 +20,7 @@ def extracted(ask: Ask) -> Answer:
     return Answer(extract(ask.content, ask.max_tokens), source="offline")
 
 
-OFFLINE: Mapping[AskKind, Answers] = {"summary": extracted, "compact": extracted, "expect": extracted}
+OFFLINE: Mapping[AskKind, Answers] = {"summary": extracted, "compact": extracted, "expect": extracted, "rank": reranked}
 
 
 def answerer(

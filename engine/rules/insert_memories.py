@@ -10,7 +10,7 @@ from engine.envelope.conversation import since
 from engine.envelope.envelope import Envelope
 from engine.envelope.extracting import extracted
 from engine.envelope.layers.places import insert_at
-from engine.envelope.memories import FORMS, TIERS, Memory, Tier, kept, reviewed, said_since, scored
+from engine.envelope.memories import FORMS, TIERS, Memory, kept, reviewed, said_since, scored
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.envelope.wishes import rating
 from engine.session.index import before
@@ -31,7 +31,7 @@ class Params:
     )
     most: Annotated[int, "facts of each owner that a request carries"] = 8
     agent: Annotated[bool, "what the agent learned is put in as well, in a slot of its own"] = True
-    tiers: Annotated[tuple[Tier, ...], "which facts are put in: of this chat for now, those that fade, those that stay"] = TIERS
+    tiers: Annotated[tuple[str, ...], "which facts are put in: short (for now), medium (they fade), long (they stay)"] = TIERS
     short_turns: Annotated[int, "turns for which a short one stands"] = 5
     reviews: Annotated[bool, "findings that the log holds of a review are remembered of the agent"] = False
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from engine.envelope.conversation import begin, droppable, reach, static_tokens
 from engine.envelope.envelope import Envelope
-from engine.envelope.relevance import exchanges, place_of, ranked
+from engine.envelope.relevance import exchanges, nearest, place_of, ranked
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import before
 from engine.session.model import Edit, Span
@@ -25,6 +25,7 @@ class Params:
     recent: Annotated[int, "newest exchanges before the turn that stay, whatever they score"] = 2
     most: Annotated[int, "exchanges that are kept for their score; the room that is left goes to the newest"] = 12
     pin_first: Annotated[bool, "always keep the first exchange, where it fits: the task"] = False
+    rerank: Annotated[str, "model that orders the best 50 anew, such as all-MiniLM-L6-v2; nothing = bm25 alone"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -43,6 +44,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             envelope = yield Edit("drop", because, span, facts=facts)
         return
     found = {n: score for n, score in ranked(ctx, index, turn) if n < last}
+    missing = (yield from nearest(ctx, index, turn, found, params.rerank)) if params.rerank else ""
+    facts |= {"not_reranked": missing} if missing else {}
     kept: dict[int, int] = {}  # exchanges that stay for their score, and their tokens
     for number in dict.fromkeys([0, *found] if params.pin_first and last else found):
         if len(kept) < params.most + params.pin_first:

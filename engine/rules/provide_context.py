@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.layers.places import insert_at
-from engine.envelope.provided import SLOTS, Kind, fitting, provided, recorded, told
+from engine.envelope.provided import KINDS, SLOTS, fitting, provided, recorded, told
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import before
 from engine.session.model import Answer, Ask, Edit, Part, Span
@@ -20,7 +20,13 @@ from engine.session.model import Answer, Ask, Edit, Part, Span
 class Params:
     """Parameters. A slot's share of the budget stands in the policy's budget (`slots`)."""
 
-    kinds: Annotated[tuple[Kind, ...], "what is asked for, in this order"] = ("rules", "workspace", "file", "tree", "search")
+    kinds: Annotated[tuple[str, ...], f"what is asked for: of {', '.join(KINDS)}"] = (
+        "rules",
+        "workspace",
+        "file",
+        "tree",
+        "search",
+    )
     form: Annotated[Literal["sources", "tagged", "fenced"], "how the texts are worded"] = "tagged"
     place: Annotated[Literal["question", "system"], "before the question, or behind the system prompt"] = "question"
     most: Annotated[int, "texts of each kind that a request carries"] = 8
@@ -36,6 +42,7 @@ class Stood(Struct, frozen=True, gc=False):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     turn = before(ctx.index.turns, ctx.request.cut - 1)
     was: Stood | None = ctx.state
+    kinds = [kind for kind in KINDS if kind in params.kinds]
     if turn is None:
         return was
     now = Stood(turn if params.place == "question" else ctx.index.messages[0], turn)
@@ -43,19 +50,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if same and ctx.size(envelope) <= ctx.limit:
         return was
     if was and was.at != now.at and was.at < envelope.stop:
-        for slot in (SLOTS[kind] for kind in params.kinds):
+        for slot in (SLOTS[kind] for kind in kinds):
             if insert_at(envelope, was.at, slot):
                 envelope = yield Edit("drop", "another question: this was for the one before", Span(was.at, was.at), slot=slot)
-    question, kinds = ctx.session.blocks[turn].text[:8_000], " ".join(params.kinds)
-    key = blake2b(f"{turn}\0{kinds}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    answer: Answer = yield Ask("provide", f"provide:{key}", kinds, question, params.most)
-    found = [*recorded(ctx, ctx.session.blocks[turn].turn), *(one for item in answer.items if (one := provided(item)))]
+    question, asked = ctx.session.blocks[turn].text[:8_000], " ".join(kinds)
+    key = blake2b(f"{turn}\0{asked}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    answer: Answer = yield Ask("provide", f"provide:{key}", asked, question, params.most)
+    found = [*recorded(ctx, turn), *(one for item in answer.items if (one := provided(item)))]
 
     def part(text: str) -> Part:
         system = params.place == "system"
         return Part("system", "text", text, place="system") if system else Part("user", "text", text)
 
-    for kind in params.kinds:
+    for kind in kinds:
         slot, texts = SLOTS[kind], [one for one in found if one.kind == kind][: params.most]
         insert = insert_at(envelope, now.at, slot)
         there = (insert.body or ()) if insert else ()

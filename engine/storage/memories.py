@@ -143,7 +143,7 @@ class Memories:
             mine = "thread in (select id from threads where user_id = ?)"
             for said in _written(text):
                 for table, column, which in (
-                    ("facts", "fact", "fact like '%\"recall:%'"),
+                    ("facts", "fact", "(fact like '%\"recall:%' or fact like '%\"extract:%')"),
                     ("decisions", "edit", "rule = 'insert_memories'"),
                 ):
                     sql = f"update {table} set {column} = replace({column}, ?, ?) where {which} and {mine}"  # noqa: S608 - ours

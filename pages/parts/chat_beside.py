@@ -15,7 +15,7 @@ from engine.live.chat import Chat
 from engine.live.events import Event
 from engine.live.memories import Memories, Provided
 from engine.live.providing import Providing
-from pages.parts import state
+from pages.parts import memory_panel
 from pages.parts.chat_values import value
 
 OFF, POLICY, ALWAYS = "off", "as the policy says", "with every policy"
@@ -33,9 +33,9 @@ def project() -> str:
     return str(Path(folder).expanduser().resolve()) if folder else ""
 
 
-def store(project_of: str | None = None) -> Memories:
-    """What is remembered in a project, by default in that of the chat."""
-    return Memories(state.chats_file(), project=project() if project_of is None else project_of)
+def store() -> Memories:
+    """What is remembered in the chat's project."""
+    return memory_panel.stored(project())
 
 
 def pasted() -> dict[str, list[tuple[str, str, str]]]:

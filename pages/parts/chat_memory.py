@@ -79,10 +79,10 @@ def _pasted(thread: str) -> None:
         if st.button(f"Take away {KINDS[kind]}: {name} ({len(text):,} characters)", key=f"chat.unpaste.{n}", type="tertiary"):
             texts.pop(n)
             st.rerun()
-    with st.form("chat.paste", clear_on_submit=True, border=False):
-        kind = st.selectbox("Paste the text of", [*KINDS], format_func=KINDS.__getitem__)
-        name = st.text_input("Its address or title")
-        text = st.text_area("Its text", height=100)
+    with st.form("chat.pasting", clear_on_submit=True, border=False):
+        kind = st.selectbox("Paste the text of", [*KINDS], format_func=KINDS.__getitem__, key="chat.paste.kind")
+        name = st.text_input("Its address or title", key="chat.paste.name")
+        text = st.text_area("Its text", height=100, key="chat.paste.text")
         if st.form_submit_button("Put beside the questions") and text.strip():
             texts.append((kind, name.strip(), text))
             st.rerun()

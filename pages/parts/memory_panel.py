@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine import TurnscopeError
 from engine.live.memories import Memories, Memory, Owner
-from pages.parts import controls
+from pages.parts import controls, state
 from pages.parts.formats import esc
 
 OWNERS: tuple[Owner, ...] = ("user", "agent")
@@ -25,7 +25,8 @@ def named(project: str) -> str:
 
 def origin(fact: Memory) -> str:
     """Whose a fact is, how long it stays, when and where it was said."""
-    where = f"from {fact.source}" if fact.source else "added by hand"
+    chat, _, block = fact.source.partition(" ")
+    where = f"from chat {chat[:8]}, {block}" if len(chat) > 30 else f"from {fact.source}" if fact.source else "added by hand"
     return " · ".join(filter(None, (f"of {WHOSE[fact.owner]}", TIERS[fact.tier], fact.said, where)))
 
 
@@ -80,13 +81,18 @@ def learned(store: Memories, key: str) -> None:
             _do(store.unlearn)
 
 
-def section(store: Callable[[str], Memories]) -> None:
+def stored(project: str = "") -> Memories:
+    """What is remembered in a project."""
+    return Memories(state.chats_file(), project=project)
+
+
+def section() -> None:
     """The section of a page: what is remembered, by project."""
     with st.expander("Memory: what chats remember of you and your projects", icon=":material/bookmark:"):
-        projects = store("").projects() or ("",)
+        projects = stored().projects() or ("",)
         chosen = st.selectbox("Project", projects, format_func=named, key="memory.project")
-        facts(store(chosen or ""), f"memory.{chosen}")
-        learned(store(chosen or ""), f"memory.{chosen}")
+        facts(stored(chosen or ""), f"memory.{chosen}")
+        learned(stored(chosen or ""), f"memory.{chosen}")
 
 
 def _do(what: Callable[[], object]) -> None:

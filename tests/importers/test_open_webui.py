@@ -183,3 +183,28 @@ def test_the_converted_chat_is_what_it_says(shared: Callable[..., Path]) -> None
     assert [m.origin for m in session.messages] == ["prompt", "answer"] * 5
     assert (len(session.requests), len(session.branches)) == (5, 0)
     assert all(request.usage is None and request.model for request in session.requests), "its usage is zeros"
+
+
+def test_what_retrieval_put_beside_a_question_is_a_slot_of_its_request_alone(tmp_path: Path) -> None:
+    sources = [
+        {
+            "source": {"type": "file", "name": "a.pdf"},
+            "document": ["Ships leave at noon.", " "],
+            "metadata": [{"name": "a.pdf"}],
+        },
+        {"source": {"type": "web_search", "name": "ships"}, "document": ["A page."], "metadata": [{"source": "https://x.y/z"}]},
+        {"source": 7, "document": "no list"},
+    ]
+    path = tmp_path / "chat.json"
+    chat = row(said("u1", None, "user", "When?"), said("a1", "u1", "assistant", "At noon.", 1, sources=sources),
+               said("u2", "a1", "user", "And now?", 2), said("a2", "u2", "assistant", "Still.", 3))  # fmt: skip
+    path.write_text(json.dumps([chat]))
+    trace = engine.replay(engine.load(path), "openwebui-middleware")
+    slots = [{p.slot: "".join(part.text for part in p.body or ()) for p in plan.after.pieces if p.slot} for plan in trace.plans]
+    assert slots[0] == {
+        "web_results": '<source id="1" name="https://x.y/z">A page.</source>',
+        "documents": '<source id="1" name="a.pdf">Ships leave at noon.</source>',
+    }
+    assert slots[1] == {}
+    told = [d.edit.facts["stage"] for d in trace.plans[0].decisions if d.rule == "tell_stages"]
+    assert told == ["memory", "web search", "RAG", "tool results", "messages"]

@@ -10,8 +10,9 @@ from engine.envelope.layers.trio import told_of
 from engine.envelope.layers.words import About, about
 from engine.envelope.rule import Ctx
 from engine.session.index import upto
+from engine.session.model import Ask
 
-LEARNED = "learned:retrieved"  # the question for what a project's sessions look up again
+LEARNED = Ask("rank", "learned:retrieved", "", "what this project's sessions look up again")
 NAMES = 20  # of those names that count
 FAR = 32  # conversations that are looked up for one word, the newest
 ENTITY, CONCEPT = 3, 1  # what it is worth that two share one

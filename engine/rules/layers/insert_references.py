@@ -15,7 +15,6 @@ from engine.envelope.layers.places import REFERENCES, insert_at, moved, put, und
 from engine.envelope.layers.related import LEARNED, asked, naming, read
 from engine.envelope.layers.trio import counts, over
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.session.model import Ask
 
 HEAD = "[Where what is asked about was spoken of before; any can be retrieved by its id]"
 NEWEST = 6  # conversations named for one name
@@ -44,7 +43,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     was, at = state.at if state else None, under_way(ctx, params)
     if was == at and (ctx.size(envelope) <= ctx.limit or not insert_at(envelope, at, REFERENCES)):
         return state
-    learned = state.learned if state else (yield Ask("rank", LEARNED, "", "")).items if params.learn else ()
+    learned = state.learned if state else (yield LEARNED).items if params.learn else ()
     for edit in moved(envelope, was, at, REFERENCES):
         envelope = yield edit
     rows = _rows(ctx, params, first_full(envelope, ctx, params), read(learned)) if was != at else []

@@ -13,7 +13,7 @@ from engine.envelope.layers.related import LEARNED
 from engine.envelope.layers.retrieved import Forms, Retrieved, answered, fitting, laid
 from engine.envelope.layers.trio import over, told_of
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.session.model import Ask, Edit
+from engine.session.model import Edit
 
 NAMES = 6  # of one conversation
 
@@ -24,7 +24,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Forms) -> Edits:
     was: Retrieved | None = ctx.state
     learned: tuple[str, ...] = ()
     if was is None and params.learn:
-        learned = (yield Ask("rank", LEARNED, "", "what this project's sessions look up again")).items
+        learned = (yield LEARNED).items
     now, found = answered(envelope, ctx, params, was, learned)
     for edit in moved(envelope, was.at if was else None, now.at, RETRIEVED):
         envelope = yield edit

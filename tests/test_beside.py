@@ -1,0 +1,174 @@
+"""What stands beside a chat: context of a folder, a middleware's stages, tiers of memory, outputs read back by address."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
+from engine.envelope.plan import Plan
+from engine.envelope.provided import KINDS, Provided, provided
+from engine.envelope.tidying import address, tidied
+from engine.live.beside import definitions, with_memory
+from engine.live.outputs import Outputs
+from engine.live.providing import Providing
+from engine.planning.answers import answerer
+from engine.planning.assemble import replay
+from engine.planning.policy import load, names, parse
+from engine.planning.render import render
+from engine.session.builder import Builder
+from engine.session.model import Answer, Ask, Session
+from engine.storage.memories import FADES, Memories
+
+DAY = 86_400.0
+FOUND = {"web": "A page on ships. " * 30, "document": "Ships leave at noon. " * 30}
+
+
+def session(*prompts: str, system: tuple[str, ...] = ("Base instructions.",)) -> Session:
+    builder = Builder("chat", "test")
+    for text in system:
+        builder.message("system", text)
+    for prompt in prompts:
+        builder.message("user", prompt)
+        builder.request(builder.message("assistant", "Yes. " * 60))
+    return builder.build()
+
+
+def plans(said: Session, name: str, store: Memories | None = None, limit: int = 0, **more: str) -> list[Plan]:
+    def provide(ask: Ask) -> Answer:
+        rows = (Provided(kind, kind, more[kind]) for kind in KINDS if kind in ask.prompt.split() and kind in more)
+        return Answer(items=tuple(f'{{"kind":"{one.kind}","name":"{one.name}","text":"{one.text}"}}' for one in rows))
+
+    policy = load(name)
+    if limit:
+        fixed = replace(policy.budget, formula="fixed", tokens=limit, output=0, margin=0.0)
+        policy = replace(policy, budget=fixed)
+    answers = answerer(said.recorded.answers.get, {"provide": provide} | ({"recall": store.answer} if store else {}))
+    return [*replay(said, policy, build_ledger(said, CHARS), answers=answers)]
+
+
+def slots(plan: Plan) -> dict[str, int]:
+    return {piece.slot: sum(piece.counts) for piece in plan.after.pieces if piece.slot and piece.body}
+
+
+def test_a_middleware_is_one_sequence_each_stage_a_decision_with_its_tokens(tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db")
+    store.add("I sail on Fridays.")
+    (plan, *_) = plans(session("When do ships leave?"), "openwebui-middleware", store, **FOUND)
+    told = [(d.edit.facts["stage"], d.edit.facts["tokens"]) for d in plan.decisions if d.rule == "tell_stages"]
+    held = slots(plan)
+    assert [name for name, _ in told] == ["memory", "web search", "RAG", "tool results", "messages"]
+    assert dict(told)["memory"] == held["memory"]
+    assert dict(told)["web search"] == held["web_results"]
+    assert dict(told)["RAG"] == held["documents"]
+    assert sum(tokens for _, tokens in told) == plan.after.tokens
+    order = [d.edit.slot for d in plan.decisions if d.action == "insert"]
+    assert order == ["memory", "web_results", "documents"]
+    body = render(plan.after, session("When do ships leave?"))
+    question = [block["text"] for block in body["messages"][-1]["content"]]
+    assert [text.partition(" ")[0] for text in question] == ["<source", "<source", "When"]
+
+
+@pytest.mark.parametrize("limit", [420, 300, 220, 140])
+def test_what_stands_beside_a_question_shrinks_before_a_message_goes(limit: int, tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db")
+    store.add("I sail on Fridays, as the whole harbour knows by now.")
+    said = session("When?", "When do ships leave?")
+    plan = plans(said, "openwebui-middleware", store, limit, **FOUND)[-1]
+    dropped = [d for d in plan.decisions if d.action == "drop" and d.edit.span and d.edit.span.stop > d.edit.span.start]
+    shares = load("openwebui-middleware").budget.slots
+    assert all(tokens <= shares[slot] * limit for slot, tokens in slots(plan).items())
+    assert not (dropped and slots(plan)), "no message goes while an insert stands"
+    assert plan.after.tokens <= limit
+
+
+def test_librechat_sends_shared_context_base_instructions_and_mcp_instructions_in_this_order(tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db")
+    store.add("I sail on Fridays.")
+    said = session("When?", system=("Base instructions.", "MCP instructions."))
+    body = render(plans(said, "librechat-memory", store)[0].after, said)
+    shared, *rest = [block["text"] for block in body["system"]]
+    assert shared == "# Existing memory about the user\n- I sail on Fridays."
+    assert rest == ["Base instructions.", "MCP instructions."]
+
+
+def test_earlier_reviews_findings_are_facts_of_the_next(tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db", project="ferry")
+    about = {"findings": [{"severity": "high", "file": "a.py", "title": "open file"}]}
+    first = plans(structs.replace(session("Review it."), about=about), "chainreview-memory", store)[0]
+    (fact,) = first.state("insert_memories")
+    store.add(fact.text, fact.owner, fact.source, "2026-11-01", fact.tier)
+    later = plans(session("What of a.py?"), "chainreview-memory", store)[0]
+    texts = [part.text for piece in later.after.pieces if piece.slot == "agent_memory" for part in piece.body or ()]
+    assert texts == ["Findings of earlier reviews:\n- [2026-11-01] high: a.py: open file"]
+
+
+def test_a_short_fact_goes_with_its_chat_a_medium_one_fades_and_a_third_chat_makes_it_stay(tmp_path: Path) -> None:
+    now = [1_767_348_000.0]
+    store = Memories(tmp_path / "db", clock=lambda: now[0])
+    policy = '[budget]\nformula = "fixed"\ntokens = 9000\n[[rules]]\nrule = "insert_memories"\nshort_turns = 1\n'
+    said = session("I use a test server for now.", "a", "b")
+    made = [*replay(said, parse("t", policy), build_ledger(said, CHARS))]
+    assert ["memory" in slots(plan) for plan in made] == [True, True, False]
+    fact = store.add("I like tea.", source="c1 block 2", tier="medium")
+    now[0] += FADES - DAY
+    assert store.add("I like tea.", source="c1 block 9", tier="medium").tier == "medium", "the same chat"
+    assert store.recall("tea") == (fact,)
+    now[0] += FADES + DAY
+    assert store.recall("tea") == ()
+    assert [store.add("I like tea.", source=f"c{n} block 1", tier="medium").tier for n in (2, 3)] == ["medium", "long"]
+    now[0] += 5 * FADES
+    assert [known.text for known in store.recall("tea")] == ["I like tea."]
+
+
+def test_a_folder_provides_rules_files_trees_and_searches_and_nothing_outside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "ferry"
+    (folder / "src").mkdir(parents=True)
+    (folder / "CLAUDE.md").write_text("Use tabs.")
+    (folder / ".clinerules").mkdir()
+    (folder / ".clinerules" / "one.md").write_text("Be brief.")
+    (folder / "src" / "pool.py").write_text("def open_pool(): ...\n")
+    (tmp_path / "secret.txt").write_text("no")
+    at = Providing(folder, (Provided("issue", "#7", "It leaks."),))
+
+    def given(kinds: str, question: str) -> list[tuple[str, str, str]]:
+        items = at.answer(Ask("provide", "k", kinds, question, 8)).items
+        return [(one.kind, one.name, one.text) for item in items if (one := provided(item))]
+
+    assert given("rules", "") == [("rules", "CLAUDE.md", "Use tabs."), ("rules", ".clinerules/one.md", "Be brief.")]
+    assert given("workspace", "") == [("workspace", "ferry", "CLAUDE.md\nsrc/\n  pool.py")]
+    assert given("file", "Look at @src/pool.py now")[0][2] == "def open_pool(): ...\n"
+    assert given("tree", "@tree src") == [("tree", "src", "pool.py")]
+    assert "src/pool.py:1" in given("search", "@search open_pool")[0][2]
+    assert given("issue", "") == [("issue", "#7", "It leaks.")]
+    assert given("web document", "x") == []
+    assert given("tree", "@tree ../") == []
+    assert "leads out" in given("file", "@file ../secret.txt")[0][2] or given("file", "@file ../secret.txt") == []
+
+
+def test_an_output_that_gave_way_to_a_reference_is_read_back_by_its_address() -> None:
+    builder, text = Builder("chat", "test"), "\n".join(f"line {n}" for n in range(1_000))
+    builder.message("user", "Run it.")
+    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]))
+    builder.message("user", [{"type": "tool_result", "tool_use_id": "t", "content": text}])
+    said = builder.build()
+    tools, name = Outputs(lambda: said), address(tidied(text))
+    told, failed = tools.run("read_output", {"address": name, "line": 990})
+    assert (told.splitlines()[0], failed) == ("line 989", False)
+    assert tools.run("read_output", {"address": name})[0].endswith("[600 more lines, from line 401]")
+    assert tools.run("read_output", {"address": "nothing"})[1]
+    assert tools.run("read_output", {"address": name, "line": 5_000})[1]
+    assert [tool["name"] for tool in definitions(load("tidy-tool-output"))] == ["read_output"]
+
+
+@pytest.mark.parametrize("name", ["balanced", "layered", "librechat-memory"])
+def test_every_policy_can_be_given_memory_and_notes(name: str) -> None:
+    assert name in names()
+    policy = with_memory(load(name))
+    rules = [part.rule.name for part in policy.rules]
+    assert rules.count("insert_memories") == rules.count("index_notes") == 1
+    assert with_memory(policy) == policy
