@@ -82,6 +82,7 @@ def test_an_empty_chat_says_what_the_model_is_and_weighs_the_first_request(app: 
     assert "Not for this chat" not in bodies(app)
     policy.set_value("keep-everything").run()
     assert "it makes no room, and once the window is full nothing is sent" in bodies(app)
+    assert "not sent from about 15,936 on" in bodies(app)
 
 
 def test_a_message_is_kept_answered_and_shown_as_text(app: AppTest, data_folder: Path) -> None:
