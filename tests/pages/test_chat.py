@@ -81,7 +81,7 @@ def test_an_empty_chat_says_what_the_model_is_and_weighs_the_first_request(app: 
     assert sum("—" in option for option in policy.options) < 20
     assert "Not for this chat" not in bodies(app)
     policy.set_value("keep-everything").run()
-    assert "it makes no room, and once the window is full nothing is sent" in bodies(app)
+    assert "it does not make room in time, and then nothing is sent" in bodies(app)
     assert "not sent from about 15,936 on" in bodies(app)
 
 
