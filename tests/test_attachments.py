@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from covering import covering
 from matrix import Row, Watched, _compared, offered
 
 import engine
@@ -124,11 +125,11 @@ def test_the_built_in_model_rejects_images_that_the_api_rejects(source: dict[str
 
 
 def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_path: Path) -> None:
-    """With every policy that a chat offers, past the limit of a small window, and taken up again from the store."""
+    """With every rule that a chat offers, past the limit of a small window, and taken up again from the store."""
     image, notes = png(640, 480), ("notes.txt", ("The bridge is closed. search for it\n" * 300).encode())
     with Watched() as server:
         provider, threads = connected(server.url, "none", retries=0, timeout=60), Threads(tmp_path / "chats.db")
-        for policy in offered():
+        for policy in covering(offered()):
             chosen, thread, row = Settings("offline-16k", load(policy)), threads.create(), Row(policy)
             chat = branches.begun(thread, provider, threads.sink(thread), chosen, "Be brief.", [])
             chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
@@ -21,7 +21,7 @@ from engine.live.wire import whole
 from engine.planning.answers import Answers, answerer
 from engine.planning.bodies import Bodies
 from engine.planning.policy import Policy, sendable
-from engine.session.model import JSON, Answer, Answered, Ask, Fact, Request, Usage
+from engine.session.model import JSON, Answer, Answered, Ask, AskKind, Fact, Request, Usage
 from engine.session.place import Place
 
 
@@ -62,6 +62,7 @@ class Talk:
     leaving: Leaving | None = None  # how the turn that goes on is left while it waits
     stopped: bool = False  # by the person, amid a turn
     recall: Answers | None = None  # who is asked for what is remembered across sessions; None = nobody
+    beside: Mapping[AskKind, Answers] = field(default_factory=dict)  # who is asked for what else stands beside a chat
     unsure: set[str] = field(default_factory=set)  # models whose window was said to be assumed
 
     def say(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
@@ -123,10 +124,12 @@ class Talk:
         summaries = settings.summary_model or settings.model if settings.condense or wished else ""
         shared = {"thinking": {"type": "adaptive"}} if settings.thinking else None
         asked = dict(answering(self.reached, settings.model, summaries, shared))
-        return answerer(known, asked | ({"recall": self.recall} if self.recall else {}), self._answered)
+        asked |= self.beside
+        return answerer(known, asked | ({"recall": self.recall} if self.recall else {}), self.answered)
 
-    def _answered(self, ask: Ask, answer: Answer) -> None:
-        if ask.kind == "expect" or (ask.kind == "recall" and answer.failed):  # nobody was asked
+    def answered(self, ask: Ask, answer: Answer) -> None:
+        """Record what was answered, and what that cost."""
+        if ask.kind == "expect" or (ask.kind in ("recall", "rank", "provide") and answer.failed):  # nobody was asked
             return
         self.spent += self.cost(answer.usage, answer.model) or 0
         self.note(Answered(ask.key, answer))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import let_go
+from covering import covering
 from matrix import offered
 from msgspec import structs
 
@@ -92,7 +93,7 @@ def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(se
     assert f"cut at {sent} tokens: the window had no room for more" in told.what
 
 
-@pytest.mark.parametrize("policy", offered())
+@pytest.mark.parametrize("policy", covering(offered()))
 def test_a_paste_over_the_window_can_be_resent_shorter(policy: str, server: Offline, tmp_path: Path) -> None:
     talk, threads = chat(server, tmp_path, policy)
     prompts = talk.growing.session.messages
