@@ -207,6 +207,8 @@ WINDOWS = {
     "ollama, loaded": ({"/api/show": {"model_info": {"llama.context_length": 131_072}},
                         "/api/ps": {"models": [{"name": "m", "context_length": 4_096}]}}, 4_096),
     "ollama, num_ctx": ({"/api/show": {"parameters": "stop x\nnum_ctx 8192", "model_info": {"a.context_length": 9}}}, 8_192),
+    "ollama, num_ctx beyond": ({"/api/show": {"parameters": f"num_ctx {'9' * 5_000}", "model_info": {"a.context_length": 9}}},
+                               9),
     "ollama": ({"/api/show": {"model_info": {"llama.context_length": 131_072}}}, 131_072),
     "lm studio": ({"/api/v0/models/m": {"loaded_context_length": 2_048, "max_context_length": 9_999}}, 2_048),
     "llama.cpp": ({"/props": {"default_generation_settings": {"n_ctx": 16_384}}}, 16_384),
