@@ -312,7 +312,7 @@ def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app
     assert "<b>summary</b>" in bodies(app)
     say(app, "and now?")
     assert "follow wishes" in bodies(app)
-    area = next(a for a in app.text_area if a.key.startswith("chat.reword."))
+    area = next(a for a in app.text_area if (a.key or "").startswith("chat.reword."))
     area.set_value("Only <b>two</b> bridges are closed.").run()
     pressed(app, "chat.save.")
     assert not app.exception
