@@ -29,8 +29,8 @@ def test_what_is_kept_names_policies_that_there_are() -> None:
     ("name", "few", "said"),
     [
         ("balanced", "", ""),
-        ("chatbot-ui", "", ""),
-        ("keep-everything", "ends when the window is full", "left 11 unanswered, the first at turn 14"),
+        ("cline-classic", "", ""),
+        ("keep-everything", "ends when the window is full", "the first at turn 7: it does not make room"),
     ],
 )
 def test_a_policy_that_leaves_messages_unanswered_says_so(name: str, few: str, said: str) -> None:
@@ -66,4 +66,4 @@ def test_a_policy_that_was_turned_is_tried_as_it_is() -> None:
         policy, rules=(replace(policy.rules[0], params=replace(policy.rules[0].params, keep=500)), *policy.rules[1:])
     )
     assert doubts(policy, HERE, trial.known(policy), True) == ()
-    assert "makes no room" in doubts(more, HERE, trial.known(more, shipped=False), True)[0]
+    assert "does not make room" in doubts(more, HERE, trial.known(more, shipped=False), True)[0]

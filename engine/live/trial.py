@@ -32,8 +32,9 @@ MODEL, WINDOW, ANSWER = "offline-16k", 16_000, 1_024  # tokens
 TURNS = 24
 THINKING: dict[str, JSON] = {"type": "adaptive"}
 WORDS = "Whoever carries the message further remembers everything that somebody mentioned about the weather. "
-FEW = 2
-LINES = 50  # of code in a result: whoever counts characters takes it for less than it is
+FEW = 2  # turns that may end unanswered before a policy makes room
+# Sentences of a prompt, and lines of code in a result: one of them fills the window of whoever counts less than the provider.
+COURSES = (0, 50), (3, 150)
 ON_SERVERS = ("compact_on_demand",)  # rules that ask the provider for something beside those that say what they send
 SERVER = "It asks the provider's server to cut, which Anthropic's API alone does. Another server ignores that, or refuses."
 KEPT = Path(__file__).with_name("trials.json")
@@ -67,14 +68,22 @@ def tried(policy: Policy, summaries: bool = True) -> Trial:
     """Try a policy, with a fixed budget as if it were nine tenths of the window. `summaries`: whether a model may sum up."""
     if policy.budget.formula == "fixed":
         policy = replace(policy, budget=replace(policy.budget, tokens=9 * WINDOW // 10))
-    chosen, growing, bodies = sendable(policy), Growing(Session("trial", source="trial"), COUNTER), Bodies()
+    chosen = sendable(policy)
+    return max(
+        (_tried(chosen, summaries, *course) for course in COURSES), key=lambda trial: (bool(trial.rejected), trial.since)
+    )
+
+
+def _tried(chosen: Policy, summaries: bool, words: int, lines: int) -> Trial:
+    """One of the courses."""
+    growing, bodies = Growing(Session("trial", source="trial"), COUNTER), Bodies()
     growing.message("tools", DEFINITIONS, origin="system")
     growing.message("system", "You are brief.", origin="system")
     answers = answerer(growing.recorded.answers.get, OFFLINE if summaries else {})
     plan: Plan | None = None
     found = Trial(TURNS)
     for turn in range(TURNS):
-        growing.message("user", f"What of file {turn % 4}? {turn} {WORDS * 20}", origin="prompt")
+        growing.message("user", f"What of file {turn % 4}? {turn} {WORDS * words}", origin="prompt")
         for content in _said(turn):
             settings = {"max_tokens": ANSWER, "thinking": THINKING}
             asked = growing.request(model=MODEL, window=WINDOW, settings=settings)
@@ -94,7 +103,7 @@ def tried(policy: Policy, summaries: bool = True) -> Trial:
             if refused:
                 break
             if calls := [block["id"] for block in content if block["type"] == "tool_use"]:
-                result = "".join(f"def function_{turn}_{i}(value): return value + {i}\n" for i in range(LINES))
+                result = "".join(f"def function_{turn}_{i}(value): return value + {i}\n" for i in range(lines))
                 growing.message("user", [{"type": "tool_result", "tool_use_id": calls[0], "content": result}], origin="tool")
     return found
 
@@ -151,7 +160,5 @@ def doubts(policy: Policy, to: Place, trial: Trial, summaries: bool, prices: Pri
         found.append(f"The provider would reject its requests: {trial.rejected}.")
     if trial.ends:
         told = f"Tried on {trial.turns} turns with tools in a window of {WINDOW:,} tokens, it left {trial.refused} unanswered"
-        found.append(
-            f"{told}, the first at turn {trial.first + 1}: it makes no room, and once the window is full nothing is sent."
-        )
+        found.append(f"{told}, the first at turn {trial.first + 1}: it does not make room in time, and then nothing is sent.")
     return (*found,)

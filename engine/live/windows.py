@@ -21,7 +21,7 @@ from engine.session.place import origin
 TIMEOUT = 2.0  # seconds for each question
 MOST = 4_000_000  # bytes of an answer
 _NAMES = ("max_model_len", "context_length", "max_context_length", "context_window", "max_input_tokens", "n_ctx")
-_NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
+_NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d{1,12})\b", re.MULTILINE)
 
 
 class Window(Struct, frozen=True):
@@ -66,8 +66,9 @@ def _ollama(ask: Ask, model: str) -> Window | None:
     for row in _rows(ask("/api/ps"), "models"):
         if model in (row.get("name"), row.get("model")) and (tokens := _tokens(row.get("context_length"))):
             return Window(tokens, "Ollama has it loaded so (/api/ps)")
-    if found := _NUM_CTX.search(str(shown.get("parameters") or "")):
-        return Window(int(found[1]), "Ollama's num_ctx (/api/show)")
+    found = _NUM_CTX.search(str(shown.get("parameters") or ""))
+    if found and (tokens := _tokens(int(found[1]))):
+        return Window(tokens, "Ollama's num_ctx (/api/show)")
     info = shown.get("model_info")
     sizes = [_tokens(v) for k, v in info.items() if str(k).endswith(".context_length")] if isinstance(info, Mapping) else []
     if not any(sizes):

@@ -84,6 +84,7 @@ class Keeper:
     def draft(self, texts: Sequence[str]) -> None:
         """What was shown so far of the answer to the request that is under way."""
         with writing(self.path) as db:
+            owned(db, self.thread, self.user)
             sql = "update requests set draft = ? where thread = ? and n = ? and status = ?"
             db.execute(sql, [dumps(list(texts)), self.thread, self.begun, under_way.BEGUN])
 

@@ -97,12 +97,14 @@ TURNS = 64  # looked ahead
 class Ahead(Struct, frozen=True):
     """When a chat is cut next. `mark`: prompt tokens before the policy from which it is, None = none below its window;
     `turns`: in about how many turns as large as the newest ones, None = not within `TURNS`; `growth`: tokens of such a turn,
-    0 = there is none yet, and `mark` is that of turns of a usual size.
+    0 = there is none yet, and `mark` is that of turns of a usual size. `ends`: nothing is cut there,
+    and nothing is sent from there on.
     """
 
     mark: int | None
     turns: int | None
     growth: int
+    ends: bool = False
 
 
 def growth(session: Session, ledger: Ledger, scale: float) -> int:
@@ -130,7 +132,7 @@ def ahead(weigh: Weigh, growth: int) -> Ahead:
         return Ahead(None, None, growth)
     plan = said(turns or 1, tokens)
     mark = min(window, plan.calibration.predict(plan.before.tokens))
-    return Ahead(mark, turns if growth else None, growth)
+    return Ahead(mark, turns if growth else None, growth, ends=not plan.changed)
 
 
 def _first(most: int, plan: Callable[[int], Plan]) -> int | None:

@@ -68,7 +68,10 @@ def settings(held: chatting.Room | None) -> None:
             known = chat_chosen.policies()
             st.selectbox("Policy", list(known), format_func=lambda name: chat_policy.listed(known[name]), **_key("policy"))
             _why("policy")
-            for doubt in chat_policy.doubts():
+            doubts = chat_policy.doubts()
+            if not doubts and (caution := chat_chosen.policy().caution):
+                st.html(f'<div class="chat-why">{esc(caution)}</div>')
+            for doubt in doubts:
                 st.html(f'<div class="chat-why" role="note"><b>Not for this chat.</b> {esc(doubt)}</div>')
             st.toggle("Thinking", **_key("thinking"))
             _why("thinking")

@@ -34,6 +34,7 @@ def envelope(
     word = "being answered" if busy else "with what you are typing" if typed else "next request"
     said, tone = _verdict(weighed)
     window, mark = plan.budget.window, ahead.mark if ahead else None
+    verb = "not sent" if ahead and ahead.ends else "cut"
     chips = f'<span class="ts-chip {tone}">{said}</span>'
     if plan.model:
         chips += f'<span class="ts-chip">{esc(plan.model)}</span>'
@@ -43,11 +44,12 @@ def envelope(
         chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
     line = (
         f'<div class="chat-fill" data-tokens="{plan.projected}"><b>{plan.projected:,}</b> of {window:,} tokens '
-        f"({percent(plan.projected / max(1, window))}){f' · cut from about {mark:,} on' if mark else ''}</div>"
+        f"({percent(plan.projected / max(1, window))}){f' · {verb} from about {mark:,} on' if mark else ''}</div>"
     )
     head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
     tells = "" if busy else _outlook(weighed, ahead, typed)
-    return f'{head}{_bar(plan, drawn, mark)}{line}{tells}{rows}<div class="ts-chips">{chips}</div>'
+    bar = _bar(plan, drawn, None if ahead and ahead.ends else mark)
+    return f'{head}{bar}{line}{tells}{rows}<div class="ts-chips">{chips}</div>'
 
 
 def attached(weighed: Weighed | None, typed: Typed) -> str:
@@ -70,6 +72,8 @@ def _verdict(weighed: Weighed) -> tuple[str, str]:
 def _outlook(weighed: Weighed, ahead: next_request.Ahead | None, typed: bool) -> str:
     """What will happen with the next request, in a sentence; and when the chat will be cut."""
     plan, refused = weighed.plan, weighed.refused
+    if not typed and not any(message.role == "user" for message in weighed.session.messages):
+        return ""
     if refused:
         return f'<p class="chat-tells bad"><b>Would not be sent:</b> {esc(refused.what)}. {esc(refused.hint)}</p>'
     made = [decision for decision in plan.decisions if decision.splice]
@@ -91,6 +95,8 @@ def _next_cut(ahead: next_request.Ahead | None) -> str:
     if ahead.turns is None:
         return f"At {ahead.growth:,} tokens a turn, as now, nothing is cut within {next_request.TURNS} turns."
     when = "with the next turn" if ahead.turns == 1 else f"in about {ahead.turns} turns"
+    if ahead.ends:
+        return f"At {ahead.growth:,} tokens a turn, as now, the window is full {when}: this policy makes no room."
     return f"At {ahead.growth:,} tokens a turn, as now, the next cut comes {when}."
 
 
@@ -121,9 +127,12 @@ def _bar(plan: Plan, drawn: dict[str, int], mark: int | None) -> str:
     scale = (
         f'<span style="right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px">cut from {k(limit)}</span>'
     )
-    scale = (scale if left < 88 else "") + f'<span style="right:0;color:var(--ts-bad)">window {k(window)}</span>'
+    right = 100 - 100 * window / whole  # 0 where all fits
+    at = f"right:{right:.2f}%" if right < 60 else f"left:{100 - right:.2f}%"
+    end = f'<div class="ts-tick" style="left:{100 - right:.2f}%;border-left:2px solid var(--ts-bad)"></div>' if right else held
+    scale = (scale if left < 88 and not right else "") + f'<span style="{at};color:var(--ts-bad)">window {k(window)}</span>'
     aria = f"{prompt:,} of {window:,} tokens"
     return (
         f'<div class="ts-barbox"><div class="ts-scale">{scale}</div>'
-        f'<div class="ts-bar slim" role="img" aria-label="{aria}">{parts}{free}{held}{tick}</div></div>'
+        f'<div class="ts-bar slim" role="img" aria-label="{aria}">{parts}{free}{tick}{end}</div></div>'
     )

@@ -74,8 +74,9 @@ def _ahead(chat: Chat) -> next_request.Ahead:
     room = plan.budget.window - min(
         chat.settings.max_tokens, gateway.LEAST
     )  # beyond it nothing is sent, whatever the policy says
-    if plan.budget.known and (found.mark is None or found.mark > room > 0):
-        return next_request.Ahead(room, max(1, (room - plan.projected) // growth + 1) if growth else None, growth)
+    if plan.budget.known and (found.mark is None or found.ends) and room > 0:
+        turns = max(1, (room - plan.projected) // growth + 1) if growth else None
+        return next_request.Ahead(room, turns, growth, ends=True)
     return found
 
 

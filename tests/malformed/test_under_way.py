@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sqlite3
 import threading
@@ -17,7 +18,7 @@ from conftest import let_go
 from malformed.rogue import SAID, USAGE, Rogue, events, frame, message, raw, refusal, stream
 
 import engine
-from engine.envelope.ended import INTERRUPTED
+from engine.envelope.ended import INTERRUPTED, RequestEnded
 from engine.errors import TurnscopeError
 from engine.live import branches, keeping, windows
 from engine.live.chat import Chat, Settings
@@ -31,6 +32,7 @@ from engine.session.builder import Builder
 from engine.session.model import Answer, Answered, Session, Usage
 from engine.session.place import Place
 from engine.storage import database, schema
+from engine.storage.keeper import Keeper
 from engine.storage.threads import Conflict, Threads
 
 SLOW = "slow words " * 40
@@ -205,6 +207,8 @@ WINDOWS = {
     "ollama, loaded": ({"/api/show": {"model_info": {"llama.context_length": 131_072}},
                         "/api/ps": {"models": [{"name": "m", "context_length": 4_096}]}}, 4_096),
     "ollama, num_ctx": ({"/api/show": {"parameters": "stop x\nnum_ctx 8192", "model_info": {"a.context_length": 9}}}, 8_192),
+    "ollama, num_ctx beyond": ({"/api/show": {"parameters": f"num_ctx {'9' * 5_000}", "model_info": {"a.context_length": 9}}},
+                               9),
     "ollama": ({"/api/show": {"model_info": {"llama.context_length": 131_072}}}, 131_072),
     "lm studio": ({"/api/v0/models/m": {"loaded_context_length": 2_048, "max_context_length": 9_999}}, 2_048),
     "llama.cpp": ({"/props": {"default_generation_settings": {"n_ctx": 16_384}}}, 16_384),
@@ -364,15 +368,26 @@ def intrusions(store: Threads, theirs: Session, talk: Chat) -> list[Callable[[],
         lambda: store.place(theirs.id),
         lambda: store.problems(theirs.id),
         lambda: store.rename(theirs.id, "mine"),
+        lambda: store.delete(theirs.id),
         lambda: store.create(parent=theirs.id, at=1),
         lambda: sink.message(Growing(theirs, COUNTER).message("user", "x", origin="prompt"), ["x"], "complete"),
         lambda: sink.fact(Answered("k", Answer("x"))),
         lambda: sink.policy(load("balanced"), 0),
         lambda: sink.place(Place("offline"), 0),
         sink.settle,
+        lambda: sink.draft(["x"]),
+        lambda: sink.ended(RequestEnded(theirs.id, theirs.requests[0], talk.plan, "complete", None, ())),  # type: ignore[arg-type]
         lambda: sink.began(theirs.requests[0], talk.plan),  # type: ignore[arg-type]
         lambda: store.sink("user:somebody else").fact(Answered("k", Answer("x"))),
     ]
+
+
+def test_no_read_or_write_of_the_store_is_left_out_below() -> None:
+    """What else there is goes by the user that the store itself is of: its result is looked at."""
+    source = inspect.getsource(intrusions)
+    names = {name for kind in (Threads, Keeper) for name, held in vars(kind).items() if inspect.isfunction(held)}
+    left = {name for name in names if not name.startswith("_") and f".{name}" not in source}
+    assert left == {"list", "looks", "holds", "search", "kept_answers", "keep_answer"}
 
 
 def test_nothing_of_one_user_is_there_for_another(rogue: Rogue, threads: Threads) -> None:
@@ -393,6 +408,8 @@ def test_nothing_of_one_user_is_there_for_another(rogue: Rogue, threads: Threads
             == before
         )
         assert {row.user_id for row in store.list()} <= {store.user}
+        assert not store.holds(theirs.id)
+        assert {look.thread for look in store.looks()} == {row.id for row in store.list()}
         assert store.search(f"words {other.user}") == ()
         assert all(answer.text == f"answer of {store.user}" for answer in store.kept_answers().values())
     for store in (alice, bob):

@@ -81,7 +81,8 @@ def test_an_empty_chat_says_what_the_model_is_and_weighs_the_first_request(app: 
     assert sum("—" in option for option in policy.options) < 20
     assert "Not for this chat" not in bodies(app)
     policy.set_value("keep-everything").run()
-    assert "it makes no room, and once the window is full nothing is sent" in bodies(app)
+    assert "it does not make room in time, and then nothing is sent" in bodies(app)
+    assert "not sent from about 15,936 on" in bodies(app)
 
 
 def test_a_message_is_kept_answered_and_shown_as_text(app: AppTest, data_folder: Path) -> None:
@@ -311,7 +312,7 @@ def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app
     assert "<b>summary</b>" in bodies(app)
     say(app, "and now?")
     assert "follow wishes" in bodies(app)
-    area = next(a for a in app.text_area if a.key.startswith("chat.reword."))
+    area = next(a for a in app.text_area if (a.key or "").startswith("chat.reword."))
     area.set_value("Only <b>two</b> bridges are closed.").run()
     pressed(app, "chat.save.")
     assert not app.exception
