@@ -101,6 +101,7 @@ def test_a_folder_is_imported_stopped_searched_and_the_branches_of_its_trees_are
     kept.wait_for_url(re.compile(rf"request={request}(&|$)"))
     kept.locator(f".ts-closeup[data-block='{block}'], [data-at='{block}']").first.wait_for()
     kept.get_by_text("a quetzalcoatlus would know").first.wait_for()
+    kept.wait_for_function("document.querySelector('.ts-closeup').getBoundingClientRect().top < innerHeight")
 
     pick(kept, "Herons", "Branch 1 at request 0: In trees.", requests=2)
     travel(kept, "/library")

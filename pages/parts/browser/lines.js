@@ -10,6 +10,25 @@ function cell(name, text, title) {
 
 const scrolled = new WeakMap(); // which list was brought to its chosen line: this function runs again on every rerun
 
+let gone = ""; // why it was gone to last
+
+// The page is drawn above it for a while: it is brought back until it stays, or somebody scrolls.
+function go(list, why) {
+  if (!why || why === gone) return;
+  gone = why;
+  let looks = 60;
+  let stays = 0;
+  for (const name of ["wheel", "touchmove"]) addEventListener(name, () => (looks = 0), { once: true, passive: true });
+  const look = () => {
+    const { top, height } = list.getBoundingClientRect();
+    const there = top > 0 && top + Math.min(height, 200) < innerHeight;
+    stays = there ? stays + 1 : 0;
+    if (!there) list.scrollIntoView({ block: "center" });
+    if (list.isConnected && stays < 12 && looks-- > 0) setTimeout(look, 100);
+  };
+  look();
+}
+
 export default function (component) {
   const { data, parentElement: root, setStateValue } = component;
   const list = root.querySelector(".list");
@@ -48,4 +67,5 @@ export default function (component) {
     scrolled.set(root, page);
     list.scrollTop = chosen ? chosen.offsetTop - list.clientHeight / 2 : 0;
   }
+  go(list, data.sought);
 }
