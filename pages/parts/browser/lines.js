@@ -10,21 +10,19 @@ function cell(name, text, title) {
 
 const scrolled = new WeakMap(); // which list was brought to its chosen line: this function runs again on every rerun
 
-let gone = ""; // why it was gone to last
-
-// The page is drawn above it for a while: it is brought back until it stays, or somebody scrolls.
+// Once for each reason. The page is drawn above it for a while: it is brought back until it stays, or somebody does anything.
 function go(list, why) {
-  if (!why || why === gone) return;
-  gone = why;
+  if (!why || why === document.body.dataset.sought) return;
+  document.body.dataset.sought = why;
   let looks = 60;
   let stays = 0;
-  for (const name of ["wheel", "touchmove"]) addEventListener(name, () => (looks = 0), { once: true, passive: true });
+  for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(name, () => (looks = 0), { once: true, passive: true });
   const look = () => {
     const { top, height } = list.getBoundingClientRect();
     const there = top > 0 && top + Math.min(height, 200) < innerHeight;
     stays = there ? stays + 1 : 0;
     if (!there) list.scrollIntoView({ block: "center" });
-    if (list.isConnected && stays < 12 && looks-- > 0) setTimeout(look, 100);
+    if (list.isConnected && stays < 6 && looks-- > 0) setTimeout(look, 100);
   };
   look();
 }
