@@ -18,11 +18,12 @@ function go(list, why) {
   let stays = 0;
   for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(name, () => (looks = 0), { once: true, passive: true });
   const look = () => {
+    if (looks-- <= 0 || !list.isConnected) return;
     const { top, height } = list.getBoundingClientRect();
     const there = top > 0 && top + Math.min(height, 200) < innerHeight;
     stays = there ? stays + 1 : 0;
     if (!there) list.scrollIntoView({ block: "center" });
-    if (list.isConnected && stays < 6 && looks-- > 0) setTimeout(look, 100);
+    if (stays < 6) setTimeout(look, 100);
   };
   look();
 }
