@@ -10,20 +10,21 @@ function cell(name, text, title) {
 
 const scrolled = new WeakMap(); // which list was brought to its chosen line: this function runs again on every rerun
 
-// Once for each reason. The page is drawn above it for a while: it is brought back until it stays, or somebody does anything.
+// Once for each reason. The page is drawn above it for a while: it is brought back as often as that moves it, and not where
+// somebody scrolled.
 function go(list, why) {
-  if (!why || why === document.body.dataset.sought) return;
+  const main = document.querySelector("[data-testid=stMain]");
+  if (!main || !why || why === document.body.dataset.sought) return;
   document.body.dataset.sought = why;
-  let looks = 60;
-  let stays = 0;
+  let looks = 30;
+  let place = -1;
   for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(name, () => (looks = 0), { once: true, passive: true });
   const look = () => {
     if (looks-- <= 0 || !list.isConnected) return;
-    const { top, height } = list.getBoundingClientRect();
-    const there = top > 0 && top + Math.min(height, 200) < innerHeight;
-    stays = there ? stays + 1 : 0;
-    if (!there) list.scrollIntoView({ block: "center" });
-    if (stays < 6) setTimeout(look, 100);
+    const at = list.getBoundingClientRect().top + main.scrollTop;
+    if (Math.abs(at - place) > 4) list.scrollIntoView({ block: "center" });
+    place = at;
+    setTimeout(look, 100);
   };
   look();
 }
