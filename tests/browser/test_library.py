@@ -114,9 +114,9 @@ def test_a_folder_is_imported_stopped_searched_and_the_branches_of_its_trees_are
 
 def pick(page: Page, title: str, name: str, requests: int) -> None:
     """Choose the other branch of a tree of two: the link names it, and requests are those along it."""
-    page.locator(".ts-title", has_text=title).scroll_into_view_if_needed()  # a list that opens while the page moves closes again
+    page.locator(".ts-title", has_text=title).scroll_into_view_if_needed()
     idle(page)
-    page.wait_for_timeout(300)
+    page.wait_for_timeout(300)  # a list that opens while the page moves closes again
     page.get_by_role("combobox", name="2 paths").click()
     page.get_by_role("option", name=name).click()
     page.wait_for_url(re.compile(r"part=1(&|$)"))
