@@ -105,7 +105,7 @@ def broken(value: Any, count: int, lines: bool = False) -> Iterator[bytes]:
         yield data[: rng.randrange(len(data))] if number % 17 == 16 else data
 
 
-def survives(value: Any, lines: bool = False, count: int = 60) -> int:
+def survives(value: Any, lines: bool = False, count: int = 40) -> int:
     """Open a file broken in many ways: typed errors with hints and notes, nothing else. Gives how often it opened."""
     fine = 0
     for data in broken(value, count, lines):

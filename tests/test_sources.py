@@ -412,6 +412,23 @@ def test_a_write_that_was_cut_short_is_taken_back(tmp_path: Path) -> None:
     assert [row["text"] for row in open_source(crashed).rows("select text from said")] == ["one"]
 
 
+ENDLESS = (
+    "with recursive r(n) as (select 1 union all select n + 1 from r) select n as thread_id, 'user' as role, 'x' as content"
+)
+
+
+def test_a_database_whose_view_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holders, "STEPS", 2_000_000)
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as db:
+        db.execute(f"create view conversation_messages as {ENDLESS}, 0 as created_at, '{{}}' as metadata, n as id from r")
+    db.close()
+    for look in (lambda: list(engine.entries(path)), lambda: engine.load(path)):
+        with pytest.raises(UnreadableFile, match="too long") as caught:
+            look()
+        assert "check where it comes from" in caught.value.hint
+
+
 def test_a_database_of_no_known_tool_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     with sqlite3.connect(path) as writer:

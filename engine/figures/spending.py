@@ -45,7 +45,7 @@ def trend(weeks: Sequence[tuple[str, int]], theme: Theme = "dark", height: int =
         line={"color": palette["warn"], "width": 2}, hovertemplate="week of %{x}<br>%{y:,} truncations<extra></extra>",
     )  # fmt: skip
     _dress(figure, theme, height, ",d")
-    return figure.update_yaxes(rangemode="tozero")
+    return figure.update_yaxes(rangemode="tozero").update_xaxes(nticks=4)
 
 
 def _dress(figure: go.Figure, theme: Theme, height: int, ticks: str) -> None:
@@ -55,5 +55,5 @@ def _dress(figure: go.Figure, theme: Theme, height: int, ticks: str) -> None:
         dragmode=False, showlegend=False, font={"family": FONT, "size": 12, "color": palette["faint"]},
         hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
     )  # fmt: skip
-    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, type="date", nticks=6)
+    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, type="date", nticks=6, tickangle=0)
     figure.update_yaxes(gridcolor=palette["free"], zeroline=False, fixedrange=True, nticks=4, tickformat=ticks)

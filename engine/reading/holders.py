@@ -30,6 +30,7 @@ TOTAL = 4_000_000_000  # bytes of content of one archive
 MEMBERS = 200_000
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # as PowerShell writes what a program prints
 TRIES = 5  # a database that changes while it is copied is copied again
+STEPS, STRIDE = 200_000_000, 1_000_000  # of SQLite's machine: of one query, and between two looks at how many there were
 _TROUBLE = (OSError, ValueError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -210,6 +211,7 @@ class Database(Source):
     """An SQLite database. It is copied with its log before it is read, so that a tool that has it open is not disturbed."""
 
     kind: Kind = "sqlite"
+    _steps = 0
 
     def digest(self) -> str:
         return self.version
@@ -247,18 +249,30 @@ class Database(Source):
                     db.execute("pragma schema_version")
             db = sqlite3.connect(f"{copy.as_uri()}?mode=ro", uri=True, check_same_thread=False)
             db.row_factory = sqlite3.Row
+            db.set_progress_handler(self._tired, STRIDE)
             db.execute("select count(*) from sqlite_master").fetchone()
         except sqlite3.Error as error:
             raise unreadable(self.path, error) from error
         return db
 
+    def _tired(self) -> bool:
+        """Whether a query goes on without an end, as a view may: a schema is whatever somebody wrote into the file."""
+        self._steps += STRIDE
+        return self._steps > STEPS
+
     def tables(self) -> frozenset[str]:
         return frozenset(row["name"] for row in self.rows("select name from sqlite_master where type in ('table', 'view')"))
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Mapping[str, Any]]:
+        self._steps = 0
         try:
             for row in self._db.execute(sql, values):
                 yield dict(row)
+        except sqlite3.OperationalError as error:
+            if self._steps <= STEPS:
+                raise unreadable(self.path, error) from error
+            hint = "Its tables are not what a chat tool writes; check where it comes from."
+            raise UnreadableFile(f"{self.path.name} takes too long to be read", hint=hint) from error
         except (sqlite3.Error, UnicodeError) as error:  # the second: of a column's name
             raise unreadable(self.path, error) from error
 

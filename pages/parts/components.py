@@ -66,16 +66,19 @@ def rows(key: str, items: Sequence[dict[str, object]], *, at: int, count: int, g
     _rows(key=key, data={"items": list(items), "at": at, "count": count}, default={"go": None}, on_go_change=chosen)
 
 
-def lines(key: str, items: Sequence[dict[str, object]], *, at: int, choose: Callable[[int], None]) -> None:
-    """Lines of the transcript, of which a click chooses one; `at`: the block that is chosen."""
+def lines(key: str, items: Sequence[dict[str, object]], *, at: int, choose: Callable[[int], None], sought: str = "") -> None:
+    """Lines of the transcript, of which a click chooses one; `at`: the block that is chosen.
+
+    `sought`: names why somebody came for that block; the page scrolls to it, once for each such name.
+    """
 
     def clicked() -> None:
         sent = st.session_state[key].get("choose")
         if sent:
             choose(int(sent["at"]))
 
-    _lines(key=key, data={"items": list(items), "at": at, "warn": theme.palette()["warn"]}, default={"choose": None},
-           on_choose_change=clicked)  # fmt: skip
+    _lines(key=key, data={"items": list(items), "at": at, "sought": sought, "warn": theme.palette()["warn"]},
+           default={"choose": None}, on_choose_change=clicked)  # fmt: skip
 
 
 def keys() -> None:

@@ -149,7 +149,7 @@ def _filtered(every: Sequence[Row]) -> tuple[Row, ...]:
         tool = _choice("Tool", "library.tool", (row.tool for row in every))
         model = _choice("Model", "library.model", (model for row in every for model in row.models.split(", ")))
         project = _choice("Project", "library.project", (row.project for row in every))
-        days = st.date_input("From, to", [], key="library.days", format="YYYY-MM-DD", width=210)
+        days = st.date_input("From, to", [], key="library.days", format="YYYY-MM-DD", width=240)
         least = st.number_input("Cost from $", 0.0, None, None, key="library.least", placeholder="any", width=110)
         most = st.number_input("to $", 0.0, None, None, key="library.most", placeholder="any", width=110)
         order = st.selectbox("Sort", list(ORDERS), key="library.order", width=150)

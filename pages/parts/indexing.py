@@ -127,7 +127,8 @@ def _problems(job: IndexingJob) -> str:
     """What could not be read: how often for which reason, then file by file."""
     problems = [*job.problems]
     reasons = "".join(
-        f'<div class="ts-note"><span class="warning">{count:,}</span><span></span><span>{esc(reason)}</span></div>'
+        f'<div class="ts-note"><span class="warning">{count:,}</span><span>{"file" if count == 1 else "files"}</span>'
+        f"<span>{esc(reason)}</span></div>"
         for reason, count in [*library.summary(problems).items()][:20]
     )
     files = "".join(
@@ -135,5 +136,5 @@ def _problems(job: IndexingJob) -> str:
         for each in problems[:MOST]
     )
     rest = f", the first {MOST} listed" if len(problems) > MOST else ""
-    listed = f"<details><summary>File by file{rest}</summary>{files}</details>"
+    listed = f'<details class="ts-small"><summary>File by file{rest}</summary>{files}</details>'
     return cards.panel("Not read", reasons + listed, "1 file" if len(problems) == 1 else f"{len(problems):,} files")

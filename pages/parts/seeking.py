@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import streamlit as st
@@ -72,6 +73,7 @@ def _go(hit: known.Hit) -> None:
         controls.notice(error.what, error.hint)
         return
     st.session_state[transcript.CHOSEN] = (shown.key, hit.at)
+    st.session_state[transcript.SOUGHT] = (shown.key, hit.at, f"hit {time.time_ns()}")
     st.session_state["detail.pane"] = "transcript"
     state.choose(entry.id, hit.part)
     where = {"session": entry.id, "request": str(hit.request)} | ({"part": str(hit.part)} if hit.part else {})

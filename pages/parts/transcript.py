@@ -14,6 +14,7 @@ from pages.parts.formats import esc, short
 
 PAGE = 100
 CHOSEN = "transcript.block"
+SOUGHT = "transcript.sought"  # why somebody came for that block
 WHICH = {"": "All blocks", "in": "In this request", "out": "Not in it"}
 WORDS: dict[transcript.State, str] = {
     "here": "in", "replaced": "replaced", "absent": "out", "unseen": "sent, not seen", "later": "not yet said",
@@ -40,7 +41,8 @@ def draw(shown: state.Shown, n: int) -> None:
         colours = theme.palette()
         lines = transcript.lines(shown.trace, n, places[begin : begin + PAGE])
         items = [_item(line, colours[line.bucket]) for line in lines]
-        components.lines("transcript-lines", items, at=chosen, choose=lambda at: _choose(shown, at))
+        sought = _sought(shown, chosen)
+        components.lines("transcript-lines", items, at=chosen, choose=lambda at: _choose(shown, at), sought=sought)
     with right:
         _closeup(shown, n, chosen)
 
@@ -64,6 +66,11 @@ def _query(shown: state.Shown, n: int) -> Query:
 def _chosen(shown: state.Shown, otherwise: int) -> int:
     key, at = st.session_state.get(CHOSEN, ("", 0))
     return int(at) if key == shown.key else otherwise
+
+
+def _sought(shown: state.Shown, chosen: int) -> str:
+    key, at, why = st.session_state.get(SOUGHT, ("", 0, ""))
+    return str(why) if (key, at) == (shown.key, chosen) else ""
 
 
 def _choose(shown: state.Shown, at: int) -> None:

@@ -101,6 +101,7 @@ def test_a_folder_is_imported_stopped_searched_and_the_branches_of_its_trees_are
     kept.wait_for_url(re.compile(rf"request={request}(&|$)"))
     kept.locator(f".ts-closeup[data-block='{block}'], [data-at='{block}']").first.wait_for()
     kept.get_by_text("a quetzalcoatlus would know").first.wait_for()
+    kept.wait_for_function("document.querySelector('.ts-closeup').getBoundingClientRect().top < innerHeight")
 
     pick(kept, "Herons", "Branch 1 at request 0: In trees.", requests=2)
     travel(kept, "/library")
@@ -113,8 +114,9 @@ def test_a_folder_is_imported_stopped_searched_and_the_branches_of_its_trees_are
 
 def pick(page: Page, title: str, name: str, requests: int) -> None:
     """Choose the other branch of a tree of two: the link names it, and requests are those along it."""
-    page.locator(".ts-title", has_text=title).wait_for()
+    page.locator(".ts-title", has_text=title).scroll_into_view_if_needed()
     idle(page)
+    page.wait_for_timeout(300)  # a list that opens while the page moves closes again
     page.get_by_role("combobox", name="2 paths").click()
     page.get_by_role("option", name=name).click()
     page.wait_for_url(re.compile(r"part=1(&|$)"))

@@ -99,7 +99,7 @@ def test_text_is_read_where_no_block_has_it_and_nothing_breaks() -> None:
     assert len(blank.requests) == 1
     two = [chat(*OLD), {**chat(*TREE), "uuid": "c1", "name": ""}]
     assert [thread.session.title for thread in threads(data_of(two))] == ["A title", "what?"]
-    assert survives(two, count=90)
+    assert survives(two, count=50)
 
 
 def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:

@@ -10,6 +10,25 @@ function cell(name, text, title) {
 
 const scrolled = new WeakMap(); // which list was brought to its chosen line: this function runs again on every rerun
 
+// Once for each reason. The page is drawn above it for a while: it is brought back as often as that moves it, and not where
+// somebody scrolled.
+function go(list, why) {
+  const main = document.querySelector("[data-testid=stMain]");
+  if (!main || !why || why === document.body.dataset.sought) return;
+  document.body.dataset.sought = why;
+  let looks = 30;
+  let place = -1;
+  for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(name, () => (looks = 0), { once: true, passive: true });
+  const look = () => {
+    if (looks-- <= 0 || !list.isConnected) return;
+    const at = list.getBoundingClientRect().top + main.scrollTop;
+    if (Math.abs(at - place) > 4) list.scrollIntoView({ block: "center" });
+    place = at;
+    setTimeout(look, 100);
+  };
+  look();
+}
+
 export default function (component) {
   const { data, parentElement: root, setStateValue } = component;
   const list = root.querySelector(".list");
@@ -48,4 +67,5 @@ export default function (component) {
     scrolled.set(root, page);
     list.scrollTop = chosen ? chosen.offsetTop - list.clientHeight / 2 : 0;
   }
+  go(list, data.sought);
 }
