@@ -17,11 +17,12 @@ from conftest import ROOT
 import engine
 from engine import __main__ as command
 from engine.errors import PolicyError, UnknownEntry
-from engine.figures import fills
+from engine.figures import fills, missing
 from engine.library.checking import Limits, check, junit
 from engine.library.comparing import sized
 from engine.library.opening import named
 from engine.views.comparison import HEAD, Comparison, better, falls
+from engine.views.position import share, where
 
 COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 NAMES = ("as-recorded", "keep-everything", "last-5-pairs")
@@ -66,6 +67,36 @@ def test_two_policies_part_where_one_first_changes_something_and_differ_block_by
         made.trace("roo")
 
 
+def test_each_kept_block_has_its_place_in_the_prompt_of_either_policy(made: Comparison) -> None:
+    at = made.parted("keep-everything", "last-5-pairs")
+    assert at is not None
+    found = made.placed("keep-everything", "last-5-pairs", at)
+    gone = {each.at for each in made.difference("keep-everything", "last-5-pairs", at)}
+    assert [each.at for each in found] == sorted(each.at for each in found)
+    assert {each.at for each in found if each.how == "only in A"} == gone
+    assert {each.at for each in found if each.how == "in both"} == {*range(made.session.requests[at].cut)} - gone
+    for name, of in (("keep-everything", "a"), ("last-5-pairs", "b")):
+        trace = made.trace(name)
+        stand = {each.at: getattr(each, of) for each in found if getattr(each, of)}
+        assert stand == {block: where(share(trace, at, block)) for block in stand}
+        assert set(stand.values()) == {"head", "middle", "tail"}
+
+
+def test_a_policy_that_goes_beyond_its_own_limit_alone_could_have_been_sent(made: Comparison) -> None:
+    own = sized(named("clear-tool-results"), 0, 30_000)
+    tight, small = engine.compare(made.session, [own, sized(named("keep-everything"), 64_000)]).rows
+    assert (tight.overflows > 0, tight.over_window, tight.sendable) == (True, 0, True)
+    assert small.over_window == sum(size > 64_000 for size in small.sizes) > 0
+    assert not small.sendable
+
+
+def test_what_a_provider_without_known_rules_would_reject_is_not_said(made: Comparison) -> None:
+    (row,) = engine.compare(made.session, ["last-5-pairs"], model="deepseek-chat").rows
+    assert (row.unjudged, row.rejected, row.refused) == (len(row.sizes), (), None)
+    assert (made.rows[2].unjudged, made.rows[2].refused) == (0, 0)
+    assert "not judged" in repr(Comparison(made.session, (row,), ()))
+
+
 def test_asking_again_gives_the_same_values(made: Comparison) -> None:
     again = engine.compare(made.session, reversed(NAMES))
     assert [row is other for row, other in zip(again.rows, reversed(made.rows), strict=True)] == [True] * 3
@@ -99,8 +130,9 @@ def test_who_is_beaten_by_nobody_and_what_fell(made: Comparison) -> None:
     assert best
     cheapest = min(made.rows, key=lambda row: (row.usd or 0, len(row.losses.hits)))
     assert cheapest.policy in best
-    for unsent in ({"overflows": 1}, {"refusals": 1}, {"rejected": (0,)}):
+    for unsent in ({"over_window": 1}, {"refusals": 1}, {"rejected": (0,)}):
         assert cheapest.policy not in better([replace(cheapest, **unsent)])
+    assert better([replace(cheapest, overflows=1)]) == (cheapest.policy,)  # beyond its own limit, and sent all the same
     row = made.rows[2]
     assert falls(row)
     assert all(row.sizes[n] < 0.9 * row.sizes[n - 1] and row.sizes[n - 1] - row.sizes[n] == gone for n, gone in falls(row))
@@ -118,6 +150,8 @@ def test_the_figure_has_a_line_per_policy_and_a_mark_where_one_fell(made: Compar
     assert [line.name for line in lines] == [row.title for row in made.rows]
     assert max(lines[1].y) == max(made.rows[1].sizes)
     assert any(trace.mode == "markers" for trace in figure.data)
+    limits = {min(row.limits) for row in made.rows}
+    assert {note.text for note in figure.layout.annotations} == {f"limit {limit:,}" for limit in limits}
 
 
 def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,3 +190,11 @@ def test_the_fixture_fails_a_test_whose_session_breaks_its_budget(tmp_path: Path
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert "1 failed, 1 passed" in done.stdout
     assert "of its window, more than 10 %" in done.stdout
+
+
+def test_a_bar_says_what_each_request_lacked(made: Comparison) -> None:
+    row = made.rows[2]
+    (bars,) = missing(row).data
+    assert dict(zip(bars.x, bars.y, strict=True)) == {n: many for n, many in enumerate(row.losses.per_request) if many}
+    assert sum(bars.y) == len(row.losses.hits)
+    assert missing(made.rows[1]).data[0].y == ()

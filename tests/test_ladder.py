@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import engine
-from engine.planning.lint import Problem
+from engine.planning.lint import Problem, lint
 from engine.planning.policy import load
-from engine.planning.refusals import judge, refused
+from engine.planning.refusals import judge, refused, refused_by
 from engine.planning.trace import Trace
 from engine.pricing.prices import PRICES
 from engine.views.ladder import ladder, over_limit
@@ -83,6 +84,30 @@ def test_what_would_be_refused_is_counted_and_said_in_one_sentence() -> None:
     assert rejected(trace("balanced")).sentence == ""
 
 
+def test_each_reported_refusal_is_told_by_lint_in_the_words_that_its_provider_is_judged_by() -> None:
+    """Bodies that OpenAI and Google were reported to refuse, and some that they take."""
+    call = {"type": "tool_use", "id": "c1", "name": "run", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "done"}
+    ask, call_it, told, on = (
+        {"role": role, "content": content}
+        for role, content in (("user", "go"), ("assistant", [call]), ("user", [result]), ("user", "and on"))
+    )
+    twins = {"messages": [ask], "tools": [{"name": "run", "input_schema": {}}] * 2}
+    bodies: dict[str, tuple[dict[str, Any], str]] = {
+        "unanswered": ({"messages": [ask, call_it, on]}, "OpenAI Google"),
+        "no call": ({"messages": [ask, told]}, "OpenAI Google"),
+        "torn": ({"messages": [ask, call_it, ask, {"role": "assistant", "content": "hm"}, told]}, "OpenAI Google"),
+        "empty": ({"messages": []}, "OpenAI Google"),
+        "blank": ({"messages": [{"role": "user", "content": ""}]}, "Google"),
+        "twins": (twins, "Google"),
+        "first": ({"messages": [{"role": "assistant", "content": "hi"}, ask]}, ""),
+        "right": ({"messages": [ask, call_it, told]}, ""),
+    }
+    for name, (body, by) in bodies.items():
+        found = lint(body, "gpt-4o")
+        assert " ".join(rules for rules in ("OpenAI", "Google") if refused(found, rules)) == by, name
+
+
 def test_a_request_is_judged_by_the_rules_of_its_own_provider() -> None:
     """A chat with a model of OpenAI may begin with an answer; a result without its call it refuses too."""
     openai = rejected(trace("as-recorded", "chat-forgets-first-instruction"))
@@ -92,6 +117,8 @@ def test_a_request_is_judged_by_the_rules_of_its_own_provider() -> None:
     assert refused((first, stray), "OpenAI") == refused((first, stray), "Google") == (stray,)
     assert refused((first, stray), "Anthropic") == (first, stray)
     assert refused((first, stray), judge("a-model-nobody-knows", PRICES)) == ()
+    assert refused_by("a-model-nobody-knows", (first, stray)) == (first, stray)
+    assert refused_by("gpt-4o", (first, stray)) == refused_by("gemini-2.5-pro", (first, stray)) == (stray,)
     assert Rejected(((stray,), ()), (("x", 1),), ("OpenAI", "")).sentence == (
         "1 of 2 requests would be refused by the API (rules of OpenAI): x; "
         "1 of 2 requests are not judged: their provider's rules are not known here"

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from hand_made import OPUS, call, result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of
 
-from engine.library.opening import replay
+from engine.library.opening import load, replay
 from engine.planning.trace import Trace
 from engine.session.builder import Builder
 from engine.session.model import Session, Span, Usage
-from engine.views.losses import Losses, Lost, identifiers, left_window, losses, used
+from engine.views.losses import Losses, Lost, identifiers, left_window, losses, said_in, used
 
 FACTS = [
     "src/billing/rates.toml",
@@ -71,6 +72,21 @@ def test_what_a_stand_in_still_says_is_not_lost() -> None:
     assert [hit for hit in found.hits if hit.text == FACTS[0]] == []
 
 
+def test_a_call_that_is_sent_in_another_form_still_says_what_is_handed_over() -> None:
+    """Codex hands over a text where Anthropic's API wants an object: what it says is sent all the same."""
+    builder = Builder("patched", "test")
+    for _ in range(2):
+        builder.message("user", "Begin.", origin="prompt")
+        given = call("patch", "apply_patch") | {"input": '+- "tell me why this is so"\n+- "and how it came"'}
+        builder.request(builder.message("assistant", [given]), model=OPUS)
+        builder.message("user", result("patch", "done"))
+    session = builder.build()
+    assert "tell me why this is so" in used(session).uses[1]
+    trace, found = lost(session, "keep-everything")
+    assert any(d.edit.because == "a call's input must be an object" for plan in trace.plans for d in plan.decisions)
+    assert found.hits == ()
+
+
 def test_a_name_that_a_tool_gives_its_parameters_is_no_identifier_but_what_is_handed_over_is() -> None:
     builder = Builder("named", "test")
     for name in ("one", "two"):
@@ -125,6 +141,26 @@ def test_when_a_text_left_is_told_for_every_policy() -> None:
     assert (cut.spans[0].start, cut.out.since, cut.out.state) == (2, cut.spans[0].stop, "absent")
     assert "keep_last_messages" in cut.out.sentence
     assert left_window([replay(session)], "said nowhere")[0].spans == ()
+
+
+def test_a_block_is_asked_for_by_its_number_and_nothing_else_is_taken_for_one() -> None:
+    session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    traces = [replay(session, name) for name in ("keep-everything", "last-5-pairs")]
+    kept, cut = left_window(traces, "#3")
+    assert kept.spans == next(traces[0].carried([3]))
+    assert (kept.out, cut.spans) == (None, next(traces[1].carried([3])))
+    assert cut.out == traces[1].why(3, cut.spans[-1].stop)
+    for text in ("#999999", "#", "#x", "3"):
+        assert said_in(session, text) == tuple(block.at for block in session.blocks if text in block.text)
+
+
+def test_each_loss_names_the_place_of_the_decision_that_put_it_out() -> None:
+    session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    trace = replay(session, "last-5-pairs")
+    found = losses(trace, used(session))
+    assert {hit.by for hit in found.hits} == found.made.keys()
+    for number, (request, step) in found.made.items():
+        assert trace.plans[request].decisions[step - 1] is trace.decision(number)
 
 
 def test_a_loss_is_a_plain_tuple() -> None:

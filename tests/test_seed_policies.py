@@ -346,6 +346,35 @@ def test_the_number_of_pairs_can_be_set_for_what_is_kept_and_what_is_summed_up()
     assert with_pairs(load("condense-oldest"), 3) == load("condense-oldest")
 
 
+# Open WebUI, whose maximum turns and tokens are parameters
+
+
+def test_open_webui_sends_everything_until_a_maximum_is_set() -> None:
+    session = chat(8, 400)
+    assert not any(plan.changed for plan in plans("openwebui", session))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "first"),
+    [({"1.pairs": 3}, "q4"), ({"1.tokens": 700}, "q5"), ({"1.tokens": 700, "1.pairs": 1}, "q6"), ({"1.tokens": 1}, "q7")],
+    ids=["turns", "tokens", "both", "never less than the question"],
+)
+def test_open_webuis_maximum_counts_no_system_message(knobs: dict[str, int], first: str) -> None:
+    """104 tokens a message with its frame, and a system message larger than all of them."""
+    builder = Builder("chat", "test")
+    builder.message("system", "s" * 40_000, id="s")
+    for turn in range(8):
+        builder.message("user", f"{turn:04}" + "q" * 396, id=f"q{turn}", origin="prompt")
+        builder.request(builder.message("assistant", f"{turn:04}" + "a" * 396, id=f"a{turn}"), model="gpt-4o")
+    session = builder.build()
+    kept = stands(session, plans(tuned(load("openwebui"), knobs), session)[-1])
+    assert kept[:2] == ["s", first]
+
+
+def test_the_variable_for_pairs_sets_no_maximum_of_open_webui() -> None:
+    assert with_pairs(load("openwebui"), 3) == load("openwebui")
+
+
 # Five buckets and their ladder
 
 

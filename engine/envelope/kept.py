@@ -72,15 +72,21 @@ def checked(edit: Edit, said: tuple[Ask, Answer] | None) -> Edit:
 def _facts(ask: Ask, answer: Answer) -> Mapping[str, Any]:
     key = (ask.key, blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=12).digest())
     if (found := _known.get(key)) is None:
-        kept = compared(ask.content, answer.text)
-        told = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
-        found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in told if b)}
-        if kept.lost:
-            more = f"; and {len(kept.lost) - TOLD} more" if len(kept.lost) > TOLD else ""
-            found["flagged"] = "it loses " + "; ".join(kept.lost[:TOLD]) + more
+        found = scored(ask.content, answer.text)
         if len(_known) >= REMEMBERED:
             _known.clear()
         _known[key] = found
+    return found
+
+
+def scored(source: str, summary: str) -> dict[str, Any]:
+    """What a summary kept of its source, as facts of a decision; `flagged`: an active file or an open question it loses."""
+    kept = compared(source, summary)
+    told = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
+    found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in told if b)}
+    if kept.lost:
+        more = f"; and {len(kept.lost) - TOLD} more" if len(kept.lost) > TOLD else ""
+        found["flagged"] = "it loses " + "; ".join(kept.lost[:TOLD]) + more
     return found
 
 

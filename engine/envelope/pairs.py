@@ -18,7 +18,7 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.rule import Ctx
 from engine.session.index import Index, after, before, upto
-from engine.session.model import Bucket, Part, Session, Span
+from engine.session.model import Bucket, Edit, Part, Session, Span
 
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")  # what a provider takes in no id
 
@@ -139,6 +139,17 @@ def opens_with_answer(envelope: Envelope, ctx: Ctx) -> int | None:
         return None
     first = verbatim(envelope, ctx, at)[1][0]
     return None if "compaction" in (ctx.session.blocks[at].kind, raw_of(first.raw).get("type")) else at
+
+
+def begun(envelope: Envelope, ctx: Ctx, notice: str) -> Edit | None:
+    """The edit that puts a `notice` of the user's before an answer that the request begins with; None where none does."""
+    at = opens_with_answer(envelope, ctx)
+    if at is None:
+        return None
+    piece, parts = verbatim(envelope, ctx, at)
+    body = (Part("user", "text", notice), *parts)
+    because = "the conversation would begin with an answer"
+    return Edit("repair", because, Span(piece.start, piece.stop), body, facts={"block": at})
 
 
 def neighbour(envelope: Envelope, ctx: Ctx, at: int) -> int | None:

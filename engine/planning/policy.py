@@ -155,7 +155,7 @@ def load(name: str, folder: Path = HERE) -> Policy:
 
 def with_pairs(policy: Policy, pairs: int | None) -> Policy:
     """The policy keeping `pairs` pairs wherever it keeps the last ones; None leaves it as it is."""
-    if pairs is None or not any(s.rule.name == "keep_last_pairs" for s in policy.rules):
+    if pairs is None or not any(s.rule.name == "keep_last_pairs" and s.params.pairs >= 0 for s in policy.rules):
         return policy
     given = {"keep_last_pairs": {"pairs": pairs}, "condense": {"keep_turns": pairs + 1}}  # a summary of all but these
     steps = [replace(s, params=replace(s.params, **given.get(s.rule.name, {}))) for s in policy.rules]

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
+from engine.envelope.clearing import cleared
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan, StepState
@@ -63,7 +64,7 @@ def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
             start = uses[done] if done < len(uses) else ctx.request.cut
             found = api.clearable(seen, ctx, start if done else 0, ctx.request.cut, edit.get("exclude_tools") or ())
             inputs, because = edit.get("clear_tool_inputs") or False, told.format(f"{made.cleared:,} tool uses")
-            yield from api.clear_uses(seen, ctx, api.oldest(found, made.cleared - done), inputs, because, facts)
+            yield from cleared(seen, ctx, api.oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs)
         elif made.edit == api.THINKING:
             because = told.format(f"the thinking of {made.cleared:,} turns")
             yield from api.clear_thinking(seen, ctx, 0, api.cleared_to(seen, ctx, made.cleared), because, facts)

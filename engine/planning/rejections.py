@@ -26,12 +26,12 @@ from engine.session.model import JSON, Session, Span
 Wrong = tuple[tuple[str, str], ...]  # the rest of a path behind the message's number, and what is wrong
 
 
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """One message as sent. `start`: the address where it begins; `clean`: nothing of another message stands there before it.
+class _Row(NamedTuple):
+    """One message as sent, the same wherever it stands. `start`: the address where it begins; `clean`: nothing of another
+    message stands there before it.
 
     `tools`, `system`: what stands in its stretch and goes to the head of the body; `lead`: some of it before the message.
-    `calls`, `results`: the ids in it. `wrong`: by itself; `pairs`: in its calls and results.
+    `calls`, `results`: the ids in it. `wrong`: by itself.
     """
 
     start: int
@@ -44,24 +44,18 @@ class _Entry:
     results: frozenset[str]
     marked: bool
     wrong: Wrong
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A message where it stands: of its row what the first of a request gives away, and what is wrong in its `pairs`."""
+
     row: _Row
-    pairs: Wrong = ()
-    gone: bool = False
-
-
-class _Row(NamedTuple):
-    """What an `_Entry` is made of, in its order: the same wherever the message stands."""
-
-    start: int
-    clean: bool
-    message: Any
     tools: tuple[JSON, ...]
     system: tuple[JSON, ...]
     lead: bool
-    calls: frozenset[str]
-    results: frozenset[str]
-    marked: bool
-    wrong: Wrong
+    pairs: Wrong = ()
+    gone: bool = False
 
 
 class _Made(NamedTuple):
@@ -108,7 +102,7 @@ class Looking:
         if not self.entries:
             return (Problem("messages", "at least one message is required"),)
         found = [*self._heading(plan, prices), *self._ends(plan, prices)]
-        rows = sorted((self._place(entry), entry.wrong, entry.pairs) for entry in self.wrong.values())
+        rows = sorted((self._place(entry), entry.row.wrong, entry.pairs) for entry in self.wrong.values())
         found += (Problem(f"messages.{n}{path}", what) for n, wrong, _ in rows for path, what in wrong)
         found += (Problem(f"messages.{n}{path}", what) for n, _, pairs in rows for path, what in pairs)
         if (*found,) != self._found:
@@ -121,17 +115,17 @@ class Looking:
         known = self._head[0]
         same = known[:3] == made_of[:3] and all(map(is_, known[3:], made_of[3:]))
         if not same or self.marks:
-            messages = (*(entry.message for entry in self.entries),) if self.marks else ()
+            messages = (*(entry.row.message for entry in self.entries),) if self.marks else ()
             sent = body(plan, self.session, made_of=Rendered(self.session, (), self.tools, self.system, messages, ()))
             self._head = made_of, (*head(sent, plan.model, prices),)
         return self._head[1]
 
     def _ends(self, plan: Plan, prices: Prices) -> Iterator[Problem]:
-        messages = (entry.message for entry in self.entries)
-        return ends(messages, self.entries[-1].message, len(self.entries), plan.model, prices)
+        messages = (entry.row.message for entry in self.entries)
+        return ends(messages, self.entries[-1].row.message, len(self.entries), plan.model, prices)
 
     def _place(self, entry: _Entry) -> int:
-        place = bisect_left(self.entries, entry.start, key=_START)
+        place = bisect_left(self.entries, entry.row.start, key=_START)
         while self.entries[place] is not entry:
             place += 1
         return place
@@ -150,7 +144,7 @@ class Looking:
         held: tuple[int, int, int] | None = None
         for start, stop in spans:
             first = max(bisect_left(self.entries, start, key=_START) - 1, 0)
-            while first and not self.entries[first].clean:
+            while first and not self.entries[first].row.clean:
                 first -= 1
             last = self._clean(max(bisect_left(self.entries, max(stop, start + 1), key=_START), first + 1))
             if held and first <= held[1]:
@@ -164,28 +158,28 @@ class Looking:
 
     def _clean(self, number: int) -> int:
         """The first entry from there on that begins where nothing of another one stands."""
-        while number < len(self.entries) and not self.entries[number].clean:
+        while number < len(self.entries) and not self.entries[number].row.clean:
             number += 1
         return min(number, len(self.entries))
 
     def _replace(self, first: int, stop: int, change: int) -> list[_Entry]:
         """Make the entries `[first, stop)` anew, and more where they now join what follows; gives those to be looked at."""
-        start = self.entries[first].start if first else self._begin(change)
+        start = self.entries[first].row.start if first else self._begin(change)
         made = self._made(start, stop)
-        while stop < len(self.entries) and (not made.rows or _role(made.rows[-1].message) == _role(self.entries[stop].message)):
+        while stop < len(self.entries) and (not made.rows or _role(made.rows[-1]) == _role(self.entries[stop].row)):
             stop = self._clean(stop + 1)
             made = self._made(start, stop)
         same = sum(1 for _ in takewhile(_alike, zip(self.entries[first:stop], made.rows, strict=False))) if start else 0
         first += same  # nothing but what follows them changed
-        old, new = self.entries[first:stop], [_Entry(*row, row) for row in made.rows[same:]]
+        old, new = self.entries[first:stop], [_Entry(row, row.tools, row.system, row.lead) for row in made.rows[same:]]
         self.entries[first:stop] = new
         fronts = not start and self._front(made, new)
         for entry in old:
             entry.gone = True
             self.wrong.pop(id(entry), None)
         for entry in (*old, *new):
-            self.marks += entry.marked * (-1 if entry.gone else 1)
-            for names, held in ((entry.calls, self.calls), (entry.results, self.results)):
+            self.marks += entry.row.marked * (-1 if entry.gone else 1)
+            for names, held in ((entry.row.calls, self.calls), (entry.row.results, self.results)):
                 for name in names:
                     held.setdefault(name, []).append(entry)
                     held[name] = [known for known in held[name] if not known.gone]
@@ -194,7 +188,7 @@ class Looking:
             system = (*self.front[2], *(raw for entry in self.entries for raw in entry.system))
             self.tools = self.tools if tools == self.tools else tools
             self.system = self.system if system == self.system else system
-        known = {name for entry in (*old, *new) for name in (*entry.calls, *entry.results)}
+        known = {name for entry in (*old, *new) for name in (*entry.row.calls, *entry.row.results)}
         touched = [entry for name in known for held in (self.calls, self.results) for entry in held.get(name, ())]
         before = self.entries[first - 1 : first] if same and old else []
         return [*before, *new, *self.entries[first + len(new) :][:1], *touched]
@@ -203,7 +197,7 @@ class Looking:
         """An address at or before a change before which no message begins, and all that goes to the head is known."""
         if not self.entries or change < self.front[0]:
             return 0
-        return self.front[0] if self.entries[0].lead else min(change, self.entries[0].start)
+        return self.front[0] if self.entries[0].lead else min(change, self.entries[0].row.start)
 
     def _front(self, made: _Made, new: list[_Entry]) -> bool:
         """Take what stands before the first message of a whole rendering from the entry that has it."""
@@ -211,13 +205,13 @@ class Looking:
             self.front = (0, made.tools, made.system)
             return True
         entry, (tools, system) = new[0], made.front
-        self.front = (entry.start, made.tools[:tools], made.system[:system])
+        self.front = (entry.row.start, made.tools[:tools], made.system[:system])
         entry.tools, entry.system, entry.lead = entry.tools[tools:], entry.system[system:], False
         return True
 
     def _made(self, start: int, stop: int) -> _Made:
         """The messages of the blocks `[start, …)` up to entry `stop`; what was made of the same blocks before is taken."""
-        span = Span(start, self.entries[stop].start if stop < len(self.entries) else self.envelope.stop)
+        span = Span(start, self.entries[stop].row.start if stop < len(self.entries) else self.envelope.stop)
         stand: list[Span] = []
         for piece in self.envelope.along(span):
             if piece.body:
@@ -239,7 +233,7 @@ class Looking:
         run = entries[start:stop]
         for entry, pairs in zip(run, self._paired(run, begins=not start), strict=True):
             entry.pairs = pairs
-            if entry.wrong or pairs:
+            if entry.row.wrong or pairs:
                 self.wrong[id(entry)] = entry
             else:
                 self.wrong.pop(id(entry), None)
@@ -247,17 +241,17 @@ class Looking:
 
     def _paired(self, run: Sequence[_Entry], *, begins: bool) -> tuple[Wrong, ...]:
         """What is wrong with the calls and results of each entry of a run. `begins`: the conversation begins with it."""
-        names = [name for entry in run for name in (*entry.calls, *entry.results)]
+        names = [name for entry in run for name in (*entry.row.calls, *entry.row.results)]
         if not names:
             return ((),) * len(run)
-        first = run[0].start
-        known = frozenset(name for name in names if any(entry.start < first for entry in self.calls.get(name, ())))
+        first = run[0].row.start
+        known = frozenset(name for name in names if any(entry.row.start < first for entry in self.calls.get(name, ())))
         key = (begins, known, tuple(id(entry.row) for entry in run))
         if key not in self.shared.pairs:
             calls = Calls({*known}, {}, "" if begins else "user")
             found: list[list[tuple[str, str]]] = [[] for _ in run]
             for path, what in chain(
-                (wrong for n, entry in enumerate(run) for wrong in calls.read(n, entry.message)), calls.unanswered()
+                (wrong for n, entry in enumerate(run) for wrong in calls.read(n, entry.row.message)), calls.unanswered()
             ):
                 _, number, rest = path.split(".", 2)
                 found[int(number)].append((f".{rest}", what))
@@ -266,9 +260,9 @@ class Looking:
 
     def _parts(self, number: int) -> bool:
         """Whether an entry is the first answer behind a user's message: what was called before it waits no longer."""
-        if _role(self.entries[number].message) != "assistant":
+        if _role(self.entries[number].row) != "assistant":
             return False
-        before = (_role(self.entries[n].message) for n in range(number - 1, -1, -1))
+        before = (_role(self.entries[n].row) for n in range(number - 1, -1, -1))
         return next((role for role in before if role in ("user", "assistant")), "") == "user"
 
 
@@ -302,13 +296,13 @@ def _read(made: Rendered) -> _Made:
 def _alike(pair: tuple[_Entry, _Row]) -> bool:
     """Whether a message is what it was, where it was."""
     entry, row = pair
-    return (entry.start, entry.clean, entry.lead, entry.message, entry.tools, entry.system) == (
+    return (entry.row.start, entry.row.clean, entry.lead, entry.row.message, entry.tools, entry.system) == (
         row.start, row.clean, row.lead, row.message, row.tools, row.system,
     )  # fmt: skip
 
 
-def _role(message: Any) -> Any:
-    return message["role"]
+def _role(row: _Row) -> Any:
+    return row.message["role"]
 
 
-_START = attrgetter("start")
+_START = attrgetter("row.start")

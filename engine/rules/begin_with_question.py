@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from engine.envelope.envelope import Envelope
-from engine.envelope.pairs import opens_with_answer, verbatim
+from engine.envelope.pairs import begun
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.session.model import Edit, Part, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +18,8 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    at = opens_with_answer(envelope, ctx)
-    if at is not None:
-        piece, parts = verbatim(envelope, ctx, at)
-        body = (Part("user", "text", params.notice), *parts)
-        because = "the conversation would begin with an answer"
-        yield Edit("repair", because, Span(piece.start, piece.stop), body, facts={"block": at})
+    if edit := begun(envelope, ctx, params.notice):
+        yield edit
 
 
 RULE = Rule(

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Annotated
 
-from engine.envelope.conversation import alone, call, once, result
+from engine.envelope.clearing import cleared
+from engine.envelope.conversation import alone, once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.session.index import Index, upto
-from engine.session.model import Edit, Part, Session, Span
+from engine.session.model import Edit, Part, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         )
         return done
     because = f"{over} exceed {limit}; of older tool uses than the newest {params.keep} the call alone stays"
-    for at in chosen:
-        block = ctx.session.blocks[at]
-        envelope = yield Edit("clear", because, Span(at, at + 1), (result(block, params.placeholder),), facts=facts)
-        if block.pair >= 0 and (params.clear_inputs or block.name in params.clear_inputs_of) and alone(envelope, block.pair):
-            part = call(ctx.session.blocks[block.pair], {})
-            envelope = yield Edit("clear", because, Span(block.pair, block.pair + 1), (part,), facts=facts)
+    inputs = params.clear_inputs or params.clear_inputs_of
+    yield from cleared(envelope, ctx, chosen, params.placeholder, because, facts, inputs)
     return stop if chosen else done
 
 

@@ -18,7 +18,10 @@ from engine.session.model import Edit
 class Params:
     """Parameters."""
 
-    pairs: Annotated[int, "pairs kept before the current question; the environment variable CONTEXT_MESSAGE_PAIRS sets it"] = 5
+    pairs: Annotated[
+        int, "pairs kept before the current question (-1 = all); the environment variable CONTEXT_MESSAGE_PAIRS sets it"
+    ] = 5
+    tokens: Annotated[int, "tokens that all but system prompt and tools may have (0 = as many as the budget has room for)"] = 0
     reduce: Annotated[bool, "keep fewer pairs, down to none, until the request fits its limit"] = True
     keep_summary: Annotated[bool, "a summary in front stays, and room is kept for it"] = False
     refuse: Annotated[bool, "refuse the request where even the current question alone does not fit (else warn)"] = False
@@ -29,17 +32,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     current = upto(turns, cut) - 1
     if current < 0:
         return
-    wanted = min(params.pairs, current)
+    wanted = min(params.pairs, current) if params.pairs >= 0 else current
     pairs = wanted
     first = behind_summary(envelope, ctx) if params.keep_summary else ctx.index.messages[0]
-    if params.reduce:
-        room = ctx.limit - static_tokens(envelope, ctx) - talk_tokens(envelope, ctx, first)
+    if params.reduce or params.tokens:
+        room = params.tokens or ctx.limit - static_tokens(envelope, ctx)
+        room -= talk_tokens(envelope, ctx, first)
         fits = bisect_left(turns, reach(envelope, ctx, room))
         pairs = max(0, min(wanted, current - fits))
-    start = begin(ctx, turns[current - pairs])
+    start = begin(ctx, turns[current - pairs]) if pairs < current or params.pairs >= 0 else first
     because = f"the last {pairs} of {current} earlier pairs are kept"
     if pairs < wanted:
-        because += f": {wanted} would not fit the limit of {ctx.limit:,} tokens"
+        because += f": {wanted} would not fit the limit of {params.tokens or ctx.limit:,} tokens"
     facts = {"pairs": pairs, "wanted": params.pairs, "there": current, "limit": ctx.limit}
     for span in droppable(ctx, envelope, first, start):
         envelope = yield Edit("drop", because, span, facts=facts)

@@ -11,13 +11,13 @@ from engine.envelope.difference import changes, shown
 from engine.envelope.envelope import Envelope
 from engine.envelope.pairs import (
     answered,
+    begun,
     heads,
     id_of,
     itself,
     late,
     neighbour,
     odd,
-    opens_with_answer,
     raw_of,
     role_at,
     stands,
@@ -70,7 +70,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield from _alternate(envelope, ctx, spans, params)
     talk = ctx.index.messages
     if params.begin and talk and any(span.start <= max(since(ctx) - 1, talk[0]) for span in spans):
-        yield from _begin(envelope, ctx, params)
+        edit = begun(envelope, ctx, params.notice)
+        if edit is not None:
+            yield edit
 
 
 def _whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
@@ -200,16 +202,6 @@ def _alternate(envelope: Envelope, ctx: Ctx, spans: list[Span], params: Params) 
             why = f"two messages of the {role} stand side by side"
             envelope = yield Edit("repair", why, Span(at, at), (part,), slot="repair", facts={"block": at})
     return envelope
-
-
-def _begin(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    at = opens_with_answer(envelope, ctx)
-    if at is not None:
-        piece, parts = verbatim(envelope, ctx, at)
-        body = (Part("user", "text", params.notice), *parts)
-        yield Edit(
-            "repair", "the conversation would begin with an answer", Span(piece.start, piece.stop), body, facts={"block": at}
-        )
 
 
 RULE = Rule(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from engine.envelope.envelope import Chunk, Envelope
 from engine.envelope.plan import Plan
 from engine.planning.trace import Standing, Trace
-from engine.session.model import JSON, Block, Session, Span, written
+from engine.session.model import JSON, Block, Part, Session, Span, written
 
 LONGEST = 120  # characters of an identifier
 _WORDS = re.compile(
@@ -27,7 +27,7 @@ _WORDS = re.compile(
     r"|(?<![\w.])\d+\.\d{2,}\b|\b\d{4,}\b"  # numbers
 )
 _RUN = re.compile(r"[\w.@+~/-]{4,}\(?")
-_QUOTED = re.compile(r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|(?<!\w)'([^'\n]{4,80})'(?!\w)")
+_QUOTED = re.compile(r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|'(?<!\w')([^'\n]{4,80})'(?!\w)")  # each begins with a letter: quick
 _ESCAPES = re.compile(r"\\[ntr\"\\/]")  # of the JSON in which a call's input stands
 
 
@@ -44,10 +44,12 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """All that a replay lost, in the order of its requests. `uses`: per request, how many identifiers its answer takes up."""
+    """All that a replay lost, in the order of its requests. `uses`: per request, how many identifiers its answer takes up;
+    `made`: of each decision that put one of them out the request and the step at which it was made."""
 
     hits: tuple[Lost, ...] = ()
     uses: tuple[int, ...] = ()
+    made: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -88,10 +90,14 @@ def _in_run(run: str) -> tuple[str, ...]:
 
 
 def _told(block: Block) -> set[str]:
-    """The identifiers in a block; of a call those in what is handed over, not what the tool calls its parameters."""
-    raw = block.raw
-    if block.kind != "tool_use" or not isinstance(raw, Mapping):
-        return identifiers(block.text)
+    """The identifiers in a block."""
+    return _taken(block.kind, block.raw, block.text)
+
+
+def _taken(kind: str, raw: JSON, text: str) -> set[str]:
+    """The identifiers in a text; of a call those in what is handed over, not what the tool calls its parameters."""
+    if kind != "tool_use" or not isinstance(raw, Mapping):
+        return identifiers(text)
     return set().union(*map(identifiers, _leaves(raw.get("input"))))
 
 
@@ -141,14 +147,21 @@ def losses(trace: Trace, used: Used) -> Losses:
     for plan, words in zip(trace.plans, used.uses, strict=False):
         if words:
             hits += _missing(plan, words, used.places, said)
-    return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]))
+    made: dict[int, tuple[int, int]] = {}
+    for number in {hit.by for hit in hits if hit.by >= 0}:
+        request = trace.decision(number).request
+        made[number] = request, number - trace.plans[request].first + 1
+    return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]), made)
 
 
 def _missing(plan: Plan, words: Mapping[str, int], places: Mapping[str, Sequence[int]], said: _Said) -> Iterator[Lost]:
-    cut, seen = plan.request.cut, plan.seen
+    cut, seen, told = plan.request.cut, plan.seen, None
     for word, answer in words.items():
         last = bisect_left(places[word], cut) - 1
-        if _stands(seen, places[word], last) or said.by(seen, word):
+        if _stands(seen, places[word], last):
+            continue
+        told = said.by(seen) if told is None else told
+        if any(word in each for each in told):
             continue
         block = places[word][last]
         yield Lost(plan.request.n, word, answer, block, plan.after.at(block).by)
@@ -171,24 +184,28 @@ class _Said:
     session: Session
     wanted: Collection[str]
     chunks: dict[int, tuple[Chunk, frozenset[str]]] = field(default_factory=dict)
-    texts: dict[str, frozenset[str]] = field(default_factory=dict)
+    parts: dict[object, tuple[Part, frozenset[str]]] = field(default_factory=dict)  # by text or block; a call by its id
 
-    def by(self, envelope: Envelope, word: str) -> bool:
-        """Whether a stand-in of the envelope says it."""
-        return any(word in self._chunk(chunk) for chunk in envelope.chunks)
+    def by(self, envelope: Envelope) -> list[frozenset[str]]:
+        """What the stand-ins of an envelope say of them."""
+        return [found for chunk in envelope.chunks if (found := self._chunk(chunk))]
 
     def _chunk(self, chunk: Chunk) -> frozenset[str]:
         found = self.chunks.get(id(chunk))
         if found is None:
-            parts = [part for piece in chunk.pieces for part in piece.body or ()]
-            moved = (self.session.blocks[part.ref].text if part.ref is not None else part.text for part in parts)
-            found = self.chunks[id(chunk)] = chunk, frozenset().union(*map(self._text, {*moved}))
+            parts = (part for piece in chunk.pieces for part in piece.body or ())
+            found = self.chunks[id(chunk)] = chunk, frozenset().union(*map(self._part, parts))
         return found[1]
 
-    def _text(self, text: str) -> frozenset[str]:
-        if text not in self.texts:
-            self.texts[text] = frozenset(word for word in identifiers(text) if word in self.wanted)
-        return self.texts[text]
+    def _part(self, part: Part) -> frozenset[str]:
+        """What a part of a stand-in says; a call, or a block that stands elsewhere, as if it were that block."""
+        structured = part.kind == "tool_use" and part.ref is None
+        key = part.ref if part.ref is not None else (id(part),) if structured else part.text
+        if key not in self.parts:
+            moved = self.session.blocks[part.ref] if part.ref is not None else None
+            told = _told(moved) if moved else _taken(part.kind, part.raw, part.text)
+            self.parts[key] = part, frozenset(word for word in told if word in self.wanted)
+        return self.parts[key][1]
 
 
 class Left(NamedTuple):
@@ -203,12 +220,15 @@ class Left(NamedTuple):
 
 
 def left_window(traces: Iterable[Trace], text: str) -> tuple[Left, ...]:
-    """When a text left the window under each policy: the requests that carried one of the blocks in which it stands."""
+    """When a text left the window under each policy: the requests that carried one of the blocks in which it stands.
+
+    "#214" is block 214 as a whole, where there is one.
+    """
     found: list[Left] = []
     blocks: tuple[int, ...] | None = None
     for trace in traces:
         if blocks is None:
-            blocks = tuple(block.at for block in trace.session.blocks if text in block.text) if text else ()
+            blocks = said_in(trace.session, text)
         spans = _joined(span for each in trace.carried(blocks) for span in each)
         many = len(trace.plans)
         gone = bool(blocks) and bool(many) and (not spans or spans[-1].stop < many)
@@ -216,6 +236,14 @@ def left_window(traces: Iterable[Trace], text: str) -> tuple[Left, ...]:
         here = [block for block in blocks if at < many and block < trace.plans[at].request.cut]
         found.append(Left(trace.policy.name, spans, trace.why(here[-1], at) if gone and here else None))
     return tuple(found)
+
+
+def said_in(session: Session, text: str) -> tuple[int, ...]:
+    """The blocks that `left_window` means by a text, rising."""
+    number = text.removeprefix("#").replace(",", "")
+    if text.startswith("#") and number.isascii() and number.isdigit() and len(number) < 9 and int(number) < len(session.blocks):
+        return (int(number),)
+    return tuple(block.at for block in session.blocks if text in block.text) if text else ()
 
 
 def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:

@@ -1,11 +1,12 @@
-"""A plan's request as the chat messages that apps send."""
+"""A plan's request as the chat messages that apps send, and messages as LobeChat stores them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.envelope.plan import Plan
+from engine.session.builder import Builder
 from engine.session.model import Answer, Ask, Session
 
 APART = {("text", "text"), ("tool_use", "text"), ("tool_use", "thinking"), ("text", "thinking")}
@@ -76,3 +77,19 @@ def messages(session: Session, plan: Plan) -> list[str]:
                 if name and name not in ids[-1:]:
                     ids.append(name)
     return ids
+
+
+def append_stored(builder: Builder, said: Sequence[Mapping[str, Any]]) -> None:
+    """LobeChat's stored messages; what is stored with each goes beside the conversation."""
+    for message in said:
+        builder.about.setdefault("stored", {}).setdefault("lobechat", {})[message["id"]] = {**message}
+        role, held = message["role"], message["content"]
+        if role == "tool":
+            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": held}
+            role, held = "user", [result]
+        elif role in ("compressedGroup", "assistantGroup", "task", "supervisor"):
+            role = "user" if role == "compressedGroup" else "assistant"
+        elif calls := message.get("tools"):
+            uses = [{"type": "tool_use", "id": call["id"], "name": call["apiName"], "input": {}} for call in calls]
+            held = [*([{"type": "text", "text": held}] if held else []), *uses]
+        builder.message(role, held, id=message["id"], fence=True)

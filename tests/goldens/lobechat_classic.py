@@ -13,7 +13,7 @@ from engine.planning.policy import Policy, load
 from engine.ports.lobechat.messages import BESIDE, COUNT, HEAD, TAIL, handed_over, limited, window
 from engine.session.builder import Builder
 from engine.session.model import Session
-from tests.goldens._apps import Teller, messages, sent
+from tests.goldens._apps import Teller, append_stored, messages, sent
 
 SYSTEM = "lobechat-classic"
 VARIABLES = ("username=Ada", "date=1/2/2026")
@@ -63,19 +63,6 @@ def policy(changes: Mapping[str, Mapping[str, Any]]) -> Policy:
     return replace(chosen, rules=tuple(steps))
 
 
-def build(builder: Builder, said: Sequence[Mapping[str, Any]]) -> None:
-    """Stored messages; what is stored with each goes beside the conversation."""
-    for message in said:
-        builder.about.setdefault("stored", {}).setdefault("lobechat", {})[message["id"]] = {**message}
-        role, held = message["role"], message["content"]
-        if role == "tool":
-            role, held = "user", [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": held}]
-        elif calls := message.get("tools"):
-            uses = [{"type": "tool_use", "id": call["id"], "name": call["apiName"], "input": {}} for call in calls]
-            held = [*([{"type": "text", "text": held}] if held else []), *uses]
-        builder.message(role, held, id=message["id"], fence=True)
-
-
 def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     builder = Builder("golden", SYSTEM)
     stored = [m for m in given["messages"] if m["role"] == "system"]
@@ -84,7 +71,7 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
         builder.message("system", text)
     if given.get("history_summary"):
         builder.about["history_summary"] = given["history_summary"]
-    build(builder, given["messages"])
+    append_stored(builder, given["messages"])
     builder.unanswered()
     session = builder.build()
     keep = given["history_count"]

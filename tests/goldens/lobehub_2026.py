@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
@@ -20,7 +20,7 @@ from engine.ports.lobechat.tokens import DRIFT, RATIO, SOURCES, WINDOW, estimate
 from engine.ports.lobechat.window import BESIDE, groups
 from engine.session.builder import Builder
 from engine.session.model import Session
-from tests.goldens._apps import Teller, sent
+from tests.goldens._apps import Teller, append_stored, sent
 
 SYSTEM = "lobehub-2026"
 CLOCK = datetime(2026, 1, 15, 12, tzinfo=UTC).timestamp()
@@ -95,29 +95,13 @@ def policy(changes: Mapping[str, Mapping[str, Any]], window: int = 0) -> Policy:
     return replace(chosen, rules=tuple(steps), budget=replace(chosen.budget, window=window))
 
 
-def build(builder: Builder, said: Sequence[Mapping[str, Any]]) -> None:
-    """Stored messages; what is stored with each goes beside the conversation."""
-    for message in said:
-        builder.about.setdefault("stored", {}).setdefault("lobechat", {})[message["id"]] = {**message}
-        role, held = message["role"], message["content"]
-        if role == "tool":
-            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": held}
-            role, held = "user", [result]
-        elif role in ("compressedGroup", "assistantGroup", "task", "supervisor"):
-            role = "user" if role == "compressedGroup" else "assistant"
-        elif calls := message.get("tools"):
-            uses = [{"type": "tool_use", "id": call["id"], "name": call["apiName"], "input": {}} for call in calls]
-            held = [*([{"type": "text", "text": held}] if held else []), *uses]
-        builder.message(role, held, id=message["id"], fence=True)
-
-
 def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     builder = Builder("golden", SYSTEM)
     if given.get("system_role"):
         builder.message("system", given["system_role"])
     if given.get("history_summary"):
         builder.about["history_summary"] = given["history_summary"]
-    build(builder, given["messages"])
+    append_stored(builder, given["messages"])
     builder.unanswered(model="m", sent_at=CLOCK)
     session = builder.build()
     count = given["history_count"]
@@ -199,7 +183,7 @@ def _hidden(session: Session, plan: Plan) -> list[str]:
 
 def _compress(given: dict[str, Any]) -> dict[str, Any]:
     builder = Builder("golden", SYSTEM)
-    build(builder, given["stored"])
+    append_stored(builder, given["stored"])
     builder.unanswered()
     session = builder.build()
     on = all(given.get(key) is not False for key in ("topic", "user")) and not given.get("no_model")
@@ -229,7 +213,7 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     builder.message("system", "Be brief.")
     for turn, (asked, answered) in enumerate(given["turns"]):
         said = [("user", f"u{turn}", asked), ("assistant", f"a{turn}", answered)]
-        build(builder, [{"id": id, "role": role, "content": f"#{id}{words * n}"} for role, id, n in said])
+        append_stored(builder, [{"id": id, "role": role, "content": f"#{id}{words * n}"} for role, id, n in said])
         builder.request(builder.drafts[-1])
     session = builder.build()
     count = given["history_count"]

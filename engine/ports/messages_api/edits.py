@@ -11,9 +11,9 @@ from hashlib import blake2b
 from itertools import islice
 
 from engine.envelope.condensing import transcript
-from engine.envelope.conversation import alone, call, result
+from engine.envelope.conversation import alone
 from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, Edits
+from engine.envelope.rule import Ctx
 from engine.session.index import after, before, runs, upto
 from engine.session.model import JSON, Ask, AskKind, Edit, Part, Span
 
@@ -47,19 +47,6 @@ def clearable(seen: Envelope, ctx: Ctx, start: int, stop: int, spared: Iterable[
     for at in results[upto(results, max(start, begin(seen, ctx))) : upto(results, stop)]:
         if ctx.session.blocks[at].name not in names and alone(seen, at) and seen.at(at).body is None:
             yield at
-
-
-def clear_uses(
-    seen: Envelope, ctx: Ctx, results: Iterable[int], inputs: bool | Sequence[str], because: str, facts: Mapping[str, JSON]
-) -> Edits:
-    """A placeholder for each result; and, where `inputs` says so (for all tools, or by name), no input in its call."""
-    for at in [*results]:
-        block = ctx.session.blocks[at]
-        yield Edit("clear", because, Span(at, at + 1), (result(block, CLEARED),), facts=facts)
-        emptied = inputs if isinstance(inputs, bool) else block.name in inputs
-        if emptied and block.pair >= 0 and alone(seen, block.pair):
-            part = call(ctx.session.blocks[block.pair], {})
-            yield Edit("clear", because, Span(block.pair, block.pair + 1), (part,), facts=facts)
 
 
 def kept_from(seen: Envelope, ctx: Ctx, keep: int) -> int:

@@ -7,12 +7,13 @@ from itertools import accumulate
 from typing import Annotated, NamedTuple
 
 from engine.envelope import recorded
-from engine.envelope.conversation import alone, once, result
+from engine.envelope.clearing import cleared
+from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.claude_code import limits as port
 from engine.session.index import Index, upto
-from engine.session.model import Edit, Session, Span
+from engine.session.model import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     number = port.oldest_over(seen.sizes[first:there], params.keep, params.target, params.least)
     gone = seen.sums[first + number] - seen.sums[first]
     because = f"results have {held:,} tokens, {params.target:,} may stay: {number} of them are cleared"
-    for at in seen.at[first : first + number]:
-        if alone(envelope, at):
-            stand_in = (result(ctx.session.blocks[at], port.CLEARED),)
-            envelope = yield Edit("clear", because, Span(at, at + 1), stand_in, facts={"tokens": held, "cleared": gone})
+    chosen = seen.at[first : first + number]
+    yield from cleared(envelope, ctx, chosen, port.CLEARED, because, {"tokens": held, "cleared": gone})
     return seen.at[first + number - 1] + 1 if number else done
 
 

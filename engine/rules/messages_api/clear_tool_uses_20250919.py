@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from engine.envelope.clearing import cleared
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.ports.messages_api.edits import CLEARED, TOOL_USES, clear_uses, clearable, size, uses
+from engine.ports.messages_api.edits import CLEARED, TOOL_USES, clearable, size, uses
 from engine.session.model import JSON, Edit, Part
 
 
@@ -43,7 +44,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     over = f"more than {params.trigger_uses} tool uses" if params.trigger_uses else f"more than {params.trigger:,} tokens"
     because = f"the server is asked to clear from {over} on, and to keep the newest {params.keep} tool uses"
     inputs = params.clear_tool_inputs_of or params.clear_tool_inputs
-    yield from clear_uses(seen, ctx, chosen, inputs, because, facts)
+    yield from cleared(seen, ctx, chosen, CLEARED, because, facts, inputs)
     return stop
 
 

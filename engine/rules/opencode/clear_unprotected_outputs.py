@@ -6,13 +6,14 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import NamedTuple
 
-from engine.envelope.conversation import alone, once, result
+from engine.envelope.clearing import cleared
+from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, NoParams, Rule
 from engine.ports.opencode.history import units
 from engine.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, PRUNE_MINIMUM, PRUNE_PROTECT, estimate
 from engine.session.index import Index, upto
-from engine.session.model import Edit, Session, Span
+from engine.session.model import Session
 
 
 class _Outputs(NamedTuple):
@@ -35,10 +36,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if gain <= PRUNE_MINIMUM:
         return done
     because = f"outputs beyond the newest {PRUNE_PROTECT:,} tokens have {gain:,}, more than {PRUNE_MINIMUM:,}"
-    for at in found.at[first:stop]:
-        if alone(envelope, at):
-            stand_in = (result(ctx.session.blocks[at], CLEARED),)
-            envelope = yield Edit("clear", because, Span(at, at + 1), stand_in, facts={"tokens": gain})
+    yield from cleared(envelope, ctx, found.at[first:stop], CLEARED, because, {"tokens": gain})
     return found.at[stop - 1] + 1
 
 

@@ -6,13 +6,14 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope.conversation import alone, once, result
+from engine.envelope.clearing import cleared
+from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.openhands.events import pieces_of
 from engine.ports.openhands.legacy import MASK
 from engine.session.index import Index, upto
-from engine.session.model import Edit, Session, Span
+from engine.session.model import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     old = there - max(0, params.window)
     stop = max(done, 0 if old <= 0 else starts[old] if old < there else ctx.request.cut)
     because = f"its event is not among the newest {params.window:,}"
-    for at in results[bisect_left(results, done) : bisect_left(results, stop)]:
-        if alone(envelope, at):
-            envelope = yield Edit("clear", because, Span(at, at + 1), (result(ctx.session.blocks[at], MASK),))
+    yield from cleared(envelope, ctx, results[bisect_left(results, done) : bisect_left(results, stop)], MASK, because)
     return stop
 
 
