@@ -15,6 +15,8 @@ from claude_log import Log
 from conftest import let_go
 
 import engine
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
 from engine.envelope.plan import Plan
 from engine.errors import PolicyError
 from engine.importers import read as read_file
@@ -26,11 +28,12 @@ from engine.live.offline.strict import rejected
 from engine.live.offline.strict_edits import lacking, signed
 from engine.live.provider import connected
 from engine.live.wire import Heard, message
+from engine.planning.assemble import replay
 from engine.planning.lint import lint
 from engine.planning.policy import Policy, load, parse, write
 from engine.planning.render import body
 from engine.pricing.prices import PRICES
-from engine.session.builder import applied, usage
+from engine.session.builder import Builder, applied, usage
 from engine.session.model import Applied, Session, Usage
 from engine.session.portable import dumps, loads
 from engine.storage.threads import Threads
@@ -671,3 +674,19 @@ def test_lint_lets_a_servers_summary_stand_first_or_last() -> None:
     said = _body(messages=[{"role": "assistant", "content": [{"type": "text", "text": "so"}]}])
     assert lint(first, "claude-opus-4-6") == lint(last, "claude-opus-4-6") == ()
     assert len(lint(said, "claude-opus-4-6")) == 2
+
+
+def test_a_request_is_not_refused_for_what_the_server_summed_up() -> None:
+    """What is sent stays whole for ever; the server reads nothing of it that stands before its summary."""
+    builder = Builder("long", "long")
+    for number in range(40):
+        builder.message("user", f"Question {number}. " + "some words " * 3_000)
+        builder.request(builder.message("assistant", f"Answer {number}."), model="claude-opus-4-5")
+    session = builder.build()
+    refusing = '[budget]\nformula = "window"\noutput = 8192\n[[rules]]\nrule = "refuse_when_over"\n'
+    compacting = refusing + '[[rules]]\nrule = "compact_20260112"\n'
+    ledger = build_ledger(session, CHARS)
+    refused, summed = ([*replay(session, parse("p", text), ledger)] for text in (refusing, compacting))
+    assert max(plan.after.tokens for plan in summed) > summed[0].budget.window
+    assert {plan.verdict for plan in summed} == {"send"}
+    assert "refuse" in {plan.verdict for plan in refused}

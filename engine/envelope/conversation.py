@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
-from engine.envelope.envelope import Envelope
+from engine.envelope.envelope import Chunk, Envelope
 from engine.envelope.pieces import Piece
 from engine.envelope.rule import Ctx
 from engine.session.content import block_text, text_of
@@ -19,6 +19,8 @@ from engine.session.model import Block, Part, Session, Span
 
 T = TypeVar("T")
 _PATHS = ("file_path", "path", "filePath", "target_file", "filename", "file", "absolute_path")  # of the agents' own tools
+REMEMBERED = 256  # chunks of which it is known that nothing stands there; an envelope of 8,000 requests has some 150
+_LEFT_OUT: dict[int, Chunk] = {}  # by identity; held, so that an id stays its own
 _REMEMBERED = 2  # sessions whose readings are kept: the one shown, and the one it is compared with
 
 
@@ -119,10 +121,18 @@ def droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[S
 
 def first_standing(envelope: Envelope, starts: Sequence[int]) -> int:
     """The number of the first message, of those that begin at `starts`, of which something stands; len(starts) for none."""
-    for piece in envelope.pieces:
-        number = bisect_left(starts, piece.start)
-        if piece.body != () and number < len(starts) and starts[number] < piece.stop:
-            return number
+    for chunk in envelope.chunks:
+        if _LEFT_OUT.get(id(chunk)) is chunk:
+            continue
+        standing = [piece for piece in chunk.pieces if piece.body != () and piece.start < piece.stop]
+        for piece in standing:
+            number = bisect_left(starts, piece.start)
+            if number < len(starts) and starts[number] < piece.stop:
+                return number
+        if not standing:
+            if len(_LEFT_OUT) >= REMEMBERED:
+                _LEFT_OUT.clear()
+            _LEFT_OUT[id(chunk)] = chunk
     return len(starts)
 
 

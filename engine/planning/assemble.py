@@ -27,7 +27,7 @@ from engine.planning.foreign_summaries import LEFT_OUT, foreign_summaries, serve
 from engine.planning.policy import Policy, Step, find, in_force, load
 from engine.planning.provider_edits import ASKING, asking, seen_under, serverside
 from engine.planning.render import render
-from engine.planning.repeated import laid, wanted
+from engine.planning.repeated import laid, shared, wanted
 from engine.pricing.prices import PRICES, Prices
 from engine.session.facts import count_of
 from engine.session.index import Index
@@ -140,7 +140,7 @@ def _planned(
     found = laid(begun, decisions, again, request.cut, ledger) if again and begun else None
     if found and found[2].counts == run.after.counts:  # an insert amid what is left out goes where that is decided at once
         before, decisions, after = found
-        lasting, again = True, begun.again if begun and again == begun.again else again
+        lasting, again = True, shared(begun.again, again) if begun and begun.again and again else again
     condensed = any(d.splice and d.action == "condense" for d in decisions)
     if policy.name == AS_RECORDED and condensed and not _chatted(session, request):
         calibration = calibration.compaction()

@@ -253,8 +253,8 @@ def _named(files: Counter[str], room: int) -> str:
     """A line with the files named most, as many as fit; "" where none do."""
     best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
     told = [f"{name} ({times})" if times > 1 else name for name, times in best]
-    lines = ["Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1)]
-    return next((line for line, cost in zip(lines, _costs(lines), strict=True) if cost < room), "")
+    lines = ("Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1))
+    return next((line for line in lines if _cost(line) < room), "")
 
 
 def _shorten(text: str, room: int) -> str:

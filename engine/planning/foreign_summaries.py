@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import takewhile
 from operator import itemgetter
 
 from engine.envelope.conversation import once
@@ -40,13 +41,25 @@ def foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, again: bo
         return
     known, before = _summaries(ctx), ctx.previous
     since = bisect_left(known, before.request.n + 1 if before else 0, key=itemgetter(0))
+    same = _same(before.after, envelope) if again and before else 0
+    elsewhere = Span(0, 0)  # where no block stands as itself
     for n, span in known[0 if again else since :]:
         if n > ctx.request.n:
             return
-        if envelope.at(span.start).body is not None:
+        if elsewhere.start <= span.start < elsewhere.stop or (span.start < same and before and n <= before.request.n):
+            continue
+        piece = envelope.at(span.start)
+        if piece.body is not None:
+            elsewhere = Span(piece.start, piece.stop)
             continue
         if not again or before is None or n > before.request.n or before.after.at(span.start).body == ():
             yield Edit("drop", "the recorded tool's own summary: what it stood for was not condensed here", span)
+
+
+def _same(one: Envelope, other: Envelope) -> int:
+    """The address up to which two envelopes hold the very same chunks."""
+    shared = takewhile(lambda pair: pair[0] is pair[1], zip(one.chunks, other.chunks, strict=False))
+    return max((chunk.stop for chunk, _ in shared), default=0)
 
 
 def servers_summaries(envelope: Envelope, ctx: Ctx, policy: Policy) -> Iterator[Edit]:

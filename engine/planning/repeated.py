@@ -32,6 +32,13 @@ def wanted(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> Wanted |
     return tuple(sorted(held, key=lambda one: one[0]))
 
 
+def shared(was: Wanted, now: Wanted) -> Wanted:
+    """What is wanted `now`, held once with what was wanted before where it is the same."""
+    held = {(one[0], one[2]): one for one in was}
+    same = tuple(known if (known := held.get((one[0], one[2]))) == one else one for one in now)
+    return was if same == was else same
+
+
 def laid(
     previous: Plan, decisions: Sequence[Decision], now: Wanted, stop: int, ledger: Ledger
 ) -> tuple[Envelope, list[Decision], Envelope] | None:

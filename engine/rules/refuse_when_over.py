@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
+from engine.ports.messages_api.edits import COMPACT
 from engine.session.model import Edit
 
 
@@ -29,7 +30,7 @@ class Used(Struct, frozen=True, gc=False):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    size = ctx.size(envelope)
+    size = ctx.size(envelope) - _summed(ctx)
     limit = int(ctx.limit * params.share) if ctx.limit > 0 else ctx.limit
     if size <= limit:
         return ctx.state
@@ -61,6 +62,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         },
     )
     return used
+
+
+def _summed(ctx: Ctx) -> int:
+    """Tokens that are sent and that the server reads no more, once it goes on from a summary of its own."""
+    before = ctx.previous
+    if before is None or not any(known.rule == COMPACT and known.state for known in before.states):
+        return 0
+    return max(0, ctx.size(before.after) - ctx.size(before.seen))
 
 
 def _used(ctx: Ctx) -> Used:

@@ -2,9 +2,10 @@
 
 For each policy, over all sessions: exceptions; decisions without a reason; requests planned otherwise a second time; requests
 planned otherwise when the session ends behind them (`step` must not see the future); requests over a budget or calls parted
-from their results where the policy guarantees neither, what the log itself parts aside; and requests that the provider would
-refuse, which may be none under a policy of ours. Sessions of more than MOST requests are left out, files are shared out among
-processes. What is wrong is printed below the table, the first of each kind.
+from their results where the policy guarantees neither, what the log itself parts aside; and requests that the provider of
+their model would refuse, which may be none under a policy of ours. Beside them how many are not judged: of what their provider
+refuses nothing is known. Sessions of more than MOST requests are left out, files are shared out among processes. What is wrong
+is printed below the table, the first of each kind.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from engine.counting.ledger import Ledger
 from engine.envelope.plan import Plan
 from engine.errors import TurnscopeError
 from engine.library.opening import ledger_of, load_all
+from engine.planning import refusals
 from engine.planning.assemble import replay
 from engine.planning.policy import OURS, Policy, load, names
 from engine.planning.rejections import Looking
@@ -45,6 +47,7 @@ class Row:
     """What came of one policy; `why`: the first mistake of each kind."""
 
     requests: int = 0
+    unjudged: int = 0
     seconds: float = 0.0
     wrong: Counter[str] = field(default_factory=Counter)
     why: dict[str, str] = field(default_factory=dict)
@@ -55,6 +58,7 @@ class Row:
 
     def add(self, other: Row) -> None:
         self.requests += other.requests
+        self.unjudged += other.unjudged
         self.seconds += other.seconds
         self.wrong += other.wrong
         self.why = other.why | self.why
@@ -101,8 +105,10 @@ def judge(row: Row, session: Session, policy: Policy, ledger: Ledger, known: set
         if "fits" in policy.guarantees and plan.verdict != "refuse" and plan.projected > plan.budget.limit:
             row.found("over budget", f"{place}: {plan.projected:,} of {plan.budget.limit:,}")
         wrong = looking.look(plan, PRICES) if plan.verdict != "refuse" else ()
-        if wrong:
-            row.found("refused", f"{place}: {kind(wrong[0])}")
+        rules = refusals.judge(plan.model, PRICES)
+        row.unjudged += rules == refusals.UNKNOWN
+        if refused := refusals.refused(wrong, rules):
+            row.found("refused", f"{place}: {kind(refused[0])}")
         parted = [p.what for p in wrong if any(words in p.what for words in PAIRS) and p.what not in known]
         if parted and "paired" in policy.guarantees:
             row.found("parted", f"{place}: {parted[0]}")
@@ -129,10 +135,12 @@ def files(folder: Path) -> list[Path]:
 
 def table(rows: dict[str, Row]) -> Iterator[str]:
     """The table as lines."""
-    yield f"{'policy':30}{'requests':>10}" + "".join(f"{column:>14}" for column in COLUMNS) + f"{'seconds':>10}"
+    yield (
+        f"{'policy':30}{'requests':>10}{'not judged':>12}" + "".join(f"{column:>14}" for column in COLUMNS) + f"{'seconds':>10}"
+    )
     for name, row in rows.items():
         wrong = "".join(f"{row.wrong[column]:14,}" for column in COLUMNS)
-        yield f"{name:30}{row.requests:10,}{wrong}{row.seconds:10.1f}"
+        yield f"{name:30}{row.requests:10,}{row.unjudged:12,}{wrong}{row.seconds:10.1f}"
 
 
 def broken(name: str, row: Row) -> list[str]:

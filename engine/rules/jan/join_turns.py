@@ -17,7 +17,7 @@ from engine.ports.jan.units import gathered
 from engine.ports.rows import remembered
 from engine.reading.jan_threads import called
 from engine.session.index import Index
-from engine.session.model import Edit, Part, Session, Span
+from engine.session.model import Body, Edit, Part, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,12 @@ class Params:
 
 @remembered
 def _runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[tuple[int, int]]]:
+    return {}
+
+
+@remembered
+def _bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Body]:
+    """What runs of messages became that stand as a whole."""
     return {}
 
 
@@ -61,20 +67,30 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Looks at every run that stands and is not sent as it stands."""
     talk = gathered(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
-    changed = _changed(ctx, params.vision)
+    changed, bodies = _changed(ctx, params.vision), _bodies(ctx)
     begin = bisect_right(changed, first_standing(envelope, talk.starts), key=itemgetter(1))
     for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
         held = talk.units[start : min(stop, there)]
         held = [unit for unit in held if envelope.at(unit.start).body is None]
         if not held:
             continue
-        made = _sent(held, params.vision)
-        if made == [_plain(unit) for unit in held]:
+        key, whole = (start, min(stop, there), params.vision), len(held) == min(stop, there) - start
+        body = bodies[key] if whole and key in bodies else _body(held, params.vision)
+        if whole:
+            bodies[key] = body
+        if body is None:
             continue
         because = "empty answers go, questions are joined, broken calls fail, files and pictures find their place"
-        body = tuple(part for message in made for part in _parts(message))
         stop_at = min(held[-1].stop, ctx.request.cut)
         envelope = yield Edit("repair" if body else "drop", because, Span(held[0].start, stop_at), body)
+
+
+def _body(held: list[Unit], vision: bool) -> Body:
+    """What stands for messages; None where they are sent as they stand."""
+    made = _sent(held, vision)
+    if made == [_plain(unit) for unit in held]:
+        return None
+    return tuple(part for message in made for part in _parts(message))
 
 
 def _parts(message: dict[str, Any]) -> Iterator[Part]:
