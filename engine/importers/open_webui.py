@@ -227,5 +227,5 @@ IMPORTER = Importer(
     suffixes=(".json", ".jsonl", ".db"),
     wants="chat with `history.messages`, nor tables `chat` and `user`",
     right="the tree with its branches; old and new forms of an answer; compactions",
-    version=2,
+    version=3,
 )

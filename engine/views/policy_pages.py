@@ -77,7 +77,7 @@ def page(policy: Policy, group: str = "") -> PolicyPage:
         "Source": policy.source,
         "Version": policy.version,
         "Fidelity": policy.fidelity,
-        "Counts with": policy.counter or "the session's own counter",
+        "Counts with": policy.counter or str(policy.constants.get("counter") or "the session's own counter"),
         "Tools are sent as": "XML text" if policy.tools else "",
         "Guarantees": "; ".join(f"{name}: {GUARANTEES[name]}" for name in policy.guarantees) or "none",
         "When to use it": policy.when,
