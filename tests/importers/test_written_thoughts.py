@@ -7,11 +7,12 @@ import pytest
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.planning.assemble import replay
-from engine.planning.policy import load
+from engine.planning.policy import parse
 from engine.reading.parts import with_thoughts
 from engine.session.builder import Builder
 
 TAGS = ("think", "thinking", "thought")
+ALONE = parse("alone", '[[rules]]\nrule = "strip_old_thinking"')
 
 
 @pytest.mark.parametrize("tag", TAGS)
@@ -24,7 +25,7 @@ def test_a_written_thought_is_a_thinking_block_and_goes_with_its_turn(tag: str) 
     builder.unanswered(model="m")
     session = builder.build()
     assert [block.kind for block in session.blocks][:3] == ["text", "thinking", "text"]
-    *_, last = replay(session, load("strip-thinking"), build_ledger(session, CHARS))
+    *_, last = replay(session, ALONE, build_ledger(session, CHARS))
     stands = [
         block.text for piece in last.after.pieces if piece.body is None for block in session.blocks[piece.start : piece.stop]
     ]
