@@ -17,6 +17,7 @@ from pages.parts import (  # noqa: E402
     chat_gauge,
     chat_hits,
     chat_list,
+    chat_memory,
     chat_messages,
     chat_newest,
     chat_notices,
@@ -112,6 +113,7 @@ with bar:
     chat_list.chats(held)
     chat_branches.branches(held)
     chat_policy.form()
+    chat_memory.panel(held)
     chat_forms.settings(held)
 
 left, right = st.columns([3, 2], gap="medium")

@@ -7,7 +7,7 @@ shell.ensure()
 import streamlit as st  # noqa: E402
 
 from engine import TurnscopeError  # noqa: E402
-from pages.parts import compare_closer, compare_sessions, comparing, controls, saving  # noqa: E402
+from pages.parts import compare_closer, compare_sessions, comparing, controls, leaving, replays, saving  # noqa: E402
 
 shown = controls.header()
 chosen = comparing.choose()
@@ -25,3 +25,4 @@ if rows:
     compare_closer.left(shown, chosen)
     compare_closer.sweep(shown, chosen)
 compare_sessions.draw(shown)
+leaving.ahead(shown, [name for name in chosen.policies if name != replays.RECORDED])

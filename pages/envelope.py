@@ -10,7 +10,7 @@ from pages.parts import cards, controls, detail, exports, saving, state, theme  
 
 CHART = "envelope-chart"
 
-shown = controls.header()
+shown = controls.header(amid=False)  # said among the findings
 
 top = st.empty()  # filled by the fragment, so that a step through the requests does not draw the chart again
 detail.findings(shown)

@@ -4,7 +4,7 @@ from pages.parts import shell
 
 shell.ensure()
 
-from pages.parts import controls, everything, indexing, listing, seeking, totals  # noqa: E402
+from pages.parts import chat_beside, controls, everything, indexing, listing, memory_panel, seeking, totals  # noqa: E402
 
 shown = controls.header_if_any()
 indexing.chats()
@@ -18,3 +18,4 @@ totals.draw()
 if shown:
     listing.notes(shown)
 listing.forget(rows)
+memory_panel.section(chat_beside.store)

@@ -10,4 +10,4 @@ shown = controls.header_if_any()
 if calculating.which() == "advise":
     advising.draw(shown)
 else:
-    calculating.draw()
+    calculating.draw(shown)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from covering import covering
 from matrix import Row, Watched, _compared, offered
 
 import engine
@@ -23,6 +24,7 @@ from engine.live.provider import connected
 from engine.planning.bodies import Bodies
 from engine.planning.policy import load
 from engine.pricing.prices import PRICES
+from engine.session.place import Place
 from engine.storage.database import reading
 from engine.storage.threads import Threads
 from engine.views import attachments
@@ -123,11 +125,11 @@ def test_the_built_in_model_rejects_images_that_the_api_rejects(source: dict[str
 
 
 def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_path: Path) -> None:
-    """With every policy that a chat offers, past the limit of a small window, and taken up again from the store."""
+    """With every rule that a chat offers, past the limit of a small window, and taken up again from the store."""
     image, notes = png(640, 480), ("notes.txt", ("The bridge is closed. search for it\n" * 300).encode())
     with Watched() as server:
         provider, threads = connected(server.url, "none", retries=0, timeout=60), Threads(tmp_path / "chats.db")
-        for policy in offered():
+        for policy in covering(offered()):
             chosen, thread, row = Settings("offline-16k", load(policy)), threads.create(), Row(policy)
             chat = branches.begun(thread, provider, threads.sink(thread), chosen, "Be brief.", [])
             chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
@@ -190,10 +192,27 @@ def test_above_twenty_images_none_may_have_a_side_over_2000_pixels(many: int, si
     messages = pictures(many, side)
     sending = {"model": "claude-opus-4-6", "max_tokens": 9, "messages": messages}
     refused = rejected(sending)
-    stopped = gateway.unsendable(sending, "claude-opus-4-6", PRICES, Bodies())
+    stopped = gateway.unsendable(sending, "claude-opus-4-6", PRICES, Bodies(), Place("anthropic"))
     assert (refused == "") is goes
     assert (stopped is None) is goes
     if not goes:
         assert "many-image requests: 2000 pixels" in refused
         assert stopped is not None
         assert stopped.path == "messages.2.content.0.content.0"
+    there = Place("server", "http://127.0.0.1:11434", "local-7b")  # such a rule is Anthropic's alone
+    assert gateway.unsendable(sending, "local-7b", PRICES, Bodies(), there) is None
+
+
+def test_a_local_server_is_judged_by_what_is_known_of_any() -> None:
+    there, call = (
+        Place("server", "http://127.0.0.1:11434", "local-7b"),
+        {"type": "tool_use", "id": "a", "name": "x", "input": {}},
+    )
+    blank = {"role": "assistant", "content": [{"type": "text", "text": " "}]}
+    for messages, goes in (([], False), ([{"role": "assistant", "content": [call]}], False), ([blank], True)):
+        sending = {"model": "local-7b", "max_tokens": 9, "messages": messages}
+        assert (gateway.unsendable(sending, "local-7b", PRICES, Bodies(), there) is None) is goes
+        assert gateway.unsendable(sending, "claude-opus-4-6", PRICES, Bodies(), there) is not None, (
+            "a way to Anthropic's models"
+        )
+        assert gateway.unsendable(sending, "local-7b", PRICES, Bodies(), Place("anthropic")) is not None

@@ -197,12 +197,12 @@ def test_a_session_in_which_nothing_was_said_is_refused() -> None:
 
 
 @pytest.mark.parametrize("line", range(len(everything().lines)))
-def test_every_field_may_hold_every_json_type(line: int) -> None:
+def test_any_field_may_hold_another_json_type(line: int) -> None:
     lines: list[Any] = everything().lines
     for value in NO_VALUES:
         looked_at(put(lines, (line,), value))
-    for path in places(lines[line], (line,)):
-        for value in NO_VALUES:
+    for n, path in enumerate(places(lines[line], (line,))):
+        for value in NO_VALUES[n % 2 :: 2]:  # half of them at one place, the others at the next
             looked_at(put(lines, path, value))
 
 

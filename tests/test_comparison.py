@@ -22,6 +22,7 @@ from engine.library.checking import Limits, check, junit
 from engine.library.comparing import sized
 from engine.library.opening import named
 from engine.views.comparison import HEAD, Comparison, better, falls
+from engine.views.position import share, where
 
 COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 NAMES = ("as-recorded", "keep-everything", "last-5-pairs")
@@ -66,6 +67,29 @@ def test_two_policies_part_where_one_first_changes_something_and_differ_block_by
         made.trace("roo")
 
 
+def test_each_kept_block_has_its_place_in_the_prompt_of_either_policy(made: Comparison) -> None:
+    at = made.parted("keep-everything", "last-5-pairs")
+    assert at is not None
+    found = made.placed("keep-everything", "last-5-pairs", at)
+    gone = {each.at for each in made.difference("keep-everything", "last-5-pairs", at)}
+    assert [each.at for each in found] == sorted(each.at for each in found)
+    assert {each.at for each in found if each.how == "only in A"} == gone
+    assert {each.at for each in found if each.how == "in both"} == {*range(made.session.requests[at].cut)} - gone
+    for name, of in (("keep-everything", "a"), ("last-5-pairs", "b")):
+        trace = made.trace(name)
+        stand = {each.at: getattr(each, of) for each in found if getattr(each, of)}
+        assert stand == {block: where(share(trace, at, block)) for block in stand}
+        assert set(stand.values()) == {"head", "middle", "tail"}
+
+
+def test_a_policy_that_goes_beyond_its_own_limit_alone_could_have_been_sent(made: Comparison) -> None:
+    own = sized(named("clear-tool-results"), 0, 30_000)
+    tight, small = engine.compare(made.session, [own, sized(named("keep-everything"), 64_000)]).rows
+    assert (tight.overflows > 0, tight.over_window, tight.sendable) == (True, 0, True)
+    assert small.over_window == sum(size > 64_000 for size in small.sizes) > 0
+    assert not small.sendable
+
+
 def test_asking_again_gives_the_same_values(made: Comparison) -> None:
     again = engine.compare(made.session, reversed(NAMES))
     assert [row is other for row, other in zip(again.rows, reversed(made.rows), strict=True)] == [True] * 3
@@ -99,8 +123,9 @@ def test_who_is_beaten_by_nobody_and_what_fell(made: Comparison) -> None:
     assert best
     cheapest = min(made.rows, key=lambda row: (row.usd or 0, len(row.losses.hits)))
     assert cheapest.policy in best
-    for unsent in ({"overflows": 1}, {"refusals": 1}, {"rejected": (0,)}):
+    for unsent in ({"over_window": 1}, {"refusals": 1}, {"rejected": (0,)}):
         assert cheapest.policy not in better([replace(cheapest, **unsent)])
+    assert better([replace(cheapest, overflows=1)]) == (cheapest.policy,)  # beyond its own limit, and sent all the same
     row = made.rows[2]
     assert falls(row)
     assert all(row.sizes[n] < 0.9 * row.sizes[n - 1] and row.sizes[n - 1] - row.sizes[n] == gone for n, gone in falls(row))

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from hand_made import OPUS, call, result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of
 
-from engine.library.opening import replay
+from engine.library.opening import load, replay
 from engine.planning.trace import Trace
 from engine.session.builder import Builder
 from engine.session.model import Session, Span, Usage
-from engine.views.losses import Losses, Lost, identifiers, left_window, losses, used
+from engine.views.losses import Losses, Lost, identifiers, left_window, losses, said_in, used
 
 FACTS = [
     "src/billing/rates.toml",
@@ -125,6 +126,26 @@ def test_when_a_text_left_is_told_for_every_policy() -> None:
     assert (cut.spans[0].start, cut.out.since, cut.out.state) == (2, cut.spans[0].stop, "absent")
     assert "keep_last_messages" in cut.out.sentence
     assert left_window([replay(session)], "said nowhere")[0].spans == ()
+
+
+def test_a_block_is_asked_for_by_its_number_and_nothing_else_is_taken_for_one() -> None:
+    session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    traces = [replay(session, name) for name in ("keep-everything", "last-5-pairs")]
+    kept, cut = left_window(traces, "#3")
+    assert kept.spans == next(traces[0].carried([3]))
+    assert (kept.out, cut.spans) == (None, next(traces[1].carried([3])))
+    assert cut.out == traces[1].why(3, cut.spans[-1].stop)
+    for text in ("#999999", "#", "#x", "3"):
+        assert said_in(session, text) == tuple(block.at for block in session.blocks if text in block.text)
+
+
+def test_each_loss_names_the_place_of_the_decision_that_put_it_out() -> None:
+    session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    trace = replay(session, "last-5-pairs")
+    found = losses(trace, used(session))
+    assert {hit.by for hit in found.hits} == found.made.keys()
+    for number, (request, step) in found.made.items():
+        assert trace.plans[request].decisions[step - 1] is trace.decision(number)
 
 
 def test_a_loss_is_a_plain_tuple() -> None:

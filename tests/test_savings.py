@@ -39,7 +39,7 @@ def test_the_change_that_saves_most_is_named_with_what_it_loses() -> None:
     assert record.usd is not None
     assert (found.was, found.now) == (record.usd + record.fetching, row.usd + row.fetching)
     assert found.usd == max(
-        found.was - r.usd - r.fetching for r in ROWS if r.usd is not None and not (r.overflows or r.refusals or r.rejected)
+        found.was - r.usd - r.fetching for r in ROWS if r.usd is not None and not (r.over_window or r.refusals or r.rejected)
     )
     assert (found.lost, found.fetching > 0) == (len(row.losses.hits), True)
     assert row.title in found.sentence
@@ -56,7 +56,8 @@ def test_what_saves_little_could_not_be_sent_or_has_no_price_is_no_change_to_mak
     found = best([record, change])
     assert found
     assert found.usd == 1
-    assert best([record, replace(change, overflows=1)]) is None
+    assert best([record, replace(change, over_window=1)]) is None
+    assert best([record, replace(change, overflows=1)]) == found  # beyond its own limit, and sent all the same
     assert best([record, replace(change, rejected=(3,))]) is None
     assert best([record, replace(change, fetching=record.fetching + 1)]) is None
 

@@ -18,7 +18,7 @@ import engine
 from engine import importers
 from engine.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
 from engine.importers import claude_code, task_folder
-from engine.library import Store
+from engine.library import Store, indexing
 from engine.reading import holders
 from engine.reading.holders import open_source
 from engine.reading.source import Source
@@ -259,6 +259,71 @@ def test_a_file_says_the_same_however_its_bytes_were_written(code: str, tmp_path
     opened = Store(tmp_path / "chats.db").open(other)
     assert len(opened.overview) == 2
     assert len(importers.follow(other).thread().session.requests) == 2
+
+
+def test_what_is_compressed_otherwise_says_how_to_unpack_it(tmp_path: Path) -> None:
+    path = tmp_path / "rollout.jsonl.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(90))
+    with pytest.raises(UnreadableFile, match="zstd") as caught:
+        engine.load(path)
+    assert "unzstd" in caught.value.hint
+
+
+def lines_of() -> list[Any]:
+    log = Log()
+    log.user("go")
+    log.answer("m1", "Done.", usage=(10, 20, 30, 4))
+    return log.lines
+
+
+def kept_twice() -> list[Any]:
+    """Two sessions of a format of single files."""
+    said = [{"type": "human", "data": {"content": "go"}}, {"type": "ai", "data": {"content": "Done."}}]
+    return [{"messages": said}, {"messages": [*said, *said]}]
+
+
+WHOLE = json.dumps(kept_twice()[0])
+OTHER = {
+    "lines as a list": json.dumps(lines_of()),
+    "the same, indented": json.dumps(lines_of(), indent=1),
+    "lines that are indented": "\n".join(json.dumps(line, indent=1) for line in lines_of()),
+    "lines with commas between": ",\n".join(json.dumps(line, indent=1) for line in lines_of()),
+    "one session in a list": f"[{WHOLE}]",
+    "a message on each line": "\n".join(map(json.dumps, kept_twice()[0]["messages"])),
+}
+
+
+@pytest.mark.parametrize("form", OTHER)
+def test_a_session_opens_also_where_its_file_was_put_into_another_form(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(OTHER[form])
+    assert [entry.id for entry in engine.entries(path)] == [""]
+    session = engine.load(path)
+    assert [block.text for block in session.blocks] == ["go", "Done."]
+    folder = engine.load(tmp_path)
+    assert (folder.blocks, folder.source) == (session.blocks, session.source)
+
+
+@pytest.mark.parametrize("ends", [", ", "\n"], ids=["list", "lines"])
+def test_sessions_in_a_list_are_listed_one_by_one(ends: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    told = ends.join([*map(json.dumps, kept_twice()), '{"nobody": "knows this"}', WHOLE])
+    path.write_text(f"[{told}]" if ends == ", " else told)
+    assert [entry.id for entry in engine.entries(path)] == ["0", "1", "3"]
+    assert [len(engine.load(path, id).blocks) for id in ("", "1", "3")] == [2, 4, 2]
+    assert [line.entry for line in (each.line for each in indexing.read_all(open_source(path), "x"))] == ["0", "1", "3"]
+    for id in ("2", "4", "-1", "x", "9" * 30):
+        with pytest.raises(UnknownFormat if id == "2" else UnknownEntry):
+            engine.load(path, id)
+
+
+def test_a_list_of_what_nobody_knows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    for text in ('[{"a": 1}, {"b": 2}]', '{"a": 1}\n{"b": 2}\n', '{"a":\n1}\n{"b":\n', "[[], 1]", '{"a": 1}{"b": 2}'):
+        path.write_text(text)
+        with pytest.raises(UnknownFormat) as caught:
+            list(engine.entries(path))
+        assert len(caught.value.tried) == len(importers.importers())
 
 
 def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(

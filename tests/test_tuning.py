@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,33 +10,35 @@ import pytest
 from engine.errors import PolicyError
 from engine.planning import policy
 from engine.planning.policy import Policy, Step, load, parse, write
-from engine.views.knobs import changes, groups, read, save, shelf, shown, taken, tuned, written
+from engine.views.knobs import Knob, changes, groups, read, save, shelf, shown, taken, tuned, written
 
 ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in policy.rules().values()))
-KNOBS = [knob for group in groups(ALL) for knob in group.knobs]
+EACH = [replace(ALL, rules=()), *(replace(ALL, rules=(part,)) for part in ALL.rules)]
+KNOBS = [(one, knob) for one in EACH for knob in groups(one)[-1].knobs]
+TITLES = [f"{groups(one)[-1].title}.{knob.name}" for one, knob in KNOBS]
 OTHER = {"flag": lambda v: not v, "whole": lambda v: v + 7, "real": lambda v: v + 0.25, "text": lambda v: v + " é=1,\n"}
 OTHER |= {"list": lambda v: [*v, "Read", "mcp__a"], "table": lambda v: {**v, "notes": 0.5}}
 
 
-@pytest.mark.parametrize("knob", KNOBS, ids=[knob.key for knob in KNOBS])
-def test_every_parameter_can_be_turned_and_survives_a_link(knob) -> None:
+@pytest.mark.parametrize(("one", "knob"), KNOBS, ids=TITLES)
+def test_every_parameter_can_be_turned_and_survives_a_link(one: Policy, knob: Knob) -> None:
     other = next(c for c in knob.choices if c != knob.value) if knob.kind == "choice" else OTHER[knob.kind](knob.value)
     if knob.kind == "table" and "models" in knob.key:
         other = {"small": "large"}
-    turned = tuned(ALL, read(written({knob.key: other})))
-    assert changes(turned, ALL) == {knob.key: other}
-    assert tuned(turned, {knob.key: knob.value}) == ALL
+    turned = tuned(one, read(written({knob.key: other})))
+    assert changes(turned, one) == {knob.key: other}
+    assert tuned(turned, {knob.key: knob.value}) == one
     assert parse("all", write(turned)) == turned
 
 
-@pytest.mark.parametrize("knob", KNOBS, ids=[knob.key for knob in KNOBS])
-def test_every_parameter_has_a_line_of_help_and_a_field_that_gives_its_value_back(knob) -> None:
-    assert knob.help
-    assert taken(knob, shown(knob)) == knob.value
+def test_every_parameter_has_a_line_of_help_and_a_field_that_gives_its_value_back() -> None:
+    for _, knob in KNOBS:
+        assert knob.help, knob
+        assert taken(knob, shown(knob)) == knob.value
 
 
 def test_lists_and_tables_are_written_as_a_person_writes_them() -> None:
-    by = {knob.key.partition(".")[2]: knob for knob in KNOBS}
+    by = {knob.name: knob for _, knob in KNOBS}
     assert taken(by["exclude_tools"], " Read , Bash,, ") == ["Read", "Bash"]
     assert taken(by["slots"], "memory = 0.2\n\nnotes=0.05") == {"memory": 0.2, "notes": 0.05}
     assert taken(by["models"], "small = large") == {"small": "large"}

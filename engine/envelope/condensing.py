@@ -186,7 +186,7 @@ def condense(
     starts = ctx.index.messages
     messages = upto(starts, span.stop) - upto(starts, span.start)
     body = stand_in(answer, messages, how)
-    if not how.larger and (size := sum(ctx.own.body(body))) > (source := _read(envelope, ctx, span, how)):
+    if not how.larger and (size := sum(ctx.own.body(body))) > (source := read_tokens(envelope, ctx, span, how)):
         why = f"the summary was refused: it has {size:,} tokens, what it would stand for has {source:,}"
         yield Edit("keep", f"{because}, but {why}", facts={**facts, **account(answer), "refused": why})
         return envelope
@@ -200,7 +200,12 @@ def condense(
     return envelope
 
 
-def _read(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> int:
+def smallest(ctx: Ctx, messages: int, how: How) -> int:
+    """Tokens of a summary of so many messages that uses all of its cap: smaller than its source, or nobody should be asked."""
+    return sum(ctx.own.body(stand_in(Answer("", source="model"), messages, how))) + how.cap
+
+
+def read_tokens(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> int:
     """Tokens of the conversation that a summary of the span is made of, in the policy's own units."""
     tokens = 0
     for piece in envelope.over(span):

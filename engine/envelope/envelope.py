@@ -233,8 +233,8 @@ class Envelope(Struct, frozen=True, gc=False):
         return (sum(c), sum(d), sum(e), sum(f), sum(g))
 
     def _from(self, place: Place) -> Iterator[Piece]:
-        chunks = self.chunks[place[0] :]
-        return islice((piece for chunk in chunks for piece in chunk.pieces), place[1], None)
+        first, *rest = map(_PIECES, self.chunks[place[0] :] or (Chunk((), 0, ZERO),))
+        return chain(islice(first, place[1], None), chain.from_iterable(rest))
 
 
 def _fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[Piece, ...]:

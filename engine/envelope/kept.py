@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -21,7 +22,9 @@ LONGEST = 80  # characters of each
 SHARE = 0.6  # of a sentence's words that have to be found for it to count as kept
 REMEMBERED = 512  # scores that are not made again
 
-_NAME = re.compile(r"(?<![\w.])\d[\d.,:]*\d(?!\w)|[A-Za-z_](?:[\w./-]*[\w])?")
+_NAME = re.compile(  # an empty group is a plain word, which is most of a text and no name
+    r"[A-Za-z][a-z]*+(?![\w./-])|([A-Za-z_](?:[\w./-]*\w)?|\d(?<![\w.]\d)[\d.,:]*\d(?!\w))"
+)
 _PATH = re.compile(r"[\w./-]+")
 _ENDING = re.compile(r"[A-Za-z][A-Za-z0-9]{0,5}")
 _IDENTIFIER = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|\w[./]\w")
@@ -30,8 +33,15 @@ _DECIDED = re.compile(
     re.IGNORECASE,
 )
 _OPEN = re.compile(r"\b(?:TODO|open question|still open|unresolved|not yet|remains to)\b", re.IGNORECASE)
+_TELLING = (  # one of them stands wherever one of these two finds something
+    *("deci", "agreed", "chose", "instead of", "we'll", "we will", "let's", "conclusion", "root cause", "fixed by"),
+    *("todo", "open question", "still open", "unresolved", "not yet", "remains to"),
+)
 _SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*(?:\.(?=\w)[^.!?\n]*)*[.!?]*")
 _SPEAKER = re.compile(r"(user|assistant|tool|summary|system): ?", re.IGNORECASE)
+_SPEAKS = re.compile(  # before each line, but for the first, that begins with a speaker
+    r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?=(?:user|assistant|tool|summary|system):)", re.IGNORECASE
+)
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _known: dict[tuple[str, bytes], dict[str, Any]] = {}  # facts by question and answer
 
@@ -62,15 +72,21 @@ def checked(edit: Edit, said: tuple[Ask, Answer] | None) -> Edit:
 def _facts(ask: Ask, answer: Answer) -> Mapping[str, Any]:
     key = (ask.key, blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=12).digest())
     if (found := _known.get(key)) is None:
-        kept = compared(ask.content, answer.text)
-        told = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
-        found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in told if b)}
-        if kept.lost:
-            more = f"; and {len(kept.lost) - TOLD} more" if len(kept.lost) > TOLD else ""
-            found["flagged"] = "it loses " + "; ".join(kept.lost[:TOLD]) + more
+        found = scored(ask.content, answer.text)
         if len(_known) >= REMEMBERED:
             _known.clear()
         _known[key] = found
+    return found
+
+
+def scored(source: str, summary: str) -> dict[str, Any]:
+    """What a summary kept of its source, as facts of a decision; `flagged`: an active file or an open question it loses."""
+    kept = compared(source, summary)
+    told = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
+    found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in told if b)}
+    if kept.lost:
+        more = f"; and {len(kept.lost) - TOLD} more" if len(kept.lost) > TOLD else ""
+        found["flagged"] = "it loses " + "; ".join(kept.lost[:TOLD]) + more
     return found
 
 
@@ -80,8 +96,9 @@ def compared(source: str, summary: str) -> Kept:
     A file counts as named where its own name without folders is. Active: the files that the source names last. A question is
     open where nobody answers it in the source, or where it says so of itself.
     """
-    names, numbers, files = _names(source)
-    has, digits, _ = _names(summary)
+    names, numbers = _named(source)
+    files = _last(source, names)
+    has, digits = _named(summary)
     has |= {name.rpartition("/")[2] for name in has}
     kept = sum(name in has or name.rpartition("/")[2] in has for name in names)
     words = frozenset(_WORD.findall(summary.lower()))
@@ -96,46 +113,59 @@ def compared(source: str, summary: str) -> Kept:
     )  # fmt: skip
 
 
-def _names(text: str) -> tuple[set[str], set[str], list[str]]:
-    """Names that look like code or files, numbers of two digits or more, and the files named last, newest first."""
+def _named(text: str) -> tuple[set[str], set[str]]:
+    """Names that look like code or files, and numbers of two digits or more."""
     names: dict[str, None] = {}
     numbers: set[str] = set()
-    for found in dict.fromkeys(_NAME.findall(text)):
+    for found in filter(None, dict.fromkeys(_NAME.findall(text))):
         if found[0].isdigit():
             if len(numbers) < MOST:
                 numbers.add(found)
         elif len(found) > 2 and len(names) < MOST and _IDENTIFIER.search(found):
             names[found] = None
+    return set(names), numbers
+
+
+def _last(text: str, names: set[str]) -> list[str]:
+    """The files named last, newest first, of those among `names`."""
     files: list[str] = []
     for line in reversed(text[-20_000:].splitlines()):
-        for path in (path.rstrip(".-/") for path in _PATH.findall(line)):
-            ends = _ENDING.fullmatch(path.rpartition(".")[2])
-            if ends and "." in path and path in names and path not in files and len(files) < ACTIVE:
+        for path in (path.rstrip(".-/") for path in _PATH.findall(line)) if "." in line else ():
+            if path in names and path not in files and "." in path and _ENDING.fullmatch(path.rpartition(".")[2]):
                 files.append(path)
-    return set(names), numbers, files
+                if len(files) == ACTIVE:
+                    return files
+    return files
 
 
 def _sentences(source: str) -> tuple[list[str], list[str]]:
     """What was decided, and what is open: of what people and models said, not of what tools printed."""
     speaker, decided, asked, marked = "", dict[str, None](), dict[str, str](), dict[str, None]()
-    for row in source.splitlines():
-        line = row
-        if found := _SPEAKER.match(row):
+    for start, stop in pairwise((0, *(found.end() for found in _SPEAKS.finditer(source)), len(source))):
+        text = source[start:stop]
+        if found := _SPEAKER.match(text):
             now = found[1].lower()
             if now in ("user", "assistant") and now != speaker:
                 asked = {text: who for text, who in asked.items() if who == now}
-            speaker, line = now, row[found.end() :]
-        if speaker == "tool" or not ("?" in line or _DECIDED.search(line) or _OPEN.search(line)):
+            speaker, text = now, text[found.end() :]
+        if speaker == "tool" or not ("?" in text or any(map(text.casefold().__contains__, _TELLING))):
             continue
-        for sentence in _SENTENCE.findall(line[:4_000]):
-            text = sentence.strip()
-            if text.endswith("?") and len(text) > 8 and speaker in ("user", "assistant"):
-                asked[text] = speaker
-            elif _OPEN.search(text):
-                marked[text] = None
-            elif _DECIDED.search(text):
-                decided[text] = None
+        for line in text.splitlines():
+            if "?" in line or _DECIDED.search(line) or _OPEN.search(line):
+                _sort(line, speaker, decided, asked, marked)
     return [*decided], [*asked, *marked]
+
+
+def _sort(line: str, speaker: str, decided: dict[str, None], asked: dict[str, str], marked: dict[str, None]) -> None:
+    """Put each sentence of a line where it belongs, if anywhere."""
+    for sentence in _SENTENCE.findall(line[:4_000]):
+        text = sentence.strip()
+        if text.endswith("?") and len(text) > 8 and speaker in ("user", "assistant"):
+            asked[text] = speaker
+        elif _OPEN.search(text):
+            marked[text] = None
+        elif _DECIDED.search(text):
+            decided[text] = None
 
 
 def _said(text: str, words: Iterable[str]) -> bool:

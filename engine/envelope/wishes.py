@@ -17,6 +17,8 @@ from engine.envelope.condensing import (
     How,
     boundary,
     condense,
+    read_tokens,
+    smallest,
     standing,
     summary_at,
     summary_of,
@@ -28,6 +30,7 @@ from engine.envelope.pieces import Decision, Piece
 from engine.envelope.rule import Ctx
 from engine.errors import TurnscopeError
 from engine.session.facts import noted, plain
+from engine.session.index import upto
 from engine.session.model import Action, Answer, Ask, Edit, Rated, Session, Span, Wish, Wished
 
 RULE = "follow_wishes"
@@ -93,6 +96,11 @@ def condensed(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, A
         what = f"nothing stands before the newest {max(1, keep_turns)} turns that could be condensed"
         raise TurnscopeError(what, hint="Go on for a few turns first.")
     how = How("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)), larger=False)
+    starts = ctx.index.messages
+    need = smallest(ctx, upto(starts, stop) - upto(starts, fresh), how)
+    if need >= (source := read_tokens(envelope, ctx, Span(begin, stop), how)):
+        what = f"what stands before the newest {max(1, keep_turns)} turns has {source:,} tokens: a summary would save nothing"
+        raise TurnscopeError(what, hint="Nobody was asked, nothing was paid. Go on for a few turns first.")
     facts = {"by_hand": True, "kept_turns": keep_turns, "recursive": bool(old)}
     making = condense(envelope, ctx, Span(begin, stop), how, "by hand", facts)
     made: list[Edit] = []

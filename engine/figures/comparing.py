@@ -15,7 +15,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")  # and so, where those are used up
 COLUMNS = 480  # points of a line; of several requests the fullest is shown
 
 
-def fills(rows: Sequence[Row], theme: Theme = "dark", height: int = 320) -> go.Figure:
+def fills(rows: Sequence[Row], theme: Theme = "dark", height: int = 350) -> go.Figure:
     """Prompt tokens over requests, a line per policy; where it fell by more than a tenth a mark; the lowest limit dashed."""
     palette = PALETTES[theme]
     figure = go.Figure()
@@ -40,8 +40,9 @@ def fills(rows: Sequence[Row], theme: Theme = "dark", height: int = 320) -> go.F
             font={"color": palette["bad"]},
         )  # fmt: skip
     figure.update_layout(
-        height=height, margin={"l": 64, "r": 10, "t": 8, "b": 36}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        dragmode=False, legend={"orientation": "h", "y": -0.2}, font={"family": FONT, "size": 12, "color": palette["text"]},
+        height=height, margin={"l": 64, "r": 10, "t": 8, "b": 76}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
+        dragmode=False, legend={"orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom"},
+        font={"family": FONT, "size": 12, "color": palette["text"]},
         hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
     )  # fmt: skip
     figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, title="request")

@@ -1,7 +1,7 @@
 """Importers: one file per format, found by sniffing content. Each module defines `IMPORTER`.
 
 Holds discovery, the choice of the one importer that claims a source, and reading its conversations one by one. A folder or an
-archive that no importer claims as a whole holds what the importers claim inside it.
+archive that no importer claims as a whole holds what the importers claim inside it, and so does a file that is a list of them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Protocol
 
 from msgspec import structs
 
 from engine.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
+from engine.reading import forms
 from engine.reading.holders import open_source
 from engine.reading.looks import looks
 from engine.reading.source import DEEP, Entry, Source
@@ -131,6 +133,32 @@ def _best(source: Source) -> Importer | None:
     return claims[0] if claims else None
 
 
+def understood(source: Source) -> tuple[Source, Importer | None]:
+    """A source and the importer that claims it: as it stands, or a file in another form (`forms`); None where none does."""
+    importer = _best(source)
+    if importer is None and source.kind == "file":
+        if "understood" not in source.kept:
+            wanted = len(forms.values(source)) <= forms.FEW or any(_claimed(forms.others(source, forms.FEW)))
+            source.kept["understood"] = next(_claimed(forms.others(source)), (source, None)) if wanted else (source, None)
+        source, importer = source.kept["understood"]
+    return source, importer
+
+
+def _claimed(files: Iterable[Source]) -> Iterator[tuple[Source, Importer]]:
+    """Those of some files that are claimed, with their importers."""
+    for file in files:
+        with suppress(RecursionError, UnknownFormat, UnreadableFile):
+            if importer := _best(file):
+                yield file, importer
+
+
+def _holds(source: Source) -> bool:
+    """Whether conversations may stand one by one in a source that nobody claims as a whole."""
+    if source.kind != "file":
+        return source.kind in HOLDERS
+    return any(True for _ in _claimed(islice(forms.each(source), forms.FEW)))
+
+
 def declined(source: Source, tried: Sequence[Importer]) -> tuple[tuple[str, str], ...]:
     """Formats that were tried on a source, each with why it is not that one."""
     end = source.path.suffix
@@ -168,11 +196,11 @@ def places(machine: Machine) -> Iterator[tuple[Importer, Place]]:
 
 def entries(source: Source) -> Iterator[Entry]:
     """The conversations of a source, the main one first; none is read for it. Raises `TurnscopeError`s only."""
-    importer = _best(source)
+    whole, importer = understood(source)
     if importer is not None:
-        yield from importer.entries(source)
+        yield from importer.entries(whole)
         return
-    if source.kind not in HOLDERS:
+    if not _holds(source):
         claim(source)  # says what would be read
     empty = True
     for name, file, inner in _inside(source):
@@ -190,15 +218,18 @@ def entries(source: Source) -> Iterator[Entry]:
 
 
 def _inside(source: Source) -> Iterator[tuple[str, Source, Importer]]:
-    """The files of a folder or archive that are claimed; what belongs to another one is read with that one."""
+    """The files of a folder or archive that are claimed, or the values of a file; what is read with another one is left out."""
+    if source.kind == "file":
+        for number, file in enumerate(forms.each(source)):
+            yield from ((str(number), *found) for found in _claimed([file]))
+        return
     taken: set[Path] = set()
     wanted = suffixes()
     for file in source.files():
         if file.path in taken or file.path.suffix not in wanted:
             continue
         try:
-            opened = open_source(file.path) if source.kind == "folder" else file
-            importer = _best(opened)
+            opened, importer = understood(open_source(file.path) if source.kind == "folder" else file)
         except (RecursionError, UnknownFormat, UnreadableFile):  # a file that is of no use does not hide the others
             continue
         if importer is not None:
@@ -252,10 +283,11 @@ def follow(path: Path, id: str = "") -> Follower:
 
 def located(source: Source, id: str) -> tuple[Source, Importer, str]:
     """The file that an entry stands in, its importer, and the entry's id there."""
-    importer = _best(source)
+    whole, importer = understood(source)
     if importer is not None:
-        return source, importer, id
-    if source.kind not in HOLDERS:
+        whole.hear = source.hear
+        return whole, importer, id
+    if not _holds(source):
         claim(source)
     id = id or next(entries(source)).id
     at = len(id)
@@ -263,14 +295,16 @@ def located(source: Source, id: str) -> tuple[Source, Importer, str]:
         name = id[:at]
         file = _near(source, name) if ".." not in PurePath(name).parts and not PurePath(name).is_absolute() else None
         if file is not None:
-            opened = open_source(file.path) if source.kind == "folder" else file
-            return opened, claim(opened), id[at + 1 :]
+            opened, importer = understood(open_source(file.path) if source.kind == "folder" else file)
+            return opened, importer or claim(opened), id[at + 1 :]
         at = id.rfind(INSIDE, 0, at)
     raise _unknown(source, id)
 
 
 def _near(source: Source, name: str) -> Source | None:
     """A file inside. That of an archive is kept while its conversations are read one after the other: it is parsed once."""
+    if source.kind == "file":
+        return forms.one(source, int(name)) if name.isdecimal() and len(name) < 9 else None
     if source.kind != "zip":
         return source.near(name)
     if name not in source.kept and (file := source.near(name)):

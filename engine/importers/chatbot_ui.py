@@ -1,6 +1,7 @@
-"""Chatbot UI: the export of version 1 (`history`), and rows of version 2's Supabase tables (`chats`, `messages`) as JSON.
+"""Chatbot UI: exports of version 1 (`history`; the first were a bare list), and rows of version 2's Supabase tables as JSON.
 
-Neither keeps usage, calls or thoughts. Rows are linear, by `sequence_number`; v1 messages have no times.
+Neither keeps usage, calls or thoughts. Rows are linear, by `sequence_number`; v1 messages have no times. Longer than a mapping
+for the two containers.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ Value = Mapping[str, Any]
 
 def sniff(source: Source) -> int:
     document = source.document if source.kind == "file" else None
-    if isinstance(document, dict) and isinstance(document.get("history"), list) and "version" in document:
+    if isinstance(document, dict) and isinstance(document.get("history"), list) and {"version", "folders"} & document.keys():
         return 90 if "messages" in first(source, "history") or {"folders", "prompts"} & document.keys() else 0
     if isinstance(document, dict) and isinstance(document.get("chats"), list) and isinstance(document.get("messages"), list):
         return 90
     head = first(source) if source.kind == "file" else {}
+    if isinstance(document, list) and {"id", "name", "messages"} <= head.keys():
+        said = rows(head["messages"])[:3]
+        return 75 if said and all({"role", "content"} <= message.keys() for message in said) else 0
     return 90 if {"chat_id", "sequence_number", "role", "content"} <= head.keys() else 0
 
 
@@ -49,7 +53,8 @@ def _rows(source: Source) -> dict[str, tuple[Value, list[Value]]]:
 
 
 def _is_history(source: Source) -> bool:
-    return isinstance(mapping(source.document).get("history"), list)
+    document = source.document
+    return isinstance(mapping(document).get("history"), list) or (isinstance(document, list) and "messages" in first(source))
 
 
 def entries(source: Source) -> Iterator[Entry]:

@@ -1,7 +1,7 @@
 """Claude.ai data exports: `conversations.json`, in its zip or alone, or one conversation as the API gives it.
 
 Messages name their parent in newer exports and follow each other in older ones. An answer holds its calls with their results.
-Model, usage and system prompt are not in an export.
+Model, usage and system prompt are not in an export. Longer than a mapping because calls may have no ids.
 """
 
 from __future__ import annotations

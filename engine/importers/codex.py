@@ -2,7 +2,7 @@
 
 Events repeat what the items say, so items make the timeline. One answer is several items, and no item tells its end:
 `token_count` does, which stands before them in 0.40 and behind them later. `compacted` replaces the history from there on;
-`thread_rolled_back` leaves a branch. More than a mapping for those three, hence longer than others.
+`thread_rolled_back` leaves a branch. Longer than a mapping for those three.
 """
 
 from __future__ import annotations

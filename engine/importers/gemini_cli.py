@@ -29,7 +29,8 @@ Record = Mapping[str, Any]
 def sniff(source: Source) -> int:
     first = source.document if source.document is not None else next(iter(source.first), None)
     if isinstance(first, dict) and {"sessionId", "projectHash"} <= first.keys():
-        return 95
+        whole = sum("projectHash" in row and isinstance(row.get("messages"), list) for row in map(mapping, source.first))
+        return 95 if whole < 2 else 0  # a whole session on each line: each is one
     head = _saved(source)[:20]
     return 85 if head and all(isinstance(row, dict) and _is_content(row) for row in head) else 0
 

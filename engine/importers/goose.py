@@ -34,8 +34,17 @@ def sniff(source: Source) -> int:
         return 90 if any("content_json" in row.values() for row in source.rows("pragma table_info(messages)")) else 0
     head = source.document if source.document is not None else next(iter(source.first), None)
     if not isinstance(head, dict) or "working_dir" not in head:
+        return 80 if source.document is None and any(map(_is_message, source.first[:5])) else 0
+    if isinstance(head.get("conversation"), list) and len(source.first) > 1:  # a whole session on each line
         return 0
     return 90 if isinstance(head.get("conversation"), list) or "type" not in head else 0
+
+
+def _is_message(row: Any) -> bool:
+    """A line of the first versions, whose head told less, or was not there."""
+    held = mapping(row)
+    typed = rows(held.get("content"))
+    return held.get("role") in ("user", "assistant") and "created" in held and bool(typed) and all("type" in t for t in typed)
 
 
 def finds(machine: Machine) -> Iterator[Place]:
@@ -65,8 +74,9 @@ def read(source: Source, entry: Entry) -> Thread:
     else:
         found = list(source.values())
         notes = [value for value, _ in found if isinstance(value, Note)]
-        info, *others = [mapping(value) for value, _ in found if not isinstance(value, Note)]
-        stored = rows(info.get("conversation")) or [row for row in others if "role" in row]
+        held = [mapping(value) for value, _ in found if not isinstance(value, Note)]
+        info = held[0] if held else {}
+        stored = rows(info.get("conversation")) or [row for row in held if "role" in row]
     builder = Builder(entry.id or source.path.stem, NAME, entry.title or as_text(info.get("description") or info.get("name")))
     builder.notes += notes
     builder.about |= {key: info[key] for key in ABOUT if info.get(key)}

@@ -26,7 +26,11 @@ def sniff(source: Source) -> int:
         return 0
     document = source.document
     held = _held(document) if document is not None else list(source.first)
-    return 85 if held and all(_known(value) for value in held[:5]) else 0
+    if held and all(_known(value) for value in held[:5]):
+        return 85
+    bare = [mapping(value) for value in held[:5]]  # dumps without what is empty
+    known = all(value.get("type") in TYPES and "content" in value for value in bare)
+    return 70 if known and any(value.get("type") in ("human", "ai") for value in bare) else 0
 
 
 def _held(document: Any) -> list[Any]:

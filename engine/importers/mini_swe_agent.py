@@ -1,7 +1,7 @@
 """mini-swe-agent trajectories: `{info, messages, trajectory_format}`; each answer carries the API's own response.
 
 Commands stand in the text of answers (version 1) or are calls with ids (version 2); responses are of Chat Completions or of the
-Responses API. The cost is the run's, except where an answer tells its own.
+Responses API. The cost is the run's, except where an answer tells its own. Longer than a mapping for those two and two.
 """
 
 from __future__ import annotations

@@ -38,8 +38,11 @@ def sniff(source: Source) -> int:
     if source.kind == "sqlite":
         return 90 if {"chat", "user"} <= source.tables() and _has_chats(source) else 0
     found = first(source) if source.kind == "file" else {}
-    history = mapping(mapping(found.get("chat") or found).get("history"))
-    return 95 if isinstance(history.get("messages"), dict) else 0
+    chat = mapping(found.get("chat") or found)
+    if isinstance(mapping(chat.get("history")).get("messages"), dict):
+        return 95
+    said = rows(chat.get("messages"))
+    return 85 if "models" in chat and said and all({"id", "role", "content"} <= row.keys() for row in said) else 0
 
 
 def _has_chats(source: Source) -> bool:
@@ -82,6 +85,10 @@ def read(source: Source, entry: Entry) -> Thread:
         chat = mapping(row.get("chat") or row)
     history = mapping(chat.get("history"))
     messages = {str(id): mapping(value) for id, value in mapping(history.get("messages")).items()}
+    if not messages:  # the first versions kept a list alone
+        said = rows(chat.get("messages"))
+        ups = [None, *(row.get("id") for row in said)]
+        messages = {str(row.get("id")): {"parentId": up, **row} for row, up in zip(said, ups, strict=False)}
     if not messages and "chat_message" in source.tables():
         messages = dict(_table(source, entry.id))
     builder = Builder(entry.id or source.path.stem, NAME, entry.title or as_text(chat.get("title")))

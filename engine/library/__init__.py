@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from engine.library.chats import index_chats, source_of, thread_of
     from engine.library.comparing import SHOWN as COMPARED
     from engine.library.comparing import WINDOWS, sized, under
+    from engine.library.comparing_job import ComparingJob, Wanted
     from engine.library.discovery import sources_in
     from engine.library.following import Following
     from engine.library.indexing_job import IndexingJob, summary
@@ -37,6 +38,7 @@ else:
         "library.calculating": ("CALCULATED", "FIELDS", "Calculated", "Shape"),
         "library.chats": ("forget=forget_chat", "index_chats", "source_of", "thread_of"),
         "library.comparing": ("SHOWN=COMPARED", "WINDOWS", "sized", "under"),
+        "library.comparing_job": ("ComparingJob", "Wanted"),
         "library.discovery": ("sources_in",),
         "library.following": ("Following",),
         "library.indexing_job": ("IndexingJob", "summary"),
@@ -68,6 +70,7 @@ __all__ = [
     "WINDOWS",
     "AdvisingJob",
     "Calculated",
+    "ComparingJob",
     "Entry",
     "ExactCounts",
     "Following",
@@ -84,6 +87,7 @@ __all__ = [
     "Stage",
     "Store",
     "Task",
+    "Wanted",
     "begun",
     "current",
     "exact_available",

@@ -87,7 +87,7 @@ def _broken(row: Row, limits: Limits) -> Iterable[str]:
     if limits.no_reject:
         counts = (
             (len(row.rejected), f"would be rejected by the provider, first request {next(iter(row.rejected), -1)}"),
-            (row.overflows, "do not fit"),
+            (row.over_window, "do not fit the model's window"),
             (row.refusals, "are refused by the policy"),
         )
         yield from (f"{many:,} requests {what}" for many, what in counts if many)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from engine import importers
-from engine.errors import BrokenFile, TurnscopeError, UnknownFormat
+from engine.errors import BrokenFile, TurnscopeError
 from engine.library import opinion
 from engine.library.loading import unwalked
 from engine.library.opening import ledger_of, replay
@@ -97,11 +97,8 @@ def index_one(path: Path, file: Path, known: str | None = None) -> Done:
 
 def read_all(source: Source, where: str) -> Iterator[Indexed]:
     """Every conversation of a source, as the index takes it. TurnscopeErrors where none can be read."""
-    try:
-        importer = importers.claim(source)
-    except UnknownFormat:
-        if source.kind not in importers.HOLDERS:
-            raise
+    source, importer = importers.understood(source)
+    if importer is None:
         for id in [entry.id for entry in importers.entries(source)]:
             with suppress(BrokenFile):  # what holds no message is no session, and what else is in there is read all the same
                 session, held = importers.read_entry(source, id).session, importers.located(source, id)[1]

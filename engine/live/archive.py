@@ -63,6 +63,11 @@ def offered(policy: Policy) -> Sequence[JSON]:
     return DEFINITIONS if any(part.rule.name == TOOL for part in policy.rules) else ()
 
 
+def kept_by(policy: Policy) -> bool:
+    """Whether a policy keeps an archive whose conversations are turns: they are over when the next prompt comes."""
+    return any(part.rule.name == TOOL and part.params.split == "turn" for part in policy.rules)
+
+
 def served(blocks: Sequence[Block]) -> bool:
     """Whether the calls of an answer are all of these tools."""
     return all(block.name in NAMES for block in blocks if block.kind == "tool_use")

@@ -80,11 +80,11 @@ class Chat(Talk):
             if done is None:
                 return
             blocks = self.growing.session.blocks[done.cut : done.stop]
-            if stop := stops.why(done, blocks):
+            if stop := stops.why(done, blocks, self.settings.max_tokens):
                 yield stop
             if done.stop_reason in ("pause_turn", "compaction") and done.stop > done.cut:
                 continue  # the provider wants to go on, and is sent what it said
-            if done.stop_reason != "tool_use" or not any(block.kind == "tool_use" for block in blocks):
+            if done.stop_reason != "tool_use" or not stops.calls(blocks):
                 return
             if self.tools is None and not archive.served(blocks):
                 yield stops.NO_TOOLS
@@ -99,7 +99,7 @@ class Chat(Talk):
         """Answer tool calls whose tool never ran: a provider refuses a call without a result for ever."""
         session = self.growing.session
         last = next((message for message in reversed(session.messages) if message.role in ("user", "assistant")), None)
-        calls = [b for b in session.blocks[last.start : last.stop] if b.kind == "tool_use"] if last else []
+        calls = stops.calls(session.blocks[last.start : last.stop]) if last else []
         if calls:
             words = stops.PERSON if self.stopped else stops.NOT_RUN
             what = {"type": "tool_result", "content": words, "is_error": True}
@@ -108,16 +108,15 @@ class Chat(Talk):
 
     def _call_tools(self, done: Request) -> Iterator[Event]:
         results: list[JSON] = []
-        for block in self.growing.session.blocks[done.cut : done.stop]:
-            if block.kind == "tool_use":
-                yield Called(block.raw)
-                try:
-                    text, failed = self._run(block.name, block.raw.get("input") or {})
-                except Exception as error:  # noqa: BLE001 - whatever a tool does, the model is told, and the turn goes on
-                    text, failed = f"the tool failed: {type(error).__name__}", True
-                result = {"type": "tool_result", "tool_use_id": block.raw.get("id"), "content": whole(text)}
-                results.append(result | ({"is_error": True} if failed else {}))
-                yield Result(text, failed)
+        for block in stops.calls(self.growing.session.blocks[done.cut : done.stop]):
+            yield Called(block.raw)
+            try:
+                text, failed = self._run(block.name, block.raw.get("input") or {})
+            except Exception as error:  # noqa: BLE001 - whatever a tool does, the model is told, and the turn goes on
+                text, failed = f"the tool failed: {type(error).__name__}", True
+            result = {"type": "tool_result", "tool_use_id": block.raw.get("id"), "content": whole(text)}
+            results.append(result | ({"is_error": True} if failed else {}))
+            yield Result(text, failed)
         self.say("user", results, "tool")
 
     def _run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:

@@ -15,13 +15,20 @@ from engine.envelope.plan import Plan
 from engine.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, UnsendableError, WrongPlace
 from engine.live.growing import Growing
 from engine.live.provider import Provider, explained
+from engine.planning import refusals
+from engine.planning.answers import Answers
+from engine.planning.assemble import step
 from engine.planning.bodies import Bodies
+from engine.planning.policy import Policy
 from engine.pricing.prices import Prices
 from engine.session.facts import count_of
-from engine.session.model import JSON, Counted, Edit, Part, Session, Span
+from engine.session.model import JSON, Counted, Edit, Part, Request, Session, Span, Usage
 from engine.session.place import Place
 from engine.views import attachments
 
+ANTHROPIC, PAIRS = "Anthropic", "OpenAI"  # rules that `planning.refusals` judges by: all that is known of; pairs alone
+BEYOND = 4  # times as many tokens as were expected
+LEAST = 64  # tokens of an answer that are worth asking for
 OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
 
@@ -33,8 +40,23 @@ def counted(plan: Plan, session: Session, provider: Provider, share: float, bodi
     planned = bodies.body(plan, session)
     with suppress(ProviderError), explained(provider):  # without a count, planning goes on with the estimate
         tokens = provider.count(planned)
-        return None if tokens is None else Counted(plan.request.n, plan.seen.tokens, tokens, plan.model)
+        if tokens is None or not believable(plan, tokens):
+            return None
+        return Counted(plan.request.n, plan.seen.tokens, tokens, plan.model)
     return None
+
+
+def believable(plan: Plan, tokens: int) -> bool:
+    """Whether a prompt can have so many tokens: what would fill the window, and was far from it, is a provider's mistake.
+
+    Believed, it would stand for what the log does not hold, and nothing could be sent any more.
+    """
+    return tokens <= BEYOND * plan.projected or tokens + LEAST <= plan.budget.window
+
+
+def billable(plan: Plan, usage: Usage) -> bool:
+    """Whether a provider can mean what it says that it used."""
+    return believable(plan, usage.carried) and usage.output_tokens <= plan.budget.window
 
 
 def elsewhere(place: Place | None, provider: Provider, model: str) -> WrongPlace | None:
@@ -67,10 +89,23 @@ def opening(session: Session) -> Edit | None:
     )
 
 
-def refusal(plan: Plan, session: Session, max_tokens: int, ledger: Ledger) -> ContextWindowExceededError | None:
+def stepped(previous: Plan | None, growing: Growing, asked: Request, policy: Policy, answers: Answers | None = None) -> Plan:
+    """The plan of the next request. Where the window holds the prompt and not the whole answer, the answer may be as long as
+    it holds: a policy that fills the window would never get to its next cut, for nothing that is refused makes a chat grow.
+    """
+    plan = step(previous, growing.session, asked, policy, growing.basis_of(policy), answers)
+    left, most = plan.budget.window - max(plan.projected, plan.largest), asked.settings.get("max_tokens")
+    if plan.verdict == "refuse" or not plan.budget.known or not isinstance(most, int) or not LEAST <= left < most:
+        return plan
+    asked = structs.replace(asked, settings={**asked.settings, "max_tokens": left})
+    return step(previous, growing.session, asked, policy, growing.basis_of(policy), answers)
+
+
+def refusal(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceededError | None:
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
-    needed = max(plan.projected + (max_tokens if plan.budget.known else 0), plan.largest)
+    answer = int(plan.request.settings.get("max_tokens") or 0) if plan.budget.known else 0
+    needed = max(plan.projected + answer, plan.largest)
     nothing = not any(plan.after.counts[2:])
     if plan.verdict != "refuse" and needed <= window and not nothing:
         return None
@@ -98,7 +133,7 @@ def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bo
     number, size = -1, 0.0
     whole = [piece for piece in plan.after.pieces if piece.body is None]
     for n, message in enumerate(session.messages):
-        if message.role != "user" or message.stop > plan.request.cut:
+        if message.role not in ("user", "assistant") or message.stop > plan.request.cut:
             continue
         tokens = plan.calibration.scale * ledger.tokens(message.start, message.stop)
         if tokens >= size and (any_of or any(p.start < message.stop and message.start < p.stop for p in whole)):
@@ -107,7 +142,8 @@ def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bo
         return -1, ""
     message = session.messages[number]
     newest = all(later.role != "user" for later in session.messages[number + 1 :])
-    which = "The newest message" if newest else f"The message of turn {session.blocks[message.start].turn}"
+    kind = "answer" if message.role == "assistant" else "message"
+    which = "The newest message" if newest and kind == "message" else f"The {kind} of turn {session.blocks[message.start].turn}"
     return number, f"{'A tool result' if message.origin == 'tool' else which} ({round(size):,} tokens)"
 
 
@@ -123,11 +159,17 @@ def counters(session: Session) -> dict[str, int]:
     return dict(zip(COUNTERS, sums, strict=True))
 
 
-def unsendable(sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies) -> UnsendableError | None:
-    """Why the provider would reject this body, whatever its size; what can be mended was, by the policy's last rules."""
-    if wrong := bodies.wrong(sending, model, prices):
+def unsendable(
+    sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, place: Place | None
+) -> UnsendableError | None:
+    """Why the provider at `place` would reject this body, whatever its size; what can be mended was, by the policy.
+
+    Of a server of other models it is known that a message must be there and that calls and results are paired, and no more.
+    """
+    rules = refusals.judge(model, prices) or PAIRS if place and place.kind == "server" else ANTHROPIC
+    if wrong := refusals.refused(bodies.wrong(sending, model, prices), rules):
         return UnsendableError(wrong[0].path, wrong[0].what)
-    large = attachments.crowded(sending["messages"])
+    large = attachments.crowded(sending["messages"]) if rules == ANTHROPIC else None
     return UnsendableError(*large) if large else None
 
 

@@ -40,6 +40,7 @@ class Notes:
 
     others: Tools | None = None
     texts: dict[str, str] = field(default_factory=dict)  # by id
+    titles: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(session: Session, others: Tools | None = None) -> Notes:
@@ -50,6 +51,11 @@ class Notes:
                 given = block.raw.get("input")
                 notes.run(WRITE, given if isinstance(given, Mapping) else {})
         return notes
+
+    @property
+    def listed(self) -> list[tuple[str, str, str]]:
+        """Id, title and text of each note, the newest last."""
+        return [(name, self.titles[name], text) for name, text in self.texts.items()]
 
     @property
     def definitions(self) -> Sequence[JSON]:
@@ -65,6 +71,7 @@ class Notes:
             if len(text) > LONGEST:
                 return f"the note is longer than {LONGEST:,} characters and was not kept", True
             self.texts[address(text)] = text
+            self.titles[address(text)] = " ".join(str(given.get("title") or text).split())[:80]
             return f"kept as note {address(text)}", False
         if name == READ:
             found = self.texts.get(str(given.get("id", "")))

@@ -1,4 +1,6 @@
-"""What a chat remembers beyond itself: a sink that keeps the facts that the rule `insert_memories` found, unless refused."""
+"""What a chat remembers beyond itself: a sink that keeps the facts that the rule `insert_memories` found, unless refused, and
+what was looked up again of a layered chat's archive.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from engine.session.model import JSON, Fact, Message
 from engine.storage.database import StorageError
 from engine.storage.memories import Memories
 
-RULE = "insert_memories"
+RULE, ARCHIVE = "insert_memories", "retrieve_conversations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class Remembering:
     """Keeps facts in the store of one user and project, as the request at which they were decided ends."""
 
     memories: Memories
+    learns: bool = True  # what is looked up again is counted
 
     def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
         """Nothing: what is remembered is a decision of a request."""
@@ -33,11 +36,14 @@ class Remembering:
         names = {edit.facts["memory"] for edit in told if not edit.facts["refused"]}
         known: Sequence[Memory] = ended.plan.state(RULE) or ()
         for fact in known:
-            if fact.id not in names:
+            if fact.id not in names or fact.tier == "short":
                 continue
             try:
-                self.memories.add(fact.text, fact.owner, f"{ended.session} {fact.source}", fact.said)
+                self.memories.add(fact.text, fact.owner, f"{ended.session} {fact.source}", fact.said, fact.tier)
             except StorageError:
                 raise
             except TurnscopeError:
                 continue
+        again = [name for d in ended.plan.decisions if d.rule == ARCHIVE for name in d.edit.facts.get("names", ())]
+        if again and self.learns:
+            self.memories.learn(again)

@@ -29,7 +29,7 @@ from engine.live.events import (
 from engine.live.keeping import Begins, Draft
 from engine.live.provider import Begun, Said, sent
 from engine.live.talk import Talk
-from engine.planning.assemble import answered, settle, step
+from engine.planning.assemble import answered, settle
 from engine.session.model import JSON, Request, Usage
 from engine.storage.database import StorageError
 
@@ -47,12 +47,12 @@ def requested(talk: Talk) -> Iterator[Event]:
         yield Assumed(plan.model, plan.budget.window)
     for attempt in (1, 2):
         yield Planned(plan)
-        if refused := gateway.refusal(plan, talk.growing.session, talk.settings.max_tokens, talk.growing.ledger):
+        if refused := gateway.refusal(plan, talk.growing.session, talk.growing.ledger):
             _end(talk, plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1, error=refused)
             yield Refused(refused)
             return
         sending = talk.bodies.body(plan, talk.growing.session)
-        if rejected := gateway.unsendable(sending, plan.model, talk.growing.prices, talk.bodies):
+        if rejected := gateway.unsendable(sending, plan.model, talk.growing.prices, talk.bodies, talk.place):
             _end(talk, plan, "refused", Said(stop_reason="refused"), attempts=attempt - 1)
             yield Failed(rejected)
             return
@@ -103,8 +103,7 @@ def _learned(talk: Talk, plan: Plan, error: ProviderError) -> Plan | None:
 
 
 def _step(talk: Talk, asked: Request) -> Plan:
-    basis = talk.growing.basis_of(talk.policy)
-    return step(talk.plan, talk.growing.session, asked, talk.policy, basis, talk.answers())
+    return gateway.stepped(talk.plan, talk.growing, asked, talk.policy, talk.answers())
 
 
 def _stream(talk: Talk, plan: Plan, sending: Mapping[str, JSON], attempt: int) -> Iterator[Event]:
@@ -171,14 +170,15 @@ def _end(
 ) -> Request:
     """Append a request with what came of it, and keep both in one write."""
     now, complete = talk.clock(), status == "complete"
-    usage = said.usage if complete else None
+    used = said.usage if said.usage and gateway.billable(plan, said.usage) else None
+    usage = used if complete else None
     told = {"answered_at": now, "stop_reason": said.stop_reason, "id": said.id, "applied": said.applied}
     request = structs.replace(plan.request, usage=usage, **told)
     answer = None
     if said.content:
         answer = talk.growing.message("assistant", said.content, origin="answer", id=said.id, sent_at=now)
     if usage is None and (complete or said.content or said.usage or (status == "interrupted" and error is None)):
-        request = structs.replace(request, estimate=_estimate(talk, plan, said.usage))
+        request = structs.replace(request, estimate=_estimate(talk, plan, used))
     request = talk.growing.answered(request)
     if complete:
         plan = answered(structs.replace(plan, request=request), talk.growing.session, talk.growing.basis)

@@ -13,6 +13,7 @@ from engine.errors import ProviderError
 from engine.live.secrets import scrubbed
 
 MOST = 400  # characters of what a provider says
+DIGITS = 12  # of a number of tokens
 _HINTS = {
     401: "Check the API key; it is kept in memory only.",
     403: "Check the API key and what it may do; it is kept in memory only.",
@@ -51,8 +52,14 @@ def too_long(text: str) -> tuple[bool, int, int]:
     """Whether a server says that a prompt is too long, the tokens that it names, and those that it holds; 0 = not said."""
     for pattern, tokens, window in _SAYINGS:
         if found := pattern.search(text):
-            return True, int(found[tokens]) if tokens else 0, int(found[window]) if window else 0
+            return True, _number(found, tokens), _number(found, window)
     return False, 0, 0
+
+
+def _number(found: re.Match[str], group: int) -> int:
+    """The tokens that a group holds; 0 where there is none, or nobody could mean it."""
+    digits = found[group] if group else ""
+    return int(digits) if 0 < len(digits) <= DIGITS else 0
 
 
 def refused(status: int, text: str, elsewhere: str = "") -> ProviderError:

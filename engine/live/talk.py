@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
 from engine.envelope.plan import Plan
-from engine.live import carried
+from engine.live import carried, gateway
 from engine.live.answering import answering
 from engine.live.growing import Growing
 from engine.live.keeping import Keeping
@@ -19,10 +19,9 @@ from engine.live.sinks import Sink
 from engine.live.tools import Tools
 from engine.live.wire import whole
 from engine.planning.answers import Answers, answerer
-from engine.planning.assemble import step
 from engine.planning.bodies import Bodies
 from engine.planning.policy import Policy, sendable
-from engine.session.model import JSON, Answer, Answered, Ask, Fact, Request, Usage
+from engine.session.model import JSON, Answer, Answered, Ask, AskKind, Fact, Request, Usage
 from engine.session.place import Place
 
 
@@ -63,6 +62,7 @@ class Talk:
     leaving: Leaving | None = None  # how the turn that goes on is left while it waits
     stopped: bool = False  # by the person, amid a turn
     recall: Answers | None = None  # who is asked for what is remembered across sessions; None = nobody
+    beside: Mapping[AskKind, Answers] = field(default_factory=dict)  # who is asked for what else stands beside a chat
     unsure: set[str] = field(default_factory=set)  # models whose window was said to be assumed
 
     def say(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
@@ -86,7 +86,7 @@ class Talk:
             growing = Growing(growing.session, growing.ledger.counter, growing.prices)
             for role, content in said:
                 growing.message(role, whole(content), origin="prompt" if role == "user" else "answer")
-        return step(self.plan, growing.session, self.asked(growing), self.policy, growing.basis_of(self.policy)), growing
+        return gateway.stepped(self.plan, growing, self.asked(growing), self.policy), growing
 
     @property
     def policy(self) -> Policy:
@@ -125,10 +125,12 @@ class Talk:
         shared = {"thinking": {"type": "adaptive"}} if settings.thinking else None
         chosen = bool(settings.summary_model)
         asked = dict(answering(self.reached, settings.model, summaries, shared, chosen=chosen))
-        return answerer(known, asked | ({"recall": self.recall} if self.recall else {}), self._answered)
+        asked |= self.beside
+        return answerer(known, asked | ({"recall": self.recall} if self.recall else {}), self.answered)
 
-    def _answered(self, ask: Ask, answer: Answer) -> None:
-        if ask.kind == "expect" or (ask.kind == "recall" and answer.failed):  # nobody was asked
+    def answered(self, ask: Ask, answer: Answer) -> None:
+        """Record what was answered, and what that cost."""
+        if ask.kind == "expect" or (ask.kind in ("recall", "rank", "provide") and answer.failed):  # nobody was asked
             return
         self.spent += self.cost(answer.usage, answer.model) or 0
         self.note(Answered(ask.key, answer))

@@ -7,7 +7,7 @@ text keeps its order of arrival, and a block that was never begun is begun by it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ _KINDS = {
     "input_json_delta": "tool_use",
     "compaction_delta": "compaction",
 }
+_PROVIDERS = ("server_tool_use", "mcp_tool_use")  # calls of tools that run at the provider
+PAUSED = "pause_turn"  # the answer goes on, and so may a call
 _PARTS = {"text": "text", "thinking": "thinking"}
 FINISHED = {
     "stop": "end_turn",
@@ -70,14 +72,14 @@ class Heard:
 
     def rest(self) -> Iterator[Text | Thinking]:
         """What was held back of the texts, at the end of the stream."""
-        for number, block in enumerate(self.blocks.values()):
-            yield from block.shown(number, block.scrub.rest())
+        for block in self.blocks.values():
+            yield from block.shown(block.scrub.rest())
 
     @property
     def content(self) -> tuple[JSON, ...]:
         """The blocks as they can be sent back; those that say nothing are left out."""
-        made = (block.said(number) for number, block in enumerate(self.blocks.values()))
-        return tuple(block for block in made if block)
+        made = [said for block in self.blocks.values() if (said := block.said())]
+        return tuple(made) if self.reason == PAUSED else _resulted(made)
 
     @property
     def billed(self) -> Usage | None:
@@ -104,7 +106,7 @@ class Heard:
         block = known or self._block(index, str(raw.get("type") or "text"))
         block.raw, block.begun = {**raw, "type": raw.get("type") or block.kind}, True
         part = _PARTS.get(block.kind, "")
-        yield from block.add(self._number(block), str(raw.get(part) or "") if part else "")
+        yield from block.add(str(raw.get(part) or "") if part else "")
 
     def _add(self, index: Any, delta: Any) -> Iterator[Text | Thinking]:
         if not isinstance(delta, Mapping):
@@ -116,7 +118,7 @@ class Heard:
         match kind:
             case "text_delta" | "thinking_delta":
                 piece = delta.get("text" if kind == "text_delta" else "thinking")
-                yield from block.add(self._number(block), piece if isinstance(piece, str) else "")
+                yield from block.add(piece if isinstance(piece, str) else "")
             case "signature_delta" if isinstance(delta.get("signature"), str):
                 block.raw["signature"] = delta["signature"]
             case "input_json_delta" if isinstance(delta.get("partial_json"), str):
@@ -132,11 +134,9 @@ class Heard:
         return newest if newest and newest.open else self._block(index, kind)
 
     def _block(self, index: Any, kind: str) -> _Block:
-        block = self.blocks[_key(index)] = _Block(kind, {"type": kind})
+        number = self.blocks[_key(index)].number if _key(index) in self.blocks else len(self.blocks)
+        block = self.blocks[_key(index)] = _Block(kind, number, {"type": kind})
         return block
-
-    def _number(self, block: _Block) -> int:
-        return next(number for number, known in enumerate(self.blocks.values()) if known is block)
 
     def _ends(self, said: Any) -> None:
         if not isinstance(said, Mapping):
@@ -158,6 +158,7 @@ class Heard:
 @dataclass(slots=True)
 class _Block:
     kind: str
+    number: int  # in order of arrival
     raw: dict[str, JSON]
     text: str = ""
     json: str = ""
@@ -166,20 +167,20 @@ class _Block:
     scrub: Scrub = field(default_factory=Scrub)
     half: str = ""  # of a character that comes in two pieces
 
-    def add(self, number: int, piece: str) -> Iterator[Text | Thinking]:
+    def add(self, piece: str) -> Iterator[Text | Thinking]:
         """More of the text."""
         piece, self.half = self.half + piece, ""
         if piece and "\ud800" <= piece[-1] <= "\udbff":
             piece, self.half = piece[:-1], piece[-1]
-        yield from self.shown(number, self.scrub(whole(piece)))
+        yield from self.shown(self.scrub(whole(piece)))
 
-    def shown(self, number: int, piece: str) -> Iterator[Text | Thinking]:
+    def shown(self, piece: str) -> Iterator[Text | Thinking]:
         """A piece that nothing is held back of."""
         if piece:
             self.text += piece
-            yield Thinking(piece) if self.kind == "thinking" else Text(piece, number)
+            yield Thinking(piece) if self.kind == "thinking" else Text(piece, self.number)
 
-    def said(self, number: int) -> JSON:
+    def said(self) -> JSON:
         """The block as it can be sent back; None where it says nothing."""
         raw: dict[str, JSON] = scrubbed(whole(self.raw))
         if self.kind == "text":
@@ -188,7 +189,16 @@ class _Block:
             return {"signature": "", **raw, "thinking": self.text} if self.text or raw.get("signature") else None
         if self.kind != "tool_use":
             return raw
-        return called({**raw, "input": _input(self.json) if self.json else raw.get("input")}, number)
+        return called({**raw, "input": _input(self.json) if self.json else raw.get("input")}, self.number)
+
+
+def _resulted(content: Sequence[JSON]) -> tuple[JSON, ...]:
+    """Content without calls of the provider's own tools whose result never came: it takes none of those back."""
+    results = {block.get("tool_use_id") for block in content}
+    lost = [block.get("type") in _PROVIDERS and block.get("id") not in results for block in content]
+    words = "[The provider called its own tool {}, and no result of it came.]"
+    told = ({"type": "text", "text": words.format(block.get("name") or "without a name")} for block in content)
+    return tuple(note if gone else block for block, note, gone in zip(content, told, lost, strict=True))
 
 
 def called(raw: Mapping[str, JSON], number: int) -> JSON:

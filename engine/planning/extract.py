@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import nlargest
+from itertools import pairwise
 from typing import NamedTuple
 
 from engine.counting.tokens import Counter as TokenCounter
@@ -29,20 +30,24 @@ COUNTER = TokenCounter("toktok", "o200k_base", 1.75, "upper bound")
 _COSTS: dict[str, int] = {}  # tokens of lines: one summary takes most of its lines from the one before it
 
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\d])|(?<=[。!?])")
+_ENDS = re.compile(r"[.!?。](?:(?<=[!?。])|\s)")  # found wherever `_END` is
 _SPEAKER = re.compile(r"(user|assistant|tool|summary|system): ?(?=(.*))", re.DOTALL)
+_SPEAKS = re.compile(r"\n[^\S\n]*+(?=(?:user|assistant|tool|summary|system):)")  # `_SPEAKER` begins the line behind it
 _PATH = re.compile(r"[\w./-]+")
 _SUFFIXES = frozenset(
     "c cfg cpp cs css csv go h hpp html ini ipynb java js json jsonl jsx kt lock md php proto py rb rs scss sh sql svg swift "
     "toml ts tsx txt xml yaml yml".split()
 )
+_FILE = re.compile(rf"\.(?:{'|'.join(sorted(_SUFFIXES))})[.-]*(?![\w./-])")  # how a file's name ends
 _LINE = re.compile(r"\S[^\n]*")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _FAILS = re.compile(
     r"rror|xception|[Ff]ail|FAIL|Traceback|denied|not found|refused|crash|annot|imeout|missing"
 )  # in tool output
 _TALK = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
+_ASCII_TALK = re.compile(r"[a-z]+(?:'[a-z]+)?")  # the same where it is all there is, in half the time
 _QUESTION = re.compile(r"[?？](?:\s|[\"')*`]|$)")
-_NUMBER = re.compile(r"(?<![\w.])[$€]?\d[\d.,:%]*")
+_NUMBER = re.compile(r"\d(?<![\w.]\d)")
 # What a sentence is about, words that tell, and what that is worth.
 _SIGNS = {
     "instruction": (
@@ -65,6 +70,7 @@ _SIGNS = {
         2.0,
     ),
 }
+_TELLING = frozenset[str]().union(*(telling for telling, _ in _SIGNS.values()))
 _VOICE = {"user": 2.0, "summary": 2.2, "assistant": 1.0, "system": 1.0, "tool": 0.35}
 
 
@@ -83,7 +89,8 @@ def extract(content: str, max_tokens: int = 0) -> str:
     """
     room = max_tokens or CAP
     files: Counter[str] = Counter()
-    ranked = nlargest(COMPETE, _scored(content, files), key=lambda s: (s.score, -s.place))
+    best = nlargest(COMPETE, _scored(content, files))
+    ranked = [_Sentence(-place, speaker, text, about, score) for score, place, speaker, text, about in best]
     if not ranked:
         return _shorten(HEAD, room)
     lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
@@ -141,8 +148,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()))
 
 
-def _scored(content: str, files: Counter[str]) -> Iterator[_Sentence]:
-    """Every sentence with its score; counts file names on the way."""
+def _scored(content: str, files: Counter[str]) -> Iterator[tuple[float, int, str, str, frozenset[str]]]:
+    """Score, place (negative: of equals the first is best), speaker, text and kinds of each sentence; counts file names."""
     opened = False
     known: set[str] = set()
     for place, (speaker, text) in enumerate(_sentences(content)):
@@ -158,25 +165,28 @@ def _scored(content: str, files: Counter[str]) -> Iterator[_Sentence]:
         if not about and words < 4:  # thanks, ok, sure
             continue
         short = text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"
-        yield _Sentence(place, speaker, short, about, score * _VOICE[speaker])
+        yield score * _VOICE[speaker], -place, speaker, short, about
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _told(text: str) -> tuple[frozenset[str], float, tuple[str, ...], int]:
     """What a sentence is about, what that is worth, the files that it names, and how many different words it has."""
     head = text[:READ]
-    words = set(_TALK.findall(head.lower()))
-    about = {kind for kind, (telling, _) in _SIGNS.items() if not telling.isdisjoint(words)}
-    if any(word.endswith(("error", "exception")) for word in words):
+    low = head.lower()
+    words = set((_ASCII_TALK if low.isascii() else _TALK).findall(low))
+    about = set[str]()
+    if not words.isdisjoint(_TELLING):
+        about.update(kind for kind, (telling, _) in _SIGNS.items() if not telling.isdisjoint(words))
+    if ("error" in low or "exception" in low) and any(word.endswith(("error", "exception")) for word in words):
         about.add("error")
-    score = 0.5 + sum(worth for kind, (_, worth) in _SIGNS.items() if kind in about)
+    score = 0.5 + (sum(worth for kind, (_, worth) in _SIGNS.items() if kind in about) if about else 0)
     if "?" in head or "？" in head:
         score += 3.0 if _QUESTION.search(head) else 0.0
         about.add("question")
     if _NUMBER.search(head):
         score += 0.8
         about.add("number")
-    named = tuple(_files(head)) if "." in head else ()
+    named = tuple(_files(head)) if _FILE.search(head) else ()
     if named:
         score += 1.5
         about.add("file")
@@ -187,8 +197,8 @@ def _sentences(content: str) -> Iterator[tuple[str, str]]:
     """Speaker and text of every sentence of lines not said before. Lines of an earlier stand-in keep the speakers it named."""
     speaker = "user"
     known: set[tuple[str, str]] = set()
-    for found in _LINE.finditer(content):
-        line = found[0][: READ * 4].rstrip()
+    for found in _lines(content):
+        line = found[: READ * 4].rstrip()
         within = ""
         if said := _SPEAKER.match(line):
             speaker, line = said[1], said[2].strip()
@@ -205,11 +215,30 @@ def _sentences(content: str) -> Iterator[tuple[str, str]]:
             yield within or speaker, text
 
 
+def _lines(content: str) -> Iterator[str]:
+    """The lines of a transcript that hold anything; of what a tool printed those that speak of a failure."""
+    starts = [0, *(found.end() for found in _SPEAKS.finditer(content)), len(content)]
+    for start, stop in pairwise(starts):
+        if content.startswith("tool:", start):
+            yield "tool:"
+            yield from _failing(content, start, stop)
+        else:
+            yield from _LINE.findall(content, start, stop)
+
+
+def _failing(content: str, at: int, stop: int) -> Iterator[str]:
+    while found := _FAILS.search(content, at, stop):
+        begin, end = content.rfind("\n", at, found.start()) + 1, content.find("\n", found.end(), stop)
+        end = end if end >= 0 else stop
+        yield content[begin or at : end].lstrip()
+        at = end
+
+
 @lru_cache(maxsize=REMEMBERED)
 def _parted(line: str) -> tuple[str, ...]:
     """The sentences of a line."""
-    texts = (" ".join(sentence.split()) for sentence in _END.split(line))
-    return tuple(text for text in texts if len(text) >= 8 or "?" in text)
+    texts = [" ".join(sentence.split()) for sentence in _END.split(line)] if _ENDS.search(line) else [" ".join(line.split())]
+    return tuple([text for text in texts if len(text) >= 8 or "?" in text])
 
 
 def _files(text: str) -> Iterator[str]:

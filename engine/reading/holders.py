@@ -54,6 +54,8 @@ def open_source(path: Path) -> Source:
         source = Source(path, _inflated(source))
     if source.head.startswith(UTF_16):
         source = Source(path, source.data.decode("utf-16", "replace").encode())
+    if source.head.startswith(b"\x28\xb5\x2f\xfd"):
+        raise UnreadableFile(f"{path.name} is compressed with zstd", hint="Unpack it (`unzstd`), and open what comes out.")
     if source.blank:
         raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
     return source

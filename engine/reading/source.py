@@ -117,7 +117,9 @@ class Source:
     @cached_property
     def data(self) -> bytes:
         """All bytes, for formats that are one document."""
-        return b"".join(self._lines(1 << 20))
+        held = BytesIO()  # unlike a list of pieces that is joined, never twice in memory
+        held.writelines(self._lines(BUFFER))
+        return held.getvalue()
 
     @cached_property
     def head(self) -> bytes:
@@ -164,11 +166,21 @@ class Source:
 
     @cached_property
     def _opening(self) -> tuple[bytes, int, bool]:
-        """The first line with text, its number, and whether it is the only one; b"" for a line that is all there is."""
-        found = ((line, number) for number, line in enumerate(self._lines(), 1) if not line.isspace())
-        line, number = next(found, (b"", 0))
-        alone = next(found, None) is None
-        return b"" if alone else line, number, alone
+        """The first line with text, its number, and whether it is the only one; b"" for a line that is all there is.
+
+        Read in pieces: a line that is all there is may be an export of hundreds of megabytes.
+        """
+        number, begun, ended = 1, False, False
+        for piece in self._lines(BUFFER):
+            rest = piece if begun else piece.lstrip()
+            if not begun:
+                number, begun = number + piece[: len(piece) - len(rest)].count(b"\n"), bool(rest)
+            if begun and not ended:
+                _, end, rest = rest.partition(b"\n")
+                ended = bool(end)
+            if ended and rest.strip():
+                return next(line for line in self._lines() if not line.isspace()), number, False
+        return b"", number if begun else 0, True
 
     @property
     def blank(self) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Annotated
 
 from engine.envelope.envelope import Envelope
+from engine.envelope.memories import finding_lines
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.session.model import JSON, Edit, Part, Span
+from engine.session.model import Edit, Part, Span
 
 SLOT = "findings"
 
@@ -24,27 +24,14 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    found = _lines(ctx.session.about.get(params.key)) or params.text.strip()
+    rows = ctx.session.about.get(params.key)
+    found = "\n".join(line if isinstance(rows, str) else f"- {line}" for line in finding_lines(rows)) or params.text.strip()
     inserts = takewhile(lambda piece: piece.stop == 0, envelope.pieces)
     standing = next((piece for piece in inserts if piece.slot == SLOT), None)
     body = (Part("system", "text", f"{params.heading}\n{found}", place="system"),) if found else ()
     if body != ((standing.body or ()) if standing else ()):
         because = "findings belong to the system prompt, not to what the user says"
         yield Edit("insert" if body else "drop", because, Span(0, 0), body, slot=SLOT)
-
-
-def _lines(found: JSON) -> str:
-    if isinstance(found, str):
-        return found.strip()
-    rows = found if isinstance(found, list) else []
-    return "\n".join(f"- {text}" for text in map(_line, rows) if text)
-
-
-def _line(row: JSON) -> str:
-    if not isinstance(row, Mapping):
-        return row.strip() if isinstance(row, str) else ""
-    words = (str(row[key]) for key in ("severity", "file", "title", "text", "description") if row.get(key))
-    return ": ".join(words)
 
 
 RULE = Rule(

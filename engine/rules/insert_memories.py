@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 from engine.envelope.conversation import since
 from engine.envelope.envelope import Envelope
-from engine.envelope.memories import FORMS, Memory, kept, said_since, tellers
+from engine.envelope.extracting import extracted
+from engine.envelope.layers.places import insert_at
+from engine.envelope.memories import FORMS, TIERS, Memory, Tier, kept, reviewed, said_since, scored
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.envelope.wishes import rating
 from engine.session.index import before
@@ -22,24 +24,28 @@ SLOTS = {"user": "memory", "agent": "agent_memory"}
 class Params:
     """Parameters. A slot's share of the budget stands in the policy's budget (`slots`)."""
 
-    form: Annotated[Literal["section", "user-context", "memory-context"], "how the facts are worded"] = "section"
-    heading: Annotated[str, "section: the line before them"] = "What is known from earlier:"
-    place: Annotated[
-        Literal["before", "behind", "message"], "before or behind the system prompt, or a user's message in front"
-    ] = "behind"
+    form: Annotated[Literal["section", "user-context", "memory-context", "findings"], "how the facts are worded"] = "section"
+    heading: Annotated[str, "section, findings: the line before them"] = "What is known from earlier:"
+    place: Annotated[Literal["before", "behind", "message"], "around the system prompt, or a user's message in front"] = (
+        "behind"
+    )
     most: Annotated[int, "facts of each owner that a request carries"] = 8
     agent: Annotated[bool, "what the agent learned is put in as well, in a slot of its own"] = True
+    tiers: Annotated[tuple[Tier, ...], "which facts are put in: of this chat for now, those that fade, those that stay"] = TIERS
+    short_turns: Annotated[int, "turns for which a short one stands"] = 5
+    reviews: Annotated[bool, "findings that the log holds of a review are remembered of the agent"] = False
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     own: dict[str, Memory] = {fact.id: fact for fact in ctx.state or ()}
-    for fact in said_since(ctx, since(ctx)):
+    new = [*(reviewed(ctx) if params.reviews and ctx.state is None else ()), *said_since(ctx, since(ctx))]
+    new += yield from extracted(ctx, since(ctx), (*own.values(), *new))
+    for fact in new:
         if fact.id not in own:
             refused = rating(ctx.session, fact.text) == "down"
             because = f"{'refused by hand, not ' if refused else ''}remembered of the {fact.owner}, from {fact.source}"
-            yield Edit(
-                "keep", because, facts={"memory": fact.id, "owner": fact.owner, "source": fact.source, "refused": refused}
-            )
+            facts = {"memory": fact.id, "owner": fact.owner, "tier": fact.tier, "source": fact.source, "refused": refused}
+            yield Edit("keep", because, facts=facts)
             own[fact.id] = fact
     state = ctx.state if ctx.state is not None and len(own) == len(ctx.state) else tuple(own.values())[-KEPT:]
     turn = before(ctx.index.turns, ctx.request.cut - 1)
@@ -50,26 +56,20 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     answer: Answer = yield Ask("recall", f"recall:{key}", "", question, params.most)
     stored = [read for item in answer.items if (read := kept(item))]
     known = {fact.id: fact for fact in (*own.values(), *stored)}
-    gone = {fact.id for fact in stored if fact.forgotten}
-    gone |= {fact.id for fact in known.values() if rating(ctx.session, fact.text) == "down"}
-    asked = tellers(question)
-    scores = {fact.id: len(asked & tellers(fact.text)) for fact in known.values() if fact.id not in gone}
+    scores = scored(ctx, known.values(), question, params.tiers, params.short_turns)
     order = sorted(scores, key=lambda name: -scores[name])  # equals: those said here first, then the store's order
     at = 0 if params.place == "before" else ctx.index.messages[0]
     for owner, slot in SLOTS.items():
         chosen = [fact for name in order if (fact := known[name]).owner == owner]
         chosen = chosen[: params.most if owner == "user" or params.agent else 0]
-        standing = next((p for p in envelope.along(Span(at, at + 1)) if p.slot == slot and p.start == p.stop), None)
-        there = (standing.body or ()) if standing else ()
+        insert = insert_at(envelope, at, slot)
+        there = (insert.body or ()) if insert else ()
         room = min(ctx.limit - ctx.size(envelope) + sum(ctx.own.body(there)), ctx.budget.slots.get(slot, ctx.budget.limit))
         while (body := _body(chosen, params)) and sum(ctx.own.body(body)) > room:  # an insert shrinks before anything else
             chosen = chosen[:-1]
         if body != there:
-            told = {
-                "memories": ", ".join(f"{fact.id} {scores[fact.id]}" for fact in chosen),
-                "forgotten": len(gone),
-                "room": room,
-            }
+            listed = ", ".join(f"{fact.id} {fact.tier} {scores[fact.id]}" for fact in chosen)
+            told = {"memories": listed, "left_out": len(known) - len(scores), "room": room}
             because = f"{len(chosen)} of what is known of the {owner} go with this turn"
             envelope = yield Edit("insert" if body else "drop", because, Span(at, at), body, slot=slot, facts=told)
     return state
@@ -83,10 +83,9 @@ def _same(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
 
 
 def _body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:
-    if not chosen:
-        return ()
     text = FORMS[params.form](chosen, params.heading)
-    return (Part("user", "text", text) if params.place == "message" else Part("system", "text", text, place="system"),)
+    part = Part("user", "text", text) if params.place == "message" else Part("system", "text", text, place="system")
+    return (part,) if chosen else ()
 
 
 RULE = Rule(

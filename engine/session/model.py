@@ -255,8 +255,10 @@ class Edit(Struct, frozen=True, gc=False):
     model: str = ""  # fallback: the model to send to instead
 
 
-AskKind = Literal["summary", "count", "recall", "rank", "fold", "compact", "expect"]
-"""compact: a summary that the provider makes on demand; expect: one that it will make by itself, so nobody is asked now."""
+AskKind = Literal["summary", "count", "recall", "rank", "fold", "compact", "expect", "provide", "extract"]
+"""compact: a summary that the provider makes on demand; expect: one that it will make by itself, so nobody is asked now.
+
+provide: what is to stand beside a question (`envelope.provided`); extract: what an answer told, asked after it alone."""
 
 
 class Ask(Struct, frozen=True):

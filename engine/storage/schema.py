@@ -130,6 +130,17 @@ create virtual table memories_fts using fts5 (user_id unindexed, project unindex
 """)
 
 
+def _memory_tiers(db: Database) -> None:
+    """Format 8: how long a fact stays, when and in how many chats it was said; what of the archive is looked up again."""
+    db.executescript("""
+alter table memories add column tier text not null default 'long';
+alter table memories add column heard real not null default 0;
+alter table memories add column chats integer not null default 1;
+create table retrievals (user_id text not null, project text not null, name text not null, times integer not null,
+    primary key (user_id, project, name)) without rowid;
+""")
+
+
 STEPS = (
     _chats,
     _typed_facts,
@@ -138,5 +149,6 @@ STEPS = (
     _applied_edits,
     _formed_by,
     _memories,
+    _memory_tiers,
 )
 """A file's format is how many of these were done: add at the end, change none."""

@@ -13,10 +13,10 @@ from decimal import Decimal
 from itertools import pairwise
 from statistics import median
 from textwrap import wrap
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from engine import notebook
-from engine.envelope.difference import first_difference, repainted, shown
+from engine.envelope.plan import Plan
 from engine.errors import UnknownEntry
 from engine.planning.assemble import AS_RECORDED
 from engine.planning.prompt_cache import Kept, walked
@@ -27,9 +27,8 @@ from engine.session.model import Action, Session, written
 from engine.views import rejected as refusals
 from engine.views.bill import charge
 from engine.views.cached_cost import Spent, answers_of, spent
-from engine.views.labels import label
 from engine.views.losses import Losses, Used, losses, used
-from engine.views.position import Where, share, where
+from engine.views.parting import Differs, Placed, difference, parted, placed
 from engine.views.tables import csv_text
 
 ASSUMED = (
@@ -39,19 +38,23 @@ ASSUMED = (
 HEAD = (
     "policy", "title", "usd", "usd_condensing", "usd_billed",
     "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
-    "refusals", "overflows", "rejected", "changed", "decisions", "lost", "lost_share", "usd_fetching", "published_saving",
+    "refusals", "overflows", "over_window", "rejected", "changed", "decisions",
+    "lost", "lost_share", "usd_fetching", "published_saving",
 )  # fmt: skip
-TOLD = ("policy", "USD", "from cache", "kept", "peak fill", "refused", "overflow", "rejected", "lost references")  # of a row
-How = Literal["only in A", "only in B", "other form"]
+TOLD = (
+    "policy", "USD", "from cache", "kept", "peak fill", "refused", "over limit", "over window", "rejected",
+    "lost references",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One policy's replay in numbers. `sizes`: provider tokens of every prompt; `limits`: what each may have; `rejected`:
-    requests that the provider's API would reject; `kept`: tokens sent of those with everything kept, 0 to 1. Of the record
-    alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded ones.
-    `fetching`: USD of writing again the blocks whose words answers needed and had not; `published`: what its source promises
-    of tokens saved, "" where it promises nothing."""
+    requests that the provider's API would reject; `overflows`: those over what their policy allows or over the model's window,
+    `over_window`: of these the latter, which no provider takes; `kept`: tokens sent of those with everything kept, 0 to 1. Of
+    the record alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded
+    ones. `fetching`: USD of writing again the blocks whose words answers needed and had not; `published`: what its source
+    promises of tokens saved, "" where it promises nothing."""
 
     policy: str
     title: str
@@ -63,6 +66,7 @@ class Row:
     kept: float
     refusals: int
     overflows: int
+    over_window: int
     rejected: tuple[int, ...]
     changed: tuple[int, ...]
     decisions: Mapping[Action, int]
@@ -76,6 +80,12 @@ class Row:
     def usd(self) -> Decimal | None:
         """USD of all requests with a known price, summaries included."""
         return self.cost.total
+
+    @property
+    def sendable(self) -> bool:
+        """Whether every request could have been sent: none is refused, larger than the model's window, or rejected. A policy
+        that goes beyond its own limit alone could have been."""
+        return not (self.refusals or self.over_window or self.rejected)
 
     @property
     def checked(self) -> str:
@@ -104,9 +114,9 @@ class Row:
         )
         return (
             self.policy, self.title, *money, self.cost.unpriced, round(self.cost.share, 4), sum(self.sizes),
-            round(self.kept, 4), round(fill, 4), at, self.refusals, self.overflows, len(self.rejected), len(self.changed),
-            dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4), round(float(self.fetching), 6),
-            self.published,
+            round(self.kept, 4), round(fill, 4), at, self.refusals, self.overflows, self.over_window, len(self.rejected),
+            len(self.changed), dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4),
+            round(float(self.fetching), 6), self.published,
         )  # fmt: skip
 
 
@@ -129,7 +139,7 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
     sizes = tuple(trace.tokens(n) for n in range(len(trace.plans)))
     cache = walked(trace, sizes)
     cost = spent(trace, cache, shared.answers)
-    verdicts = Counter(plan.verdict for plan in trace.plans)
+    large = [_too_large(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)]
     missing = losses(trace, shared.used)
     made = Counter(d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse"))
     return Row(
@@ -141,25 +151,32 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
         tuple(plan.budget.limit for plan in trace.plans),
         tuple(plan.budget.window for plan in trace.plans),
         sum(sizes) / max(1, trace.whole),
-        verdicts["refuse"],
-        verdicts["overflow"],
+        sum(plan.verdict == "refuse" for plan in trace.plans),
+        sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
+        sum(large),
         rejected(trace, shared.looked),
         tuple(plan.request.n for plan in trace.plans if plan.changed),
         dict(made.most_common()),
         missing,
-        _fetching(trace, missing),
+        _fetching(trace, missing, sizes),
         trace.policy.saving,
         *(_held_against(trace, cache) if sent and trace.policy.name == AS_RECORDED else ()),
     )
 
 
-def _fetching(trace: Trace, losses: Losses) -> Decimal:
+def _too_large(plan: Plan, size: int) -> bool:
+    return plan.verdict != "refuse" and plan.budget.known and size > plan.budget.window
+
+
+def _fetching(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decimal:
     """USD of writing into the prompt again, once for each answer, the blocks that it needed and that were not there."""
-    usd = Decimal(0)
-    for n, block in {(hit.request, hit.block) for hit in losses.hits}:
-        plan = trace.plans[n]
-        rate = trace.prices.rates(plan.model, trace.tokens(n), plan.request.sent_at)
-        tokens = round(trace.ledger.tokens(block, block + 1) * trace.fit(n).scale)
+    usd, needed = Decimal(0), dict[int, set[int]]()
+    for hit in losses.hits:
+        needed.setdefault(hit.request, set()).add(hit.block)
+    for n, blocks in needed.items():
+        plan, scale = trace.plans[n], trace.fit(n).scale
+        rate = trace.prices.rates(plan.model, sizes[n], plan.request.sent_at)
+        tokens = sum(round(trace.ledger.tokens(block, block + 1) * scale) for block in blocks)
         usd += max(rate.cache_write_5m, rate.input) * tokens / 1_000_000 if rate else 0
     return usd
 
@@ -177,17 +194,6 @@ def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, 
 def rejected(trace: Trace, shared: Looked | None = None) -> tuple[int, ...]:
     """The requests whose body the provider's API would reject, by its own rules. `shared`: see `rejections`."""
     return tuple(n for n, wrong in enumerate(refusals.rejected(trace, shared).requests) if wrong)
-
-
-class Differs(NamedTuple):
-    """A block that two policies treat otherwise in one request. `how`: only the first has it as it is, only the second, or both
-    have it in another form; `where` it stands in the prompt of the one that has it: the middle half is the middle."""
-
-    at: int
-    label: str
-    tokens: int
-    how: How
-    where: Where
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -221,6 +227,10 @@ class Comparison:
         """The blocks that two policies treat otherwise in a request."""
         return difference(self.trace(one), self.trace(other), request)
 
+    def placed(self, one: str, other: str, request: int) -> tuple[Placed, ...]:
+        """Every block that one of two policies keeps in a request, and where it stands in the prompt of each."""
+        return placed(self.trace(one), self.trace(other), request)
+
     def csv(self) -> str:
         """A line per policy."""
         return rows_csv(self.rows)
@@ -242,7 +252,7 @@ def _told(made: Row) -> tuple[str, ...]:
         f"{made.cost.share:.0%}",
         f"{made.kept:.0%}",
         f"{made.peak[0]:.0%} at {made.peak[1]}",
-        *(f"{many:,}" for many in (made.refusals, made.overflows, len(made.rejected), len(made.losses.hits))),
+        *(f"{many:,}" for many in (made.refusals, made.overflows, made.over_window, len(made.rejected), len(made.losses.hits))),
     )
 
 
@@ -270,28 +280,6 @@ def rows_json(rows: Sequence[Row]) -> str:
     return dumps({"assumed": ASSUMED, "policies": listed}) + "\n"
 
 
-def parted(one: Trace, other: Trace) -> int | None:
-    """The first request that two replays of a session send otherwise; None where there is none."""
-    for a, b in zip(one.plans, other.plans, strict=False):
-        if first_difference(a.seen, b.seen) is not None or first_difference(b.seen, a.seen) is not None:
-            return a.request.n
-    return None
-
-
-def difference(one: Trace, other: Trace, request: int) -> tuple[Differs, ...]:
-    """The blocks that two replays of a session treat otherwise in a request. IndexError where there is no such request."""
-    a, b = one.plans[request].seen, other.plans[request].seen
-    found: list[Differs] = []
-    for start, stop, _ in repainted([*a.pieces], [*b.pieces], shown, None):
-        for at in range(start, stop):
-            here, there = a.at(at).body is None, b.at(at).body is None
-            how: How = "other form" if here == there else "only in A" if here else "only in B"
-            stands = where(share(one if here or not there else other, request, at))
-            block = one.session.blocks[at]
-            found.append(Differs(at, label(one.session, block), one.ledger.tokens(at, at + 1), how, stands))
-    return tuple(found)
-
-
 def falls(row: Row) -> tuple[tuple[int, int], ...]:
     """Requests at which a policy's prompt fell by more than a tenth, with the tokens that went: the events on a chart."""
     pairs = enumerate(pairwise(row.sizes), 1)
@@ -301,9 +289,9 @@ def falls(row: Row) -> tuple[tuple[int, int], ...]:
 def better(rows: Sequence[Row]) -> tuple[str, ...]:
     """Names of the policies that no other one beats in dollars and in lost references at once.
 
-    One under which a request could not have been sent, being over the window, refused or rejected, is no choice.
+    One under which a request could not have been sent, being over the model's window, refused or rejected, is no choice.
     """
-    sent = (row for row in rows if not (row.overflows or row.refusals or row.rejected))
+    sent = (row for row in rows if row.sendable)
     priced = [(row.usd, len(row.losses.hits), row.policy) for row in sent if row.usd is not None]
     return tuple(
         name

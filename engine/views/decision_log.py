@@ -19,7 +19,7 @@ from engine.planning.prompt_cache import walked
 from engine.planning.provider_edits import UNASKED
 from engine.planning.trace import Trace
 from engine.session.model import JSON
-from engine.views import stepper, tables
+from engine.views import kept_of, stepper, tables
 from engine.views.cached_cost import CachePrice, cache_prices
 
 COLUMNS = (
@@ -56,7 +56,7 @@ def _row(trace: Trace, plan: Plan, decision: Decision, by: str, price: CachePric
         trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
         decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
         decision.splice is not None, memory, decision.before, decision.after, *tokens(trace, decision), plan.budget.limit,
-        plan.verdict, dict(decision.edit.facts), *_cached(price),
+        plan.verdict, dict(kept_of.facts(trace, decision)), *_cached(price),
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
@@ -112,13 +112,12 @@ def told(trace: Trace, request: int, number: int, price: CachePrice | None = Non
 def markdown(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> str:
     """The same decision as Markdown for a bug report, with its session and its policy. IndexError where there is none."""
     decision = trace.plans[request].decisions[number]
-    edit = decision.edit
     lines = [
         *told(trace, request, number, price), ("Source", trace.session.source),
         ("Session", f"{len(trace.session.blocks):,} blocks, {len(trace.session.requests):,} requests"),
         ("Python", platform.python_version()),
     ]  # fmt: skip
-    facts = [f"| {_inline(name)} | {_inline(value)} |" for name, value in edit.facts.items()]
+    facts = [f"| {_inline(name)} | {_inline(value)} |" for name, value in kept_of.facts(trace, decision).items()]
     table = ["", "| fact | value |", "| --- | --- |", *facts] if facts else []
     policy = write(trace.policy)
     fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)

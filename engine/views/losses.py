@@ -27,7 +27,7 @@ _WORDS = re.compile(
     r"|(?<![\w.])\d+\.\d{2,}\b|\b\d{4,}\b"  # numbers
 )
 _RUN = re.compile(r"[\w.@+~/-]{4,}\(?")
-_QUOTED = re.compile(r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|(?<!\w)'([^'\n]{4,80})'(?!\w)")
+_QUOTED = re.compile(r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|'(?<!\w')([^'\n]{4,80})'(?!\w)")  # each begins with a letter: quick
 _ESCAPES = re.compile(r"\\[ntr\"\\/]")  # of the JSON in which a call's input stands
 
 
@@ -44,10 +44,12 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """All that a replay lost, in the order of its requests. `uses`: per request, how many identifiers its answer takes up."""
+    """All that a replay lost, in the order of its requests. `uses`: per request, how many identifiers its answer takes up;
+    `made`: of each decision that put one of them out the request and the step at which it was made."""
 
     hits: tuple[Lost, ...] = ()
     uses: tuple[int, ...] = ()
+    made: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -141,14 +143,21 @@ def losses(trace: Trace, used: Used) -> Losses:
     for plan, words in zip(trace.plans, used.uses, strict=False):
         if words:
             hits += _missing(plan, words, used.places, said)
-    return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]))
+    made: dict[int, tuple[int, int]] = {}
+    for number in {hit.by for hit in hits if hit.by >= 0}:
+        request = trace.decision(number).request
+        made[number] = request, number - trace.plans[request].first + 1
+    return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]), made)
 
 
 def _missing(plan: Plan, words: Mapping[str, int], places: Mapping[str, Sequence[int]], said: _Said) -> Iterator[Lost]:
-    cut, seen = plan.request.cut, plan.seen
+    cut, seen, told = plan.request.cut, plan.seen, None
     for word, answer in words.items():
         last = bisect_left(places[word], cut) - 1
-        if _stands(seen, places[word], last) or said.by(seen, word):
+        if _stands(seen, places[word], last):
+            continue
+        told = said.by(seen) if told is None else told
+        if any(word in each for each in told):
             continue
         block = places[word][last]
         yield Lost(plan.request.n, word, answer, block, plan.after.at(block).by)
@@ -173,9 +182,9 @@ class _Said:
     chunks: dict[int, tuple[Chunk, frozenset[str]]] = field(default_factory=dict)
     texts: dict[str, frozenset[str]] = field(default_factory=dict)
 
-    def by(self, envelope: Envelope, word: str) -> bool:
-        """Whether a stand-in of the envelope says it."""
-        return any(word in self._chunk(chunk) for chunk in envelope.chunks)
+    def by(self, envelope: Envelope) -> list[frozenset[str]]:
+        """What the stand-ins of an envelope say of them."""
+        return [found for chunk in envelope.chunks if (found := self._chunk(chunk))]
 
     def _chunk(self, chunk: Chunk) -> frozenset[str]:
         found = self.chunks.get(id(chunk))
@@ -203,12 +212,15 @@ class Left(NamedTuple):
 
 
 def left_window(traces: Iterable[Trace], text: str) -> tuple[Left, ...]:
-    """When a text left the window under each policy: the requests that carried one of the blocks in which it stands."""
+    """When a text left the window under each policy: the requests that carried one of the blocks in which it stands.
+
+    "#214" is block 214 as a whole, where there is one.
+    """
     found: list[Left] = []
     blocks: tuple[int, ...] | None = None
     for trace in traces:
         if blocks is None:
-            blocks = tuple(block.at for block in trace.session.blocks if text in block.text) if text else ()
+            blocks = said_in(trace.session, text)
         spans = _joined(span for each in trace.carried(blocks) for span in each)
         many = len(trace.plans)
         gone = bool(blocks) and bool(many) and (not spans or spans[-1].stop < many)
@@ -216,6 +228,14 @@ def left_window(traces: Iterable[Trace], text: str) -> tuple[Left, ...]:
         here = [block for block in blocks if at < many and block < trace.plans[at].request.cut]
         found.append(Left(trace.policy.name, spans, trace.why(here[-1], at) if gone and here else None))
     return tuple(found)
+
+
+def said_in(session: Session, text: str) -> tuple[int, ...]:
+    """The blocks that `left_window` means by a text, rising."""
+    number = text.removeprefix("#").replace(",", "")
+    if text.startswith("#") and number.isascii() and number.isdigit() and len(number) < 9 and int(number) < len(session.blocks):
+        return (int(number),)
+    return tuple(block.at for block in session.blocks if text in block.text) if text else ()
 
 
 def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:

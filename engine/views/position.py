@@ -22,6 +22,22 @@ def share(trace: Trace, request: int, at: int) -> float:
     return min(1.0, max(0.0, 1 - rest / max(1, trace.tokens(request))))
 
 
+def shares(trace: Trace, request: int) -> dict[int, float]:
+    """The same of every block that stands in a request as it is. IndexError where there is no such request."""
+    ledger, blocks, behind = trace.ledger, trace.session.blocks, 0
+    scale, whole = trace.fit(request).scale, max(1, trace.tokens(request))
+    found: dict[int, float] = {}
+    for piece in reversed([*trace.plans[request].seen.pieces]):
+        if piece.body is not None:
+            behind += sum(piece.counts[2:])
+            continue
+        for at in range(piece.stop - 1, piece.start - 1, -1):
+            behind += sum(ledger.span(at, at + 1)[2:])
+            static = blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS)
+            found[at] = 0.0 if static else min(1.0, max(0.0, 1 - behind * scale / whole))
+    return found
+
+
 def where(share: float) -> Where:
     """The middle half is the middle; the quarters around it are head and tail."""
     return "head" if share < 0.25 else "tail" if share >= 0.75 else "middle"

@@ -64,7 +64,7 @@ def best(rows: Sequence[Row]) -> Saving | None:
     if record is None or record.usd is None or record.cost.unpriced:
         return None
     was = record.usd + record.fetching
-    sent = (row for row in rows if row is not record and not (row.overflows or row.refusals or row.rejected))
+    sent = (row for row in rows if row is not record and row.sendable)
     found = [
         Saving(row.policy, row.title, was, row.usd + row.fetching, row.fetching, len(row.losses.hits), row.cost.share)
         for row in sent

@@ -15,7 +15,7 @@ from engine import TurnscopeError, figures, library
 from engine.library import AdvisingJob
 from engine.views import advice, knobs
 from engine.views.advice import Advice
-from pages.parts import controls, replays, state, theme
+from pages.parts import controls, leaving, replays, state, theme
 from pages.parts.formats import esc
 
 POLL = 0.5  # seconds
@@ -39,6 +39,7 @@ def draw(shown: state.Shown | None) -> None:
     key = _asked(shown)
     if key is None:
         return
+    leaving.back(shown, [key[0].policy])
     job = _jobs().get(key)
     if job is None or job.state == "failed":
         again = "Search" if job is None else "Search again"

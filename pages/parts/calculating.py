@@ -12,7 +12,7 @@ import streamlit as st
 import engine
 from engine import Policy, TurnscopeError, figures, library
 from engine.views import knobs
-from pages.parts import controls, replays, theme
+from pages.parts import controls, leaving, replays, state, theme
 from pages.parts.formats import esc
 
 WORDS = {
@@ -44,7 +44,7 @@ def which() -> Literal["budget", "advise"]:
     return "advise" if picked == "advise" else "budget"
 
 
-def draw() -> None:
+def draw(shown: state.Shown | None = None) -> None:
     """Fields, the answer in a sentence, a line per policy over turns, and all of it as a table."""
     st.html(
         '<div class="ts-empty">No session needed: sizes are in tokens. What policies do is planned as for any session.</div>'
@@ -70,6 +70,7 @@ def draw() -> None:
         alt="share of the window at every turn under each policy",
     )  # fmt: skip
     _table(made)
+    leaving.back(shown, picked)
 
 
 def _fields() -> library.Shape:

@@ -63,6 +63,11 @@ def title(view: views.Overview) -> str:
     return f'<div class="ts-title"><h1 title="{esc(short(full, 400))}">{esc(short(full, 80))}</h1>{"".join(chips)}</div>'
 
 
+def amid(text: str, link: str) -> str:
+    """That the task, or the last instruction, stands amid a long prompt; a link leads to where it does."""
+    return f'<div class="ts-amid"><b>In the middle</b> {esc(text)} <a href="{esc(link)}" target="_self">Look at it</a></div>'
+
+
 def _money(view: views.Overview) -> list[str]:
     """What the whole session cost, what of it was counted, and beside it the path's own share and what the log says."""
     whole, path, run = view.bill.whole, view.bill.path, view.bill.run_usd

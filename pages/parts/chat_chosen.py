@@ -22,7 +22,7 @@ from engine.live.threads import Place, Threads
 from engine.live.tools import DEFINITIONS
 from engine.live.windows import Window
 from engine.views import knobs
-from pages.parts import replays, state
+from pages.parts import chat_beside, replays, state
 from pages.parts.chat_values import DEFAULTS, POLICY, value
 
 DELAY = 0.03  # seconds between the pieces of the built-in model's answers: quick, but slow enough to be watched and stopped
@@ -110,7 +110,7 @@ def settings() -> Settings:
     spend = value("spend")
     return Settings(
         model=value("model") or DEFAULTS["model"],
-        policy=policy(),
+        policy=chat_beside.policy(policy()),
         max_tokens=int(value("max")),
         thinking=bool(value("thinking")),
         summary_model=value("summary") or "",
@@ -161,4 +161,4 @@ def provider(to: Place | None = None) -> Provider:
 
 
 def definitions() -> list[dict[str, Any]]:
-    return [tool for tool in DEFINITIONS if tool["name"] in value("tools")]
+    return [*(tool for tool in DEFINITIONS if tool["name"] in value("tools")), *chat_beside.definitions(settings().policy)]

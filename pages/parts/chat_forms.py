@@ -8,9 +8,9 @@ import streamlit as st
 
 from engine.live.offline import FAULTS as ORDERED
 from engine.live.providers import MODELS, OFFLINE
-from pages.parts import chat_branches, chat_chosen, chat_notices, chatting
+from pages.parts import chat_branches, chat_chosen, chat_notices, chat_policy, chatting
 from pages.parts.chat_values import TOOLS, value
-from pages.parts.formats import esc, short
+from pages.parts.formats import esc
 
 PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
 SPOKEN = (
@@ -65,12 +65,11 @@ def settings(held: chatting.Room | None) -> None:
         left, right = st.columns(2, gap="medium")
         with left:
             _provider()
-            names = list(chat_chosen.policies())
-            titles = {name: policy.title for name, policy in chat_chosen.policies().items()}
-            st.selectbox("Policy", names, format_func=lambda name: short(titles[name], 60), **_key("policy"))
+            known = chat_chosen.policies()
+            st.selectbox("Policy", list(known), format_func=lambda name: chat_policy.listed(known[name]), **_key("policy"))
             _why("policy")
-            if (chosen := chat_chosen.policies().get(value("policy"))) and chosen.caution:
-                st.html(f'<div class="chat-why">{esc(chosen.caution)}</div>')
+            for doubt in chat_policy.doubts():
+                st.html(f'<div class="chat-why" role="note"><b>Not for this chat.</b> {esc(doubt)}</div>')
             st.toggle("Thinking", **_key("thinking"))
             _why("thinking")
             st.number_input("Most tokens of an answer", 1, 64_000, step=256, **_key("max"))

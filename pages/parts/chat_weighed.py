@@ -48,7 +48,7 @@ def _weighed(chat: Chat, text: str, files: Sequence[Any]) -> Weighed:
     first = len(growing.ledger) - len(files) - bool(text.strip())
     scale, ledger = plan.calibration.scale, growing.ledger
     sizes = tuple(round(scale * ledger.tokens(at, at + 1)) for at in range(first, first + len(files)))
-    refused = gateway.refusal(plan, growing.session, chat.settings.max_tokens, growing.ledger)
+    refused = gateway.refusal(plan, growing.session, growing.ledger)
     return Weighed(plan, growing.session, refused, sizes)
 
 
@@ -71,7 +71,9 @@ def _ahead(chat: Chat) -> next_request.Ahead:
     plan, growing = chat.weighed(())
     growth = next_request.growth(growing.session, growing.ledger, plan.calibration.scale)
     found = next_request.ahead(lambda said: chat.weighed(said)[0], growth)
-    room = plan.budget.window - chat.settings.max_tokens  # beyond it nothing is sent, whatever the policy says
+    room = plan.budget.window - min(
+        chat.settings.max_tokens, gateway.LEAST
+    )  # beyond it nothing is sent, whatever the policy says
     if plan.budget.known and (found.mark is None or found.mark > room > 0):
         return next_request.Ahead(room, max(1, (room - plan.projected) // growth + 1) if growth else None, growth)
     return found

@@ -22,7 +22,7 @@ from engine.live.running import Running
 from engine.live.threads import Place
 from engine.telemetry import traced
 from engine.views import Plan, knobs, next_request
-from pages.parts import chat_chosen, state
+from pages.parts import chat_beside, chat_chosen, state
 from pages.parts.chat_values import about, value
 
 KEPT = 40  # requests that the decision log looks back on
@@ -151,10 +151,11 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
         made, chosen = chat_chosen.provider(to), settled(held, to)
         chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().sink(held.thread)
         chat.tools = providers.toolbox(value("folder"), value("tools"))
-        turn = traced(turn)
+        sink = chat.sink
         if held.policy != knobs.as_text(chosen.policy):
-            chat.sink.policy(chosen.policy, len(chat.growing.session.requests))
+            sink.policy(chosen.policy, len(chat.growing.session.requests))
             held.policy = knobs.as_text(chosen.policy)
+        turn = traced(chat_beside.attach(chat, held.thread, turn))
         if value("provider") == "offline" and value("fault") != "none":
             chat_chosen.offline().faults.append(value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on

@@ -8,10 +8,10 @@ from __future__ import annotations
 import streamlit as st
 
 from engine import Trace
-from engine.views import Cursor, closeup, decision_log, exact_body, rejected
+from engine.views import Cursor, closeup, decision_log, exact_body, kept_of, rejected
 from engine.views.cached_cost import CachePrice
 from engine.views.stepper import summary_of
-from pages.parts import decisions, laddering, replays, state
+from pages.parts import decisions, laddering, leaving, replays, state
 from pages.parts.formats import esc, k
 
 _BLOCK = "debugger.block"
@@ -80,7 +80,8 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
-        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span> <span>{esc(close.note)}</span></div>"
+        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span> <span>{esc(close.note)}</span> "
+        f"{leaving.of_block(shown, close.at)}</div>"
     )
     away = there is not None and there != Cursor(at.request, at.step)
     middle.button(
@@ -202,7 +203,7 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
 def _card(trace: Trace, at: replays.Place, price: CachePrice | None) -> str:
     """The decision as a card: what was done and why, then where and by how much, then what the rule noted."""
     (_, action), (_, rule), (_, reason), *rows = decision_log.told(trace, at.request, at.step - 1, price)
-    facts = trace.plans[at.request].decisions[at.step - 1].edit.facts
+    facts = kept_of.facts(trace, trace.plans[at.request].decisions[at.step - 1])
     noted = [(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)) for name, value in facts.items()]
     listed = "".join(f"<dt>{esc(name)}</dt><dd>{esc(value[:400])}</dd>" for name, value in (*rows, *noted))
     return (

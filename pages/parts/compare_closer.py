@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from urllib.parse import urlencode
+from typing import NamedTuple
 
 import streamlit as st
 
 from engine import Trace, library
-from engine.views import comparison, losses
-from pages.parts import comparing, replays, state
+from engine.views import comparison, losses, parting
+from engine.views.labels import label
+from pages.parts import comparing, leaving, replays, state
 from pages.parts.comparing import Chosen
+from pages.parts.formats import esc
 
 ROWS = 500  # of a table
-
-
-def _trace(shown: state.Shown, chosen: Chosen, name: str) -> Trace | None:
-    made = replays.replayed(shown, chosen.policies[name], chosen.model)[1]
-    return made.trace if made and made.whole else None
+SPANS = 12  # stretches of requests that are named
+WHICH = {"differ": "That differ", "kept": "All that are kept"}
 
 
 def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> None:
-    """Where two policies first part, and what differs between them at a request."""
+    """Where two policies first part, and how each block stands in a request of either."""
     if len(rows) < 2:
         return
     st.subheader("Two policies at one request", anchor=False)
@@ -29,30 +29,72 @@ def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> N
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-two"):
         one = st.selectbox("A", [*titles], key="compare.a", format_func=titles.__getitem__)
         other = st.selectbox("B", [*titles], 1, key="compare.b", format_func=titles.__getitem__)
-        a, b = _trace(shown, chosen, one), _trace(shown, chosen, other)
-        first = comparison.parted(a, b) if a and b else None
-        at = st.number_input("Request", 0, len(shown.view) - 1, first or 0, key=f"compare.at.{one}.{other}", width=160)
+        found = comparing.traces(shown, chosen, (one, other), "two")
+        a, b = found.get(one), found.get(other)
+        first = parting.parted(a, b) if a and b else None
+        at = int(
+            st.number_input("Request", 0, len(shown.view) - 1, first or 0, key=f"compare.at.{one}.{other}.{first}", width=160)
+        )
+        which = st.segmented_control(
+            "Blocks", ["differ", "kept"], default="differ", required=True, format_func=WHICH.__getitem__, key="compare.which"
+        )
     if a is None or b is None:
-        st.text("One of the two is being replayed again.")
         return
     if first is None:
         st.text("Both send the same at every request.")
-        return
-    found = comparison.difference(a, b, int(at))
-    many = "1 block" if len(found) == 1 else f"{len(found):,} blocks"
-    st.text(f"They first part at request {first:,}. At request {at:,} they differ in {many}.")
-    shapes = {"only in A": titles[one], "only in B": titles[other]}
+    else:
+        many = len(parting.difference(a, b, at))
+        blocks = "1 block" if many == 1 else f"{many:,} blocks"
+        st.text(f"They first part at request {first:,}. At request {at:,} they differ in {blocks}.")
+    if which == "kept":
+        _placed(parting.placed(a, b, at), titles[one], titles[other])
+    elif first is not None:
+        _differing(parting.difference(a, b, at), titles[one], titles[other])
+
+
+def _differing(found: Sequence[parting.Differs], one: str, other: str) -> None:
+    shapes = {"only in A": f"only in {one}", "only in B": f"only in {other}", "other form": "in another form"}
     st.dataframe(
         {
             "block": [each.at for each in found[:ROWS]],
             "what": [each.label for each in found[:ROWS]],
             "tokens": [each.tokens for each in found[:ROWS]],
-            "stands": [f"only in {shapes[each.how]}" if each.how in shapes else "in another form" for each in found[:ROWS]],
+            "stands": [shapes[each.how] for each in found[:ROWS]],
             "where": [each.where for each in found[:ROWS]],
         },
         hide_index=True,
         key="compare.difference",
     )
+    _rest(len(found))
+
+
+def _placed(found: Sequence[parting.Placed], one: str, other: str) -> None:
+    """Every block that is kept, and where in the prompt: its first quarter, the middle half, its last quarter."""
+    same = one == other
+    for name, of in ((one, "a"), (other, "b"))[: 1 if same else 2]:
+        sums = Counter[str]()
+        for each in found:
+            sums[getattr(each, of)] += each.tokens
+        told = ", ".join(f"{sums[where]:,} tokens at the {where}" for where in ("head", "middle", "tail"))
+        st.text(f"{name}: of the blocks that it keeps, {told}.")
+    st.dataframe(
+        {
+            "block": [each.at for each in found[:ROWS]],
+            "what": [each.label for each in found[:ROWS]],
+            "tokens": [each.tokens for each in found[:ROWS]],
+            f"in A, {one}": [each.a or "not kept" for each in found[:ROWS]],
+            f"in B, {other}": [each.b or "not kept" for each in found[:ROWS]],
+        },
+        hide_index=True,
+        height=320,
+        key="compare.placed",
+    )
+    _rest(len(found))
+
+
+def _rest(many: int) -> None:
+    if many > ROWS:
+        st.text(f"These are the first {ROWS:,} of {many:,}.")
 
 
 def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
@@ -64,74 +106,153 @@ def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
     name = st.selectbox("Policy", [*held], key="compare.lost", format_func=lambda each: held[each].title, width=360)
     hits = held[name].losses.hits
     st.text(f"{len(hits):,} of {sum(held[name].losses.uses):,} that answers take up again, {held[name].losses.rate:.1%}.")
-    part = {"part": str(shown.part)} if shown.part else {}
-    link = {"session": shown.entry.id, "policy": name} | part
+    made, seen = held[name].losses.made, shown.trace.entered
+    asked = {"policy": name}
     st.dataframe(
         {
             "request": [hit.request for hit in hits[:ROWS]],
             "said before": [hit.text for hit in hits[:ROWS]],
-            "in block": [hit.block for hit in hits[:ROWS]],
-            "used in block": [hit.answer for hit in hits[:ROWS]],
-            "decision": [hit.by if hit.by >= 0 else None for hit in hits[:ROWS]],
-            "look": [f"/debugger?{urlencode(link | {'request': str(hit.request)})}" for hit in hits[:ROWS]],
+            "in block": [leaving.link(shown, "envelope", request=seen(hit.block), block=hit.block) for hit in hits[:ROWS]],
+            "used in block": [leaving.link(shown, "envelope", request=hit.request, block=hit.answer) for hit in hits[:ROWS]],
+            "put out by decision": [
+                leaving.link(shown, "debugger", **asked, request=made[hit.by][0], step=made[hit.by][1], decision=hit.by)
+                if hit.by in made
+                else None
+                for hit in hits[:ROWS]
+            ],
+            "the request": [leaving.link(shown, "debugger", **asked, request=hit.request) for hit in hits[:ROWS]],
         },
         hide_index=True,
         height=280,
         key="compare.hits",
-        column_config={"look": st.column_config.LinkColumn(display_text="debugger")},
+        column_config={
+            "said before": st.column_config.TextColumn(width="medium"),
+            "in block": st.column_config.LinkColumn(
+                display_text=r"block=(\d+)", help="the last one that says it; where it came in"
+            ),
+            "used in block": st.column_config.LinkColumn(display_text=r"block=(\d+)", help="the answer that takes it up again"),
+            "put out by decision": st.column_config.LinkColumn(
+                display_text=r"decision=(\d+)", help="of this policy; none where the provider itself leaves it out"
+            ),
+            "the request": st.column_config.LinkColumn(display_text="in the debugger"),
+        },
     )
+    _rest(len(hits))
 
 
 def left(shown: state.Shown, chosen: Chosen) -> None:
     """When a text left the window under each policy."""
+    st.subheader("When did this text leave the window?", anchor="left")
+    asked = st.query_params.get("text", "")
     text = st.text_input(
-        "When did this text leave the window?", st.query_params.get("text", ""), key="compare.text",
-        placeholder="a path, a name, a sentence",
+        "When did this text leave the window?", asked, key="compare.text", label_visibility="collapsed",
+        placeholder="a path, a name, a sentence; or a block by its number: #214",
+        help="Any text of the session. Text that is selected on the other pages leads here.",
     )  # fmt: skip
+    text = asked if text == " ".join(asked.splitlines()) else text  # a field of one line makes one of several
     if not text:
         st.query_params.pop("text", None)
         return
     st.query_params["text"] = text[:200]
-    traces = {name: trace for name in chosen.policies if (trace := _trace(shown, chosen, name))}
-    found = losses.left_window(traces.values(), text)
-    st.dataframe(
-        {
-            "policy": [chosen.policies[each.policy].title or each.policy for each in found],
-            "in requests": [", ".join(f"{a:,} to {b - 1:,}" for a, b in each.spans) or "none" for each in found],
-            "left": [each.out.sentence if each.out else "it still stands" if each.spans else "it is nowhere" for each in found],
-        },
-        hide_index=True,
-        key="compare.left",
-        column_config={
-            "policy": st.column_config.TextColumn(width="small"),
-            "left": st.column_config.TextColumn(width="large"),
-        },
+    blocks = losses.said_in(shown.trace.session, text)
+    st.text(_where(shown, blocks))
+    told = _told(shown.key, shown.part, text)
+    policies = {comparing.key(shown, policy, chosen.model): policy for policy in chosen.policies.values()}
+    comparing.one_by_one(
+        shown,
+        chosen.model,
+        policies,
+        told,
+        lambda name, trace: told.update({name: losses.left_window([trace], text)[0]}),
+        "left",
     )
+    found = [(policy, told[name]) for name, policy in policies.items() if name in told]
+    rows = "".join(
+        f"<tr><td>{esc(policy.title or policy.name)}</td><td>{_requests(each.spans)}</td><td>{esc(_how(each))}</td></tr>"
+        for policy, each in found
+    )
+    head = "<tr><th>policy</th><th>stands in requests</th><th>and then</th></tr>"
+    st.html(f'<table class="ts-table words" id="left-window"><thead>{head}</thead><tbody>{rows}</tbody></table>')
+
+
+def _requests(spans: Sequence[tuple[int, int]]) -> str:
+    told = ", ".join(f"{start:,} to {stop - 1:,}" for start, stop in spans[:SPANS]) or "none"
+    return f"{told}, and {len(spans) - SPANS:,} more stretches" if len(spans) > SPANS else told
+
+
+def _how(each: losses.Left) -> str:
+    """How the last block that says it left."""
+    if each.out is None:
+        return "it still stands" if each.spans else "it is nowhere"
+    return each.out.sentence[:1].upper() + each.out.sentence[1:]
+
+
+def _where(shown: state.Shown, blocks: Sequence[int]) -> str:
+    """Which blocks are meant, the first by its name."""
+    if not blocks:
+        return "No block of the session says it."
+    session = shown.trace.session
+    first = f"block {blocks[0]:,}, {label(session, session.blocks[blocks[0]])}"
+    return f"Said in {first}." if len(blocks) == 1 else f"Said in {len(blocks):,} blocks, first in {first}."
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _told(key: str, part: int, text: str) -> dict[comparing.Key, losses.Left]:  # noqa: ARG001  what the cache goes by
+    """When a text left under each policy, as far as that was looked for."""
+    return {}
+
+
+class Swept(NamedTuple):
+    """What a policy comes to on a window."""
+
+    usd: float | None
+    lost: int
+    overflows: int
+    over_window: int
+    refusals: int
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _swept(key: str, part: int, many: int) -> dict[comparing.Key, Swept]:  # noqa: ARG001  what the cache goes by
+    return {}
 
 
 def sweep(shown: state.Shown, chosen: Chosen) -> None:
     """Each policy on windows of several sizes, when somebody asks: that is a replay for each."""
-    if not st.toggle("Sweep over windows", key="compare.sweep"):
+    if not st.toggle("Sweep over windows, 8K to 1M", key="compare.sweep"):
         return
-    asked = {name: policy for name, policy in chosen.policies.items() if name != replays.RECORDED}
-    bar = st.progress(0.0, "Replaying …")
-    lines: list[tuple[str, int, comparison.Row]] = []
-    for number, (name, window) in enumerate((name, window) for name in asked for window in library.WINDOWS):
-        lines.append((name, window, comparing.swept(shown, library.sized(asked[name], window), chosen.model)))
-        bar.progress(
-            (number + 1) / (len(asked) * len(library.WINDOWS)), f"{chosen.policies[name].title or name} on {window:,} tokens"
-        )
-    bar.empty()
+    asked = [(policy, window) for policy in chosen.policies.values() for window in library.WINDOWS]
+    sized = {
+        comparing.key(shown, made, chosen.model): (made, window)
+        for policy, window in asked
+        if policy.name != replays.RECORDED
+        for made in (library.sized(policy, window),)
+    }
+    made = _swept(shown.key, shown.part, len(shown.view))
+
+    def take(name: comparing.Key, trace: Trace) -> None:
+        row = comparison.row(trace, comparing.shared(shown), sent=not chosen.model)
+        usd = None if row.usd is None else float(row.usd)
+        made[name] = Swept(usd, len(row.losses.hits), row.overflows, row.over_window, row.refusals)
+
+    comparing.one_by_one(shown, chosen.model, {name: policy for name, (policy, _) in sized.items()}, made, take, "sweep")
+    lines = [(policy.title or policy.name, window, made[name]) for name, (policy, window) in sized.items() if name in made]
+    if not lines:
+        return
     st.dataframe(
         {
-            "policy": [chosen.policies[name].title or name for name, _, _ in lines],
+            "policy": [title for title, _, _ in lines],
             "window": [window for _, window, _ in lines],
-            "USD": [None if row.usd is None else float(row.usd) for _, _, row in lines],
-            "lost references": [len(row.losses.hits) for _, _, row in lines],
-            "overflows": [row.overflows for _, _, row in lines],
-            "refused": [row.refusals for _, _, row in lines],
+            "USD": [each.usd for _, _, each in lines],
+            "lost references": [each.lost for _, _, each in lines],
+            "over its limit": [each.overflows for _, _, each in lines],
+            "over the window": [each.over_window for _, _, each in lines],
+            "refused": [each.refusals for _, _, each in lines],
         },
         hide_index=True,
         key="compare.windows",
-        column_config={"USD": st.column_config.NumberColumn(format="%.2f")},
+        column_config={
+            "USD": st.column_config.NumberColumn(format="%.2f"),
+            "window": st.column_config.NumberColumn(format="localized"),
+        },
     )

@@ -6,18 +6,25 @@ a row, so that a policy whose replay left the shelf is not replayed again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
 
 import streamlit as st
 
-from engine import Policy, Trace, figures, library
-from engine.views import comparison, knobs
+from engine import Policy, Trace, TurnscopeError, figures, library
+from engine.views import Plan, comparison, knobs
 from pages.parts import replays, state, theme
 from pages.parts.formats import esc
 
 POLL = 0.5  # seconds
-_KEPT = 64  # rows
+ANEW = 2.0  # seconds after which the page shows the rows that were made meanwhile
+_KEPT = 256  # rows
+_PLANS = 20_000  # requests of all replays that are held
+_JOBS = 8  # that are remembered
 Key = tuple[str, int, int, str]
 
 
@@ -78,62 +85,112 @@ def _number(name: str) -> int:
 
 def at_hand(shown: state.Shown, chosen: Chosen) -> bool:
     """Whether the row of every policy was made before."""
-    return all(_key(shown, policy, chosen.model) in _rows() for policy in chosen.policies.values())
+    return all(key(shown, policy, chosen.model) in _rows() for policy in chosen.policies.values())
 
 
 def replayed(shown: state.Shown, chosen: Chosen, place: str = "compare") -> tuple[comparison.Row, ...]:
-    """The rows of the policies whose replay is at its end; for the others how far they are, and the page is drawn again.
+    """The rows of the policies that are replayed; for the others how far they are, and the page is drawn again.
 
     `place`: for what, where a page replays for several.
     """
-    rows: list[comparison.Row] = []
-    waiting: list[library.Replaying] = []
-    for policy in chosen.policies.values():
-        made = kept(shown, policy, chosen.model, 0.0 if waiting else replays.PATIENCE)
-        if isinstance(made, library.Replaying):
-            waiting.append(made)
-        else:
-            rows.append(made)
-    if waiting:
-        _progress(waiting, place)
-    return tuple(rows)
+    keys = {key(shown, policy, chosen.model): policy for policy in chosen.policies.values()}
+
+    def take(name: Key, trace: Trace) -> None:
+        _keep_trace(name, trace)
+        _rows()[name] = comparison.row(trace, shared(shown), sent=not chosen.model)
+        while len(_rows()) > _KEPT:
+            _rows().pop(next(iter(_rows())))
+
+    one_by_one(shown, chosen.model, keys, _rows(), take, place)
+    return tuple(_rows()[name] for name in keys if name in _rows())
 
 
-def kept(shown: state.Shown, policy: Policy, model: str = "", wait: float = 0.0) -> comparison.Row | library.Replaying:
-    """The row of a policy, kept where it was made before; its replay while that is under way."""
-    key = _key(shown, policy, model)
-    if key not in _rows():
-        run, made = replays.replayed(shown, policy, model, wait)
-        if made is None or not made.whole:
-            return run
-        keep(key, comparison.row(made.trace, shared(shown), sent=not model))
-    return _rows()[key]
+def one_by_one(
+    shown: state.Shown,
+    model: str,
+    wanted: Mapping[Key, Policy],
+    made: Mapping[Key, object],
+    take: Callable[[Key, Trace], object],
+    place: str,
+) -> None:
+    """Replay those policies that are not in `made` yet, one after another, in a thread; how far that is, with one button for
+    all. `take` gets each whole replay. Raises what went wrong in one, after which asking again begins anew."""
+    if all(name in made for name in wanted):
+        return
+    name = (place, *wanted)
+    job = _jobs().get(name)
+    if job is None or job.state == "done":
+        recorded, answers = library.under(shown.trace, model), replays.answers()
+
+        def begin(name: Key, policy: Policy) -> tuple[Trace, Iterable[Plan]]:
+            if kept := _traces().get(name):
+                return kept, kept.plans
+            if recorded.policy == policy and not model:
+                return recorded, recorded.plans
+            return library.begun(recorded, policy, answers if policy.name != replays.RECORDED else {})
+
+        tasks = [
+            library.Wanted(partial(begin, each, policy), partial(take, each), partial(made.__contains__, each))
+            for each, policy in wanted.items()
+        ]
+        while len(_jobs()) >= _JOBS:
+            _jobs().pop(next(iter(_jobs()))).cancel()
+        job = _jobs()[name] = library.ComparingJob(tasks, len(shown.view))
+    try:
+        job.look()
+        job.wait(replays.PATIENCE)
+        job.look()
+    except Exception:
+        _jobs().pop(name, None)
+        raise
+    if job.state != "done":
+        _progress(job, place)
+    else:
+        _jobs().pop(name, None)
 
 
-def swept(shown: state.Shown, policy: Policy, model: str) -> comparison.Row:
-    """The row of a policy, replayed at once where it was not: for those of which nothing else is looked at."""
-    key = _key(shown, policy, model)
-    if key not in _rows():
-        whole, plans = library.begun(library.under(shown.trace, model), policy)
-        keep(key, comparison.row(replace(whole, plans=tuple(plans)), shared(shown), sent=not model))
-    return _rows()[key]
+@st.cache_resource(show_spinner=False)
+def _jobs() -> dict[tuple[object, ...], library.ComparingJob]:
+    """Replays under way, by what they are for; several tabs watch them. From then on threads take turns more often."""
+    sys.setswitchinterval(replays.SWITCH)
+    return {}
 
 
-def keep(key: Key, row: comparison.Row) -> comparison.Row:
-    """Keep what a replay came to, while there is room."""
-    _rows()[key] = row
-    while len(_rows()) > _KEPT:
-        _rows().pop(next(iter(_rows())))
-    return row
-
-
-def _key(shown: state.Shown, policy: Policy, model: str = "") -> Key:
+def key(shown: state.Shown, policy: Policy, model: str = "") -> Key:
+    """What a row is kept by: the session as it is, the policy with all its parameters, and the model that is asked."""
     return shown.key, shown.part, len(shown.view), f"{policy.name}\n{model}\n{knobs.as_text(policy)}"
 
 
 @st.cache_resource(show_spinner=False)
 def _rows() -> dict[Key, comparison.Row]:
     return {}
+
+
+@st.cache_resource(show_spinner=False)
+def _traces() -> dict[Key, Trace]:
+    """The newest whole replays, for those parts of the page that look at single blocks."""
+    return {}
+
+
+def _keep_trace(name: Key, trace: Trace) -> None:
+    held = _traces()
+    held.pop(name, None)
+    held[name] = trace
+    while len(held) > 2 and sum(len(each.plans) for each in held.values()) > _PLANS:
+        held.pop(next(iter(held)))
+
+
+def traces(shown: state.Shown, chosen: Chosen, names: Iterable[str], place: str) -> dict[str, Trace]:
+    """Whole replays under two policies, replayed again where they are not held any more; how far that is until then.
+
+    More may not be held of a long session: whoever needs many takes what it wants of each (`one_by_one`).
+    """
+    wanted = {key(shown, chosen.policies[name], chosen.model): chosen.policies[name] for name in names}
+    for name in wanted:
+        if name in _traces():
+            _keep_trace(name, _traces()[name])  # so that it is not the next to go
+    one_by_one(shown, chosen.model, wanted, _traces(), _keep_trace, place)
+    return {policy.name: _traces()[each] for each, policy in wanted.items() if each in _traces()}
 
 
 def shared(shown: state.Shown) -> comparison.Shared:
@@ -146,30 +203,26 @@ def _shared(key: str, part: int, many: int, _trace: Trace) -> comparison.Shared:
     return comparison.Shared.of(_trace)
 
 
-def _progress(waiting: Sequence[library.Replaying], place: str) -> None:
-    """How far the replays are, with one button for all."""
+def _progress(job: library.ComparingJob, place: str) -> None:
+    """How far the replays are, with one button for all. The page is drawn anew when they are at their end, and now and then."""
+    began, before, running = monotonic(), job.made, job.state == "running"
 
     def draw() -> None:
-        for run in waiting:
-            run.look()
-        if any(run.state in ("done", "failed") for run in waiting):
+        with suppress(TurnscopeError):  # told where the whole page is drawn
+            job.look()
+        if running and (job.state != "running" or (job.made > before and monotonic() - began > ANEW)):
             st.rerun()
-        done, whole = sum(run.done for run in waiting), sum(run.count for run in waiting)
         with st.container(key=f"replay-bar-{place}", horizontal=True, vertical_alignment="center", gap="small"):
-            st.progress(done / max(1, whole), f"{len(waiting)} replays under way: {done:,} of {whole:,} requests")
-            if any(run.state == "running" for run in waiting):
-                st.button(
-                    "Cancel", icon=":material/stop_circle:", key=f"{place}.cancel", on_click=_all, args=(waiting, "cancel")
-                )
-            elif any(run.state == "cancelled" for run in waiting):
-                st.button("Go on", icon=":material/play_arrow:", key=f"{place}.on", on_click=_all, args=(waiting, "go_on"))
+            said = "under way" if job.state == "running" else "stopped"
+            many = f"{job.made:,} of {len(job.wanted):,} replays, {job.done:,} of {job.count:,} requests"
+            st.progress(job.done / max(1, job.count), f"Replays {said}: {many}")
+            if job.state == "running":
+                st.button("Cancel", icon=":material/stop_circle:", key=f"{place}.cancel", on_click=job.cancel)
+            elif st.button("Go on", icon=":material/play_arrow:", key=f"{place}.on"):
+                job.go_on()
+                st.rerun()
 
-    st.fragment(draw, run_every=POLL)()
-
-
-def _all(waiting: Sequence[library.Replaying], what: str) -> None:
-    for run in waiting:
-        run.cancel() if what == "cancel" else run.go_on()
+    st.fragment(draw, run_every=POLL if running else None)()
 
 
 def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
@@ -178,8 +231,9 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
     st.dataframe(
         {
             "policy": [row.title for row in rows],
+            "best": ["★" if row.policy in best else "" for row in rows],
             "USD": [None if row.usd is None else float(row.usd) for row in rows],
-            "of that summaries": [float(sum(row.cost.condensing)) for row in rows],
+            "summaries, USD": [float(sum(row.cost.condensing)) for row in rows],
             "from cache": [100 * row.cost.share for row in rows],
             "saved": [100 * max(0.0, 1 - row.kept) for row in rows],
             **({"published": [row.published.partition(" (")[0] for row in rows]} if any(row.published for row in rows) else {}),
@@ -187,16 +241,19 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
             "lost references": [len(row.losses.hits) for row in rows],
             "of all used": [100 * row.losses.rate for row in rows],
             "refused": [row.refusals for row in rows],
-            "overflows": [row.overflows for row in rows],
+            "over its limit": [row.overflows for row in rows],
+            "over the window": [row.over_window for row in rows],
             "rejected": [len(row.rejected) for row in rows],
             "decisions": [", ".join(f"{many:,} {kind}" for kind, many in row.decisions.items()) or "none" for row in rows],
-            "best": ["none is cheaper and loses less" if row.policy in best else "" for row in rows],
         },
         hide_index=True,
         key="compare.table",
         column_config={
+            "best": st.column_config.TextColumn(
+                help="of those whose every request could be sent, no other one is cheaper and loses no more"
+            ),
             "USD": st.column_config.NumberColumn(format="%.2f", help="prompt with its simulated cache, answers, summaries"),
-            "of that summaries": st.column_config.NumberColumn(format="%.2f"),
+            "summaries, USD": st.column_config.NumberColumn(format="%.2f", help="part of it: what condensing asked of a model"),
             **{
                 name: st.column_config.NumberColumn(format="%.0f %%", help=told)
                 for name, told in {
@@ -209,6 +266,13 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
             "published": st.column_config.TextColumn(
                 help="the saving of tokens that is published for such a policy, to hold the measured one against"
             ),
+            "over its limit": st.column_config.NumberColumn(
+                help="requests larger than the policy means them to be, or than the window"
+            ),
+            "over the window": st.column_config.NumberColumn(
+                help="requests that no provider takes: larger than the model's window"
+            ),
+            "refused": st.column_config.NumberColumn(help="requests that the policy itself does not send"),
             "rejected": st.column_config.NumberColumn(help="requests whose body the provider's API would reject"),
         },
     )

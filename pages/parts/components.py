@@ -27,6 +27,7 @@ _lines = st.components.v2.component(
     js=_read("lines.js"),
 )  # fmt: skip
 _keys = st.components.v2.component("turnscope_keys", html="", js=_read("keys.js"))
+_selecting = st.components.v2.component("turnscope_selecting", html="", js=_read("selecting.js"))
 
 
 def navigator(
@@ -81,3 +82,8 @@ def keys() -> None:
     """`/` goes to the search box, `?` opens the help."""
     with st.container(key="quiet"):
         _keys(key="keys")
+
+
+def selecting(session: dict[str, object]) -> None:
+    """Beside a selected text of a session a link to when it left the window. `session`: what names it in an address."""
+    _selecting(key="selecting", data=session)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine import TurnscopeError, figures
 from engine.views.events import EVENTS
-from pages.parts import branching, cards, components, registry, searching, shell, state, theme
+from pages.parts import branching, cards, components, leaving, registry, searching, shell, state, theme
 from pages.parts.formats import apart, esc, short
 
 ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Found", "indexed": "Indexed", "chat": "Chat"}
@@ -35,9 +35,12 @@ KEYS = {
 }
 
 
-def header() -> state.Shown:
-    """Draw the top of a page and give the session to show. Stops the page where there is none, or nothing in it."""
-    shown = header_if_any()
+def header(*, amid: bool = True) -> state.Shown:
+    """Draw the top of a page and give the session to show. Stops the page where there is none, or nothing in it.
+
+    `amid`: say where the task stands amid a long prompt, for a page that does not say it among other findings.
+    """
+    shown = header_if_any(amid=amid)
     if shown is None:
         st.page_link(shell.page("library"), label="Open another session", icon=":material/folder_open:")
         st.stop()
@@ -48,7 +51,7 @@ def header() -> state.Shown:
     return shown
 
 
-def header_if_any() -> state.Shown | None:
+def header_if_any(*, amid: bool = True) -> state.Shown | None:
     """The same, for a page that has something to show without a session."""
     theme.apply()
     state.recall()
@@ -65,7 +68,10 @@ def header_if_any() -> state.Shown | None:
                 _live(shown)
             _help()
     if shown:
+        leaving.selected(shown)
         searching.found(shown)
+        if amid and (told := [finding for finding in shown.findings if finding.kind == "middle"]):
+            st.html(cards.amid(told[0].text, leaving.link(shown, "envelope", request=told[0].request)))
     return shown
 
 

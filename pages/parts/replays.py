@@ -18,7 +18,7 @@ import streamlit as st
 
 from engine import Policy, Trace, library, settings
 from engine.live.threads import Threads
-from engine.views import Kept, knobs, ladder, one_request, replay_cost, stepper
+from engine.views import Answer, Kept, knobs, ladder, one_request, replay_cost, stepper
 from engine.views import rejected as refused
 from engine.views.cached_cost import CachePrice, cache_prices
 from pages.parts import state
@@ -128,14 +128,14 @@ def replayed(
     what went wrong in it; then it is begun anew when it is asked for again.
     """
     digest = hashlib.sha256(f"{chosen_policy.name}\n{knobs.as_text(chosen_policy)}".encode()).hexdigest()[:16]
-    answers = Threads(state.chats_file()).kept_answers() if chosen_policy.name != RECORDED else {}
-    key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(answers), *([model] if model else ()))))
+    known = answers() if chosen_policy.name != RECORDED else {}
+    key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(known), *([model] if model else ()))))
 
     def make() -> library.Replaying:
         recorded = library.under(shown.trace, model)
         if recorded.policy == chosen_policy and not model:
             return library.Replaying(key, recorded, recorded.plans, MOST, state.settle)
-        return library.Replaying(key, *library.begun(recorded, chosen_policy, answers), MOST, state.settle)
+        return library.Replaying(key, *library.begun(recorded, chosen_policy, known), MOST, state.settle)
 
     run = _replays().ask(key, make)
     try:
@@ -146,6 +146,11 @@ def replayed(
         _replays().drop(key)
         raise
     return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage.trace, stage.steps, run) if stage else None
+
+
+def answers() -> dict[str, Answer]:
+    """What models answered to questions of rules, in chats and where somebody asked: replays take it over."""
+    return Threads(state.chats_file()).kept_answers()
 
 
 @st.cache_resource(show_spinner=False)

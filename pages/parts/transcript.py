@@ -9,7 +9,7 @@ import streamlit as st
 from engine import TurnscopeError
 from engine.views import find_text, transcript
 from engine.views.find_text import Query
-from pages.parts import closeups, components, pager, searching, state, theme
+from pages.parts import closeups, components, leaving, pager, searching, state, theme
 from pages.parts.formats import esc, short
 
 PAGE = 100
@@ -100,6 +100,6 @@ def _closeup(shown: state.Shown, n: int, at: int) -> None:
     why = f' <span class="ts-warned">{esc(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
     st.html(
         f'<div class="ts-closeup" data-block="{at}"><b title="{esc(line.label)}">{head}</b>'
-        f'<div class="ts-small ts-faint">{told}{why}</div></div>'
+        f'<div class="ts-small ts-faint">{told}{why} {leaving.of_block(shown, at)}</div></div>'
     )
     closeups.code(blocks[at].text, "(no text)", height=430)

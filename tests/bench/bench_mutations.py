@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "importers")]
 
 from claude_log import Log  # noqa: E402
-from formats import ODD, data_of  # noqa: E402
+from formats import ODD, data_of, database  # noqa: E402
 
 import engine  # noqa: E402
 from engine import importers  # noqa: E402
@@ -100,6 +100,10 @@ def written(folder: Path) -> Iterator[Path]:
                 path.write_bytes(data_of(value, lines))
                 yield path
     yield made["goose"].stored(folder / "goose.db", made["goose"].MADE)
+    rows = made["thread_tables"].ROWS
+    yield database(folder / "threads.db", {"conversation_threads": [{"thread_id": "a"}], "conversation_messages": rows})
+    (folder / "threads.csv").write_bytes(made["thread_tables"].as_csv(rows))
+    yield folder / "threads.csv"
     yield made["opencode"].base(folder / "opencode.db", *made["opencode"].MADE, child=True)
     yield made["opencode"].tree(folder / "opencode-tree", *made["opencode"].MADE)
     history, screen = import_module("test_task_folder").task(3)
@@ -132,13 +136,15 @@ def written(folder: Path) -> Iterator[Path]:
 MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
     "anthropic_api": lambda t: [[t.answered(t.body(t.user("go")), t.text("ok"), t.call("c"))] * 2],
     "atif": lambda t: [t.RUN],
-    "chatbot_ui": lambda t: [t.CHATS, t.ROWS],
+    "chatbot_ui": lambda t: [t.v1(), t.v1()["history"], t.ROWS, {"chats": t.CHATS, "messages": t.ROWS}],
     "chatgpt": lambda t: [[t.made(*t.CHAT, *t.EDIT, current="a"), t.made(*t.CHAT[:4], current="u", id="c2")]],
     "claude_ai": lambda t: [[t.chat(*t.OLD), {**t.chat(*t.TREE), "uuid": "c1"}]],
+    "cline_sdk": lambda t: [t.FILE],
     "codex": lambda t: [[*t.OPENING, *t.BEHIND]],
     "continue_dev": lambda t: [t.MADE],
     "gemini_cli": lambda t: [t.LINES],
     "goose": lambda t: [{**t.HEAD, "conversation": t.COMPACTED}],
+    "grok": lambda t: [t.EXPORT],
     "inspect_logs": lambda t: [t.log(t.sample(), t.sample())],
     "jan": lambda t: [{**t.THREAD, "messages": t.LINEAR}],
     "librechat": lambda t: [
@@ -146,13 +152,17 @@ MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
         t.export(t.nested(t.FLAT), branches=True, recursive=True),
     ],
     "lobechat": lambda t: [t.export(*t.ROWS)],
+    "message_lists": lambda t: [t.DICTS, t.MODELS, t.RUNS, t.letta(), t.REVIEW, t.STORE],
     "mini_swe_agent": lambda t: [t.run(t.V1), t.run(t.V2)],
     "open_webui": lambda t: [[t.row(*t.CHAT), t.row(*t.CHAT, id="c2")]],
     "opencode": lambda t: [t.export(*t.MADE)],
+    "openai_responses": lambda t: [t.WHOLE],
     "openhands": lambda t: [t.SDK, [{"instance_id": "a", "history": t.OLD}]],
     "otel": lambda t: [[t.export(*(t.span(n, held) for n, held in enumerate(t.genai(), 1)))]],
     "pi": lambda t: [t.V1, [t.HEAD, *t.linked(t.V1[1:])]],
+    "printed": lambda t: [t.CLAUDE, t.GEMINI],
     "swe_agent": lambda t: [t.run(t.NEW), t.run(t.OLD)],
+    "thread_tables": lambda t: [t.ROWS, {"conversation_threads": [], "conversation_messages": t.ROWS}],
 }
 """What each importer's tests call the conversations that they write."""
 

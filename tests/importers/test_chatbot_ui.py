@@ -70,6 +70,14 @@ def test_a_history_lists_its_chats() -> None:
     assert [session.requests[0].model for session in (first, second)] == ["gpt-x", "gpt-y"]
 
 
+def test_older_exports_have_no_version_or_no_head() -> None:
+    chats = [{"id": n, "name": f"Chat {n}", "messages": SAID} for n in (1, 2)]
+    for value in (chats, {"history": chats, "folders": []}):
+        one, two = (thread.session for thread in threads(data_of(value)))
+        assert (one.source, one.title, two.title, told(one)) == (IMPORTER.name, "Chat 1", "Chat 2", told(two))
+        assert texts(one) == ["2+2?", "easy", "4"]
+
+
 def test_rows_are_put_in_their_order_with_or_without_their_chats() -> None:
     first, second = (thread.session for thread in threads(data_of({"chats": CHATS, "messages": ROWS})))
     assert [b.kind for b in first.blocks] == ["system", "text", "image", "text"]

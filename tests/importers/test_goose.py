@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from formats import claimed, database, opened, pairs, survives, texts
+from formats import claimed, data_of, database, opened, pairs, survives, texts, threads
 
 import engine
 from engine.importers.goose import finds
@@ -88,6 +88,11 @@ def test_exports_and_old_lines_hold_the_same(tmp_path: Path) -> None:
     assert opened({**HEAD, "conversation": MADE}).blocks == session.blocks
     assert opened([{"working_dir": "/w", "description": "Old"}, *MADE], lines=True).blocks == session.blocks
     assert opened([{"working_dir": "/w", "description": "Old"}, *MADE], lines=True).title == "Old"
+    assert opened([{"description": "Older"}, *MADE], lines=True).blocks == session.blocks
+    assert opened(MADE, lines=True).blocks == session.blocks
+    twice = threads(data_of([{**HEAD, "conversation": MADE}, {**HEAD, "id": "2", "conversation": COMPACTED}], lines=True))
+    assert len(twice) == 2, "a whole session on each line"
+    assert twice[0].session.blocks == session.blocks
 
 
 def test_what_only_the_person_sees_is_told_and_nothing_breaks() -> None:

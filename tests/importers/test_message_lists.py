@@ -45,6 +45,12 @@ def test_langchain(value: Any) -> None:
     assert (first.usage.input_tokens, first.model, first.stop_reason) == (10, "m-1", "tool_calls")
 
 
+def test_langchain_without_what_is_empty() -> None:
+    bare = [{"type": "system", "content": "Be brief."}, {"type": "human", "content": "go"}, {"type": "ai", "content": "done"}]
+    for lines in (False, True):
+        assert told(opened(bare, lines=lines)) == [SEEN[0], SEEN[1], SEEN[5]]
+
+
 def test_langchain_lines() -> None:
     assert told(opened(DICTS, lines=True)) == SEEN
     assert survives(DICTS, lines=True, count=40)
@@ -61,9 +67,11 @@ CHAT: list[Any] = [
 ]
 
 
+RUNS = [{"task_id": n, "reward": 1.0, "info": {}, "traj": CHAT, "trial": 0} for n in range(2)]
+
+
 def test_tau_bench() -> None:
-    runs = [{"task_id": n, "reward": 1.0, "info": {}, "traj": CHAT, "trial": 0} for n in range(2)]
-    one, two = (thread.session for thread in threads(data_of(runs)))
+    one, two = (thread.session for thread in threads(data_of(RUNS)))
     assert told(one) == told(two) == SEEN
     assert (one.title, one.id, two.id, one.source) == ("task 0.0: reward 1.0", "made/0.0", "made/1.0", "tau-bench")
     cost = [{**message, "cost": 0.5, "usage": {"prompt_tokens": 30, "completion_tokens": 7}} for message in CHAT]
@@ -77,7 +85,7 @@ def test_tau_bench() -> None:
     session = opened({"info": {"agent_info": {"llm": "m"}}, "simulations": [run]})
     assert [(request.model, request.logged_usd) for request in session.requests] == [("m", 0.5)] * 2
     assert prompt_tokens(session) == 60
-    assert survives(runs, count=40)
+    assert survives(RUNS, count=40)
 
 
 def letta() -> dict[str, Any]:
@@ -101,38 +109,43 @@ def test_letta() -> None:
     assert survives(letta(), count=40)
 
 
+REVIEW: dict[str, Any] = {
+    "id": "s",
+    "createdAt": "2026-01-01T00:00:00Z",
+    "updatedAt": "2026-01-01T01:00:00Z",
+    "repoPath": "/w",
+    "tokenCount": 9,
+    "apiHistory": [{"role": "user", "content": "go"}, {"role": "assistant", "content": [{"type": "text", "text": "done"}]}],
+}
+
+
 def test_chainreview() -> None:
-    file = {
-        "id": "s",
-        "createdAt": "2026-01-01T00:00:00Z",
-        "updatedAt": "2026-01-01T01:00:00Z",
-        "repoPath": "/w",
-        "tokenCount": 9,
-    }
-    file["apiHistory"] = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [{"type": "text", "text": "done"}]},
-    ]
-    session = opened({**file, "condensedSummary": "so far"})
+    session = opened({**REVIEW, "condensedSummary": "so far"})
     assert told(session) == [("user", "summary", "so far"), ("user", "text", "go"), ("assistant", "text", "done")]
     assert (session.id, session.about["tokenCount"], len(session.requests)) == ("s", 9, 1)
-    assert survives(file, count=40)
+    assert survives(REVIEW, count=40)
+
+
+STORED: list[Any] = [
+    {"role": "user", "content": "go"},
+    {"role": "assistant", "content": "done", "total_tokens": 128, "model": "a/m", "cost": 0.5},
+    {"role": "assistant", "content": "more", "prompt_tokens": 30, "completion_tokens": 7, "total_tokens": 37},
+]
+STATE = {
+    "conversations": [{"id": "x", "title": "X", "messages": STORED[:2]}, {"id": "y", "title": "Y", "messages": STORED}],
+    "currentConversationId": "y",
+    "models": [{"id": "a/m", "context_length": 8000}],
+}
+STORE = {"state": STATE, "version": 0}
 
 
 def test_a_store_over_openrouter() -> None:
-    said = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": "done", "total_tokens": 128, "model": "a/m", "cost": 0.5},
-    ]
-    said.append({"role": "assistant", "content": "more", "prompt_tokens": 30, "completion_tokens": 7, "total_tokens": 37})
-    chats = [{"id": "x", "title": "X", "messages": said[:2]}, {"id": "y", "title": "Y", "messages": said}]
-    state = {"conversations": chats, "currentConversationId": "y", "models": [{"id": "a/m", "context_length": 8000}]}
-    one, two = (thread.session for thread in threads(data_of({"state": state, "version": 0})))
+    one, two = (thread.session for thread in threads(data_of(STORE)))
     assert (one.id, two.id, one.window, texts(one)) == ("y", "x", 8000, ["go", "done", "more"])
     first, second = one.requests
     assert first.usage
     assert second.usage
     assert (first.usage.output_tokens, first.usage.prompt_tokens, first.model, first.logged_usd) == (128, 0, "a/m", 0.5)
     assert (second.usage.prompt_tokens, second.usage.output_tokens) == (30, 7)
-    assert opened({"messages": said, "model": "a/m", "context_length": 4000}).window == 4000
-    assert survives({"state": state, "version": 0}, count=40)
+    assert opened({"messages": STORED, "model": "a/m", "context_length": 4000}).window == 4000
+    assert survives(STORE, count=40)

@@ -120,6 +120,18 @@ def test_rows_bare_chats_and_lines_hold_the_same() -> None:
     assert texts(opened([{**one, "current_message_id": "a1"}]))[-1] == "five"
 
 
+def test_the_first_versions_kept_a_list_alone() -> None:
+    said = [{"id": "u", "role": "user", "content": "2+2?"}, {"id": "a", "role": "assistant", "content": "4", "model": "m"}]
+    chat = {"title": "T", "models": ["m"], "messages": said}
+    for value in (chat, [chat], [{"id": "c", "title": "T", "chat": chat}]):
+        session = opened(value)
+        assert (session.source, told(session), session.title) == (
+            "open-webui",
+            [("user", "text", "2+2?"), ("assistant", "text", "4")],
+            "T",
+        )
+
+
 def test_the_database_holds_the_same_also_in_its_newer_table(tmp_path: Path) -> None:
     one, two = row(*CHAT), row(*CHAT, id="c2", title="Second")
     rows = [{key: r[key] for key in ("id", "title", "updated_at", "chat")} for r in (one, two)]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,7 @@ def agree(session: Session, policy: Policy, basis: Basis) -> None:
         assert all(json.loads(json.dumps(told, allow_nan=False)) == told for told in facts.values()), plan.decisions
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize(("name", "file"), [*zip(NAMES, cycle(FILES), strict=False)])
 def test_over_the_samples_states_are_stored_and_go_on_to_the_same_plans_and_facts_are_json(name: str, file: str) -> None:
     session, policy = sample(file), policies.load(name)
     ledger = engine.replay(session, "as-recorded").ledger

@@ -66,7 +66,7 @@ def raw(data: bytes, kind: str = "text/event-stream", status: int = 200, *, rese
         handler.send_header("content-type", kind)
         handler.send_header("connection", "close")
         for name, value in headers.items():
-            handler.send_header(name, value)
+            handler.send_header(name.replace("_", "-"), value)
         handler.end_headers()
         handler.wfile.write(data)
         handler.wfile.flush()

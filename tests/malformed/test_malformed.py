@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,6 +62,7 @@ def texts(found: list[Any]) -> str:
 FRAMES = [frame(event) for event in GOOD]
 INSIDE = FRAMES[4 - 2].index("ü".encode()) + 1  # of the first delta: between the two bytes of a character
 A_CALL = '{"at": "it"}'
+CALLED = {"type": "tool_use", "id": "c", "name": "look", "input": {}}, {"type": "input_json_delta", "partial_json": A_CALL}
 
 # name -> (what goes over the wire, the text that has to be kept; None = none came)
 CASES: dict[str, tuple[Wrong, str | None]] = {}
@@ -142,6 +145,25 @@ CASES |= {
         stream(events(({"type": "tool_use", "id": "c", "name": "look", "input": [1]},))),
         None,
     ),
+    "a call of its own tool without a result": (
+        stream(
+            events(({"type": "server_tool_use", "id": "s", "name": "search", "input": {}},), ({"type": "text", "text": SAID},))
+        ),
+        None,
+    ),
+    "such a call, as if it were ours": (
+        stream(events(({"type": "server_tool_use", "id": "s", "name": "look", "input": {}},), reason="tool_use")),
+        None,
+    ),
+    "two calls of one id": (stream(events(*[CALLED] * 2, reason="tool_use")), None),
+    "a prompt of a million million": (stream(everywhere("input_tokens", 10**12)), SAID),
+    "an answer of a million million": (stream(everywhere("output_tokens", 10**12)), SAID),
+    "usage beyond all numbers": (stream(everywhere("input_tokens", 10**30)), SAID),
+    "usage below nothing": (stream(everywhere("input_tokens", -5)), SAID),
+    "too long by a number of 5,000 digits": (refusal(400, f"prompt is too long: {'9' * 5_000} tokens > 1"), None),
+    "four hundred brackets of input": (stream(call("[" * 400 + "]" * 400)), None),
+    "a reason of its own": (stream(events(reason="<script>because</script>")), SAID),
+    "compressed, and is not": (raw(b"no gzip", content_encoding="gzip"), None),
     "finish_reason": (stream([*GOOD[:-2], {"type": "message_delta", "delta": {"finish_reason": "stop"}}, GOOD[-1]]), SAID),
 }
 
@@ -235,6 +257,31 @@ def test_what_came_is_kept_once_a_person_is_told_and_the_next_turn_works(
     assert len(stored.requests) == requests + 1
     assert stored.requests[-1].usage
     assert not rogue.wrongs
+
+
+def test_an_answer_that_no_window_holds_is_named_and_left_out(rogue: Rogue, client: Anthropic, threads: Threads) -> None:
+    talk = begun(client, threads)
+    talk.settings = replace(talk.settings, model="offline-16k")
+    rogue.wrongs.append(stream(put(("delta", "text"), "word " * 40_000)))
+    assert isinstance(list(talk.send("hello"))[-1], Done)
+    refused = list(talk.send("and now?"))[-1]
+    assert isinstance(refused, Refused)
+    assert re.match(r"The answer of turn 0 \([\d,]{6} tokens\) does not fit by itself", refused.error.hint)
+    talk.leave_out(refused.error.message)
+    for n in range(2):
+        assert isinstance(list(talk.send(f"{n}"))[-1], Done)
+        sendable(rogue.bodies[-1])
+
+
+@pytest.mark.parametrize("lie", [10**12, 1, -4, "many", None])
+def test_a_count_that_cannot_be_is_not_believed(lie: object, rogue: Rogue, client: Anthropic, threads: Threads) -> None:
+    rogue.counts = True
+    talk = begun(client, threads, count_from=0.000_01)
+    rogue.wrongs.append(raw(json.dumps({"input_tokens": lie}).encode(), "application/json"))
+    assert isinstance(list(talk.send("hello"))[-1], Done)
+    rogue.wrongs.clear()
+    rogue.counts = False
+    assert isinstance(list(talk.send("and now?"))[-1], Done)
 
 
 def test_there_are_more_than_forty() -> None:

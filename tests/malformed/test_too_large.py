@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 from conftest import let_go
+from covering import covering
 from matrix import offered
+from msgspec import structs
 
+import engine
 from engine.errors import ContextWindowExceededError
-from engine.live import branches
+from engine.live import branches, stops
 from engine.live.chat import Chat, Settings
-from engine.live.events import Done, Event, Refused
+from engine.live.events import Done, Event, Refused, Stopped
 from engine.live.offline import Offline
 from engine.live.provider import connected
 from engine.planning.policy import load
+from engine.planning.render import body
 from engine.storage.threads import Threads
 
 WORDS = "Whoever carries the message further remembers everything important about weather."
@@ -72,7 +76,24 @@ def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(policy
     assert isinstance(last(again, "after a restart"), Done)
 
 
-@pytest.mark.parametrize("policy", offered())
+def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(server: Offline, tmp_path: Path) -> None:
+    talk, threads = chat(server, tmp_path, "keep-everything")
+    room = 15_500 * 40_000 // talk.planned(PASTE[:40_000]).projected
+    said = list(talk.send(PASTE[:room]))
+    sent = talk.plan.request.settings["max_tokens"]
+    assert isinstance(said[-1], Stopped | Done)
+    assert 64 <= sent < 1_024
+    assert talk.plan.projected + sent <= 16_000
+    stored = threads.load(talk.growing.session.id)
+    plan = engine.replay(stored, talk.settings.policy).plans[-1]
+    assert body(plan, stored) == talk.bodies.body(talk.plan, talk.growing.session)
+    full = structs.replace(talk.plan.request, stop_reason="max_tokens")
+    told = stops.why(full, stored.blocks[-1:], 1_024)
+    assert told is not None
+    assert f"cut at {sent} tokens: the window had no room for more" in told.what
+
+
+@pytest.mark.parametrize("policy", covering(offered()))
 def test_a_paste_over_the_window_can_be_resent_shorter(policy: str, server: Offline, tmp_path: Path) -> None:
     talk, threads = chat(server, tmp_path, policy)
     prompts = talk.growing.session.messages

@@ -76,6 +76,12 @@ def test_an_empty_chat_says_what_the_model_is_and_weighs_the_first_request(app: 
     assert "understands nothing and says so" in bodies(app)
     assert "of 16,000 tokens" in bodies(app)
     assert store(data_folder).list() == ()
+    policy = app.selectbox(key="chat.policy")
+    assert "Keep everything — ends when the window is full" in policy.options
+    assert sum("—" in option for option in policy.options) < 20
+    assert "Not for this chat" not in bodies(app)
+    policy.set_value("keep-everything").run()
+    assert "it makes no room, and once the window is full nothing is sent" in bodies(app)
 
 
 def test_a_message_is_kept_answered_and_shown_as_text(app: AppTest, data_folder: Path) -> None:

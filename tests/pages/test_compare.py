@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from engine.library import WINDOWS
 from engine.views import savings
 
 if TYPE_CHECKING:
@@ -31,8 +33,22 @@ def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeyp
     assert any("They first part at request" in text.value for text in app.text)
     app.text_input(key="compare.text").set_value("nowhere in this session").run()
     assert not app.exception
-    assert list(app.dataframe[-1].value["left"]) == ["it is nowhere", "it is nowhere"]
+    assert left(app) == ["As recorded none it is nowhere", "Last 5 pairs none it is nowhere"]
     assert app.query_params["text"] == "nowhere in this session"
+    app.text_input(key="compare.text").set_value("#3").run()
+    assert any(text.value.startswith("Said in block 3, ") for text in app.text)
+    assert (
+        left(app)[0]
+        == "As recorded 1 to 62 Condense by follow_the_record at request 63: compacted into a summary (the user asked for it)."
+    )
+    html = "\n".join(element.proto.body for element in app.get("html"))
+    assert "<b>In the middle</b> The task stands behind 27 %" in html
+    assert "/plan?session=cache-goes-cold&amp;what=budget&amp;policies=last-5-pairs" in html
+
+    app.segmented_control(key="compare.which").set_value("kept").run()
+    kept = next(frame.value for frame in app.dataframe if "in B, Last 5 pairs" in frame.value)
+    assert set(kept["in B, Last 5 pairs"]) == {"head", "middle", "tail", "not kept"}
+    assert any(text.value.startswith("Last 5 pairs: of the blocks that it keeps, ") for text in app.text)
 
     app.selectbox(key="compare.with").set_value("thinking-grows").run()
     assert not app.exception
@@ -45,10 +61,25 @@ def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeyp
     assert "would have saved most" in found[0]
     assert "/compare?session=" in found[0]
 
+    app.toggle(key="compare.sweep").set_value(True).run()
+    swept = _until(app, lambda: [frame.value for frame in app.dataframe if "window" in frame.value and len(frame.value) == 8])[
+        0
+    ]
+    assert list(swept["window"]) == list(WINDOWS)
+    assert swept["over the window"][0] > 0 == swept["over the window"][7]
+    app.toggle(key="compare.sweep").set_value(False)
+
     app.selectbox(key="compare.model").set_value("gemini-2.5-flash")
     app.number_input(key="compare.limit").set_value(40_000).run()
     _until(app, lambda: len(app.dataframe[0].value) == 2 and app.dataframe[0].value["USD"][1] != table["USD"][1])
     assert (app.query_params["model"], app.query_params["limit"]) == ("gemini-2.5-flash", "40000")
+
+
+def left(app: AppTest) -> list[str]:
+    """The lines that say when a text left, as text."""
+    (table,) = (html.proto.body for html in app.get("html") if 'id="left-window"' in html.proto.body)
+    lines = table.partition("<tbody>")[2].split("</tr>")[:-1]
+    return [" ".join(re.sub("<[^>]+>", " ", line).split()) for line in lines]
 
 
 def _until(app: AppTest, done: Callable[[], T]) -> T:

@@ -31,6 +31,7 @@ def test_a_conversation_is_planned_from_its_address_and_its_fields(app: AppTest)
     assert [*table["USD"]] == [float(each.row.usd or 0) for each in made.outlooks]
     assert table["does not fit from turn"][0] == made.outlooks[0].ends
     assert "1 of 2 policies get through all 20 turns. Last 5 pairs is the cheapest" in bodies(app)
+    assert "policies=as-recorded%2Ckeep-everything%2Clast-5-pairs" in bodies(app)  # to the comparison
     app.number_input(key="plan.turns").set_value(4).run()
     assert app.query_params["turns"] == "4"
     assert "window" in app.query_params

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.layers.conversations import Split, current, first_full, memo, number_of
-from engine.envelope.layers.related import related
+from engine.envelope.layers.related import read, related
 from engine.envelope.rule import Ctx
 from engine.session.index import upto
 
@@ -94,7 +94,7 @@ def _ordered(ctx: Ctx, split: Split, ids: list[str], priority: Any) -> list[str]
     return ids
 
 
-def likely(ctx: Ctx, split: Split, most: int) -> tuple[int, ...]:
-    """The conversations that may be asked for next: those that share most with the prompt."""
-    older = (number for number, _ in related(ctx, split) if number < current(ctx, split))
+def likely(ctx: Ctx, split: Split, most: int, learned: Sequence[str] = ()) -> tuple[int, ...]:
+    """The conversations that may be asked for next: those that share most with the prompt, and with what was `learned`."""
+    older = (number for number, _ in related(ctx, split, read(learned)) if number < current(ctx, split))
     return tuple(number for number, _ in zip(older, range(most), strict=False))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from engine.envelope.layers.conversations import Split, current, memo, prompt_at, span_of
 from engine.envelope.layers.trio import told_of
@@ -10,8 +11,16 @@ from engine.envelope.layers.words import About, about
 from engine.envelope.rule import Ctx
 from engine.session.index import upto
 
+LEARNED = "learned:retrieved"  # the question for what a project's sessions look up again
+NAMES = 20  # of those names that count
 FAR = 32  # conversations that are looked up for one word, the newest
 ENTITY, CONCEPT = 3, 1  # what it is worth that two share one
+
+
+def read(items: Sequence[str]) -> dict[str, int]:
+    """What was learned, of the items `times name` of an answer."""
+    rows = (item.partition(" ") for item in items)
+    return {name: int(times) for times, _, name in rows if times.isdecimal() and name}
 
 
 def asked(ctx: Ctx, split: Split) -> About:
@@ -45,10 +54,14 @@ def naming(ctx: Ctx, split: Split, word: str) -> list[int]:
     return numbers[max(0, stop - FAR) : stop]
 
 
-def related(ctx: Ctx, split: Split) -> Iterator[tuple[int, int]]:
-    """Conversations that share something with the prompt, and how much: most first, of equals the newest."""
+def related(ctx: Ctx, split: Split, learned: Mapping[str, int] = MappingProxyType({})) -> Iterator[tuple[int, int]]:
+    """Conversations that share something with the prompt, and how much: most first, of equals the newest.
+
+    `learned`: names that earlier sessions looked up again, and how often; they count as if the prompt shared a word or more.
+    """
     wanted, score = asked(ctx, split), dict[int, int]()
-    worth = dict.fromkeys(wanted.concepts, CONCEPT) | dict.fromkeys(wanted.entities, ENTITY)
+    worth = {name: min(times, ENTITY) for name, times in [*learned.items()][:NAMES]}
+    worth |= dict.fromkeys(wanted.concepts, CONCEPT) | dict.fromkeys(wanted.entities, ENTITY)
     for word, value in worth.items():
         for number in naming(ctx, split, word):
             score[number] = score.get(number, 0) + value

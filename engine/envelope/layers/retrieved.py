@@ -25,6 +25,7 @@ class Forms(Split):
     """How much is retrieved, and how large its forms may be."""
 
     quota: Annotated[int, "conversations that may be retrieved while one conversation goes on"] = 5
+    learn: Annotated[bool, "what earlier sessions of the project looked up again orders what is made ready"] = True
     prefetch: Annotated[int, "conversations made ready because they share most with the prompt (0 = none)"] = 3
     cache: Annotated[int, "conversations that stay ready, the last asked for first"] = 20
     header_cap: Annotated[int, "tokens of a retrieved header"] = 24
@@ -42,20 +43,21 @@ class Retrieved(Struct, frozen=True, gc=False):
     ready: tuple[int, ...] = ()
     hits: int = 0
     misses: int = 0
+    learned: tuple[str, ...] = ()  # what earlier sessions looked up again, as it was told when this one began
 
 
 def answered(
-    envelope: Envelope, ctx: Ctx, forms: Forms, was: Retrieved | None
+    envelope: Envelope, ctx: Ctx, forms: Forms, was: Retrieved | None, learned: Sequence[str] = ()
 ) -> tuple[Retrieved, list[tuple[int, list[Grant]]]]:
     """The state with every new call answered, and the calls with what becomes of each of their ids.
 
     Where a conversation began since, nothing of the archive stands any more, and what may be asked for next is made ready.
     """
     at, found = under_way(ctx, forms), list[tuple[int, list[Grant]]]()
-    now = was or Retrieved(-1, at)
+    now = was or Retrieved(-1, at, learned=(*learned,))
     if now.at != at:
-        ready = tuple(dict.fromkeys((*likely(ctx, forms, forms.prefetch), *now.ready)))
-        now = Retrieved(at, now.seen, (), 0, ready[: max(0, forms.cache)], now.hits, now.misses)
+        ready = tuple(dict.fromkeys((*likely(ctx, forms, forms.prefetch, now.learned), *now.ready)))
+        now = structs.replace(now, at=at, shown=(), used=0, ready=ready[: max(0, forms.cache)])
     for call in calls(ctx, now.seen):
         raw = ctx.session.blocks[call].raw
         given = raw.get("input") if isinstance(raw, Mapping) else None
@@ -70,7 +72,8 @@ def _noted(now: Retrieved, found: Sequence[Grant], cache: int) -> Retrieved:
     hits = sum(number in now.ready for number in given)
     ready = tuple(dict.fromkeys((*given, *now.ready)))[: max(0, cache)]
     shown = tuple((dict(now.shown) | given).items())
-    return Retrieved(now.at, now.seen, shown, now.used + len(given), ready, now.hits + hits, now.misses + len(given) - hits)
+    counted = {"hits": now.hits + hits, "misses": now.misses + len(given) - hits}
+    return structs.replace(now, shown=shown, used=now.used + len(given), ready=ready, **counted)
 
 
 def fitting(envelope: Envelope, ctx: Ctx, forms: Forms, was: Retrieved | None, now: Retrieved) -> tuple[tuple[int, str], ...]:

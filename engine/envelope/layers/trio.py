@@ -13,6 +13,7 @@ from engine.envelope.condensing import without
 from engine.envelope.layers.caps import Count, capped, cut
 from engine.envelope.layers.conversations import Split, current, left_out, memo, name_of, span_of
 from engine.envelope.layers.told import Outcome, Told, points, told
+from engine.envelope.layers.written import read
 from engine.envelope.rule import Ctx
 from engine.session.model import Part
 
@@ -43,7 +44,8 @@ def told_of(ctx: Ctx, split: Split, number: int) -> Told:
     if key not in known:
         span = span_of(ctx, split, number)
         parts = without(span, left_out(ctx, span))
-        known[key] = told([block for part in parts for block in ctx.session.blocks[part.start : part.stop]])
+        blocks = [block for part in parts for block in ctx.session.blocks[part.start : part.stop]]
+        known[key] = read(ctx.session, blocks, told(blocks))
     found: Told = known[key]
     return found
 

@@ -6,6 +6,7 @@ lines of any type; nothing is removed from the file when the tool compacts.
 
 `lines` reads, `attachments` and `wordings` say what the tool put in beside the prompt, `tree` finds the paths, `paths` builds
 messages and requests, `edits` tells what left the window, `agents` finds subagents, `following` goes on where a file grew.
+A folder, and longer than a mapping, for the tree of lines, the tool's own wordings, and files that grow.
 """
 
 from __future__ import annotations

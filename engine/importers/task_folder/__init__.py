@@ -6,6 +6,8 @@ Roo (from 3.36) tags hidden messages and keeps summaries and markers among them;
 what the UI still shows of it is put back. Tools that are written as XML inside texts become calls and results.
 
 `folder` reads the files, `markup` the XML, `timeline` builds messages and requests, `changes` tells what left the window.
+A folder, and longer than a mapping, because two files that do not align tell of one conversation, and two tools cut in ways of
+their own.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any
 
 from engine.counting.media import media_tokens
 from engine.counting.tokens import Counter, count_texts
+from engine.envelope.memories import found as found_in
 from engine.live.offline.editing import visible
 from engine.live.offline.strict import signature
 from engine.planning.extract import extract
@@ -129,6 +130,10 @@ def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
         seal = signature(str(body.get("model", "")), sent, thought)
         blocks.append({"type": "thinking", "thinking": thought, "signature": seal})
     asked = TRANSCRIPT.search(text)
+    if asked and "`user:`" in text[: asked.start()]:  # facts, by patterns
+        lines = asked.group(1).splitlines()
+        told = (fact for role, _, said in (line.partition(": ") for line in lines) for fact in found_in(role, said))
+        return [*blocks, {"type": "text", "text": "\n".join(f"{fact.owner}: {fact.text}" for fact in told)}]
     if asked:
         return [*blocks, {"type": "text", "text": extract(asked.group(1), min(int(body.get("max_tokens") or 1_000), 2_000))}]
     results = [b for b in last if isinstance(b, dict) and b.get("type") == "tool_result"] if isinstance(last, list) else []

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import structs
 
 from engine.envelope.envelope import Envelope
 from engine.envelope.layers.archive import Grant
 from engine.envelope.layers.places import RETRIEVED, moved
+from engine.envelope.layers.related import LEARNED
 from engine.envelope.layers.retrieved import Forms, Retrieved, answered, fitting, laid
-from engine.envelope.layers.trio import over
+from engine.envelope.layers.trio import over, told_of
 from engine.envelope.rule import Ctx, Edits, Rule
-from engine.session.model import Edit
+from engine.session.model import Ask, Edit
+
+NAMES = 6  # of one conversation
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Forms) -> Edits:
     if not over(ctx, params):
         return ctx.state
     was: Retrieved | None = ctx.state
-    now, found = answered(envelope, ctx, params, was)
+    learned: tuple[str, ...] = ()
+    if was is None and params.learn:
+        learned = (yield Ask("rank", LEARNED, "", "what this project's sessions look up again")).items
+    now, found = answered(envelope, ctx, params, was, learned)
     for edit in moved(envelope, was.at if was else None, now.at, RETRIEVED):
         envelope = yield edit
     for _, answers in found:
-        yield _look(answers, now)
+        yield _look(answers, now, [*dict.fromkeys(_names(ctx, params, answers))])
     shown = was.shown if was else ()
     if now.shown or shown:
         now = structs.replace(now, shown=fitting(envelope, ctx, params, was, now))
@@ -30,10 +38,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Forms) -> Edits:
     return was if now == was else now
 
 
-def _look(found: list[Grant], now: Retrieved) -> Edit:
+def _names(ctx: Ctx, params: Forms, found: list[Grant]) -> Iterator[str]:
+    """What the conversations that are given speak of: by these names later sessions know what is looked up again."""
+    for grant in found:
+        if grant.what in ("given", "superseded"):
+            yield from told_of(ctx, params, grant.number).named.entities[:NAMES]
+
+
+def _look(found: list[Grant], now: Retrieved, names: list[str]) -> Edit:
     """The answer to one request as a decision: the pieces change in others."""
     asked = now.hits + now.misses
     facts = {"answers": [[g.id, g.what, g.form] for g in found], "ready": now.hits, "asked": asked, "used": now.used}
+    facts |= {"names": names} if names else {}
     rate = f"; {now.hits} of {asked} asked for so far were ready" if asked else ""
     return Edit("retrieve", ("; ".join(g.sentence for g in found) or "no conversation was named") + rate, facts=facts)
 

@@ -1,0 +1,71 @@
+"""What stands beside a chat, as the form has it: memory on or off, for which project, what was pasted. Draws nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from engine import Policy
+from engine.live import beside
+from engine.live.beside import Beside
+from engine.live.chat import Chat
+from engine.live.events import Event
+from engine.live.memories import Memories, Provided
+from engine.live.providing import Providing
+from pages.parts import state
+from pages.parts.chat_values import value
+
+OFF, POLICY, ALWAYS = "off", "as the policy says", "with every policy"
+MODES = (POLICY, ALWAYS, OFF)
+
+
+def mode() -> str:
+    """Whether the chat remembers: never, where its policy does, or under every policy."""
+    return str(st.session_state.get("chat.memory", POLICY))
+
+
+def project() -> str:
+    """The project that facts belong to: the folder of the tools; "" where a chat has none."""
+    folder = str(value("folder") or "").strip()
+    return str(Path(folder).expanduser().resolve()) if folder else ""
+
+
+def store(project_of: str | None = None) -> Memories:
+    """What is remembered in a project, by default in that of the chat."""
+    return Memories(state.chats_file(), project=project() if project_of is None else project_of)
+
+
+def pasted() -> dict[str, list[tuple[str, str, str]]]:
+    """Pages and issues whose text was pasted, by chat: kind, name and text."""
+    found: dict[str, list[tuple[str, str, str]]] = st.session_state.setdefault("chat.pasted", {})
+    return found
+
+
+def policy(base: Policy) -> Policy:
+    """The policy as it is sent: with facts and notes where every policy is to have them."""
+    return beside.with_memory(base) if mode() == ALWAYS else base
+
+
+def current(thread: str) -> Beside:
+    """What stands beside a chat now."""
+    folder = Path(project()) if project() else None
+    texts = tuple(Provided(kind, name, text) for kind, name, text in pasted().get(thread, []))  # type: ignore[arg-type]
+    memories = None if mode() == OFF else store()
+    asks = bool(value("condense")) and bool(st.session_state.get("chat.extract", True))
+    learns = bool(st.session_state.get("chat.learn", True))
+    return Beside(memories, Providing(folder, texts), asks, learns)
+
+
+def definitions(chosen: Policy) -> list[Any]:
+    """The tools of notes and outputs that a new chat begins with."""
+    return [*beside.definitions(chosen)]
+
+
+def attach(chat: Chat, thread: str, turn: Callable[[Chat], Generator[Event]]) -> Callable[[Chat], Generator[Event]]:
+    """Give a chat what stands beside it, and its turn what is asked after it."""
+    now = current(thread)
+    beside.attach(chat, now)
+    return beside.asked_after(now, turn)

@@ -1,0 +1,78 @@
+"""The Memory panel of the chat and its section on the library page: facts are seen, refused, added, edited and forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.storage.memories import Memories
+from pages.parts import chat_chosen, chatting
+
+if TYPE_CHECKING:
+    from streamlit.testing.v1 import AppTest
+
+
+@pytest.fixture(autouse=True)
+def _quick() -> None:
+    """The built-in model answers without pauses."""
+    chat_chosen.offline().delay = 0.0
+
+
+def bodies(app: AppTest) -> str:
+    return "\n".join(element.proto.body for element in app.get("html"))
+
+
+def say(app: AppTest, text: str) -> None:
+    app.chat_input[0].set_value(text).run()
+    for room in chatting._rooms().values():
+        assert room.running is None or room.running.wait(30)
+    app.run()
+    assert not app.exception
+
+
+def inserted(thread: str) -> str:
+    plan = chatting._rooms()[thread].chat.plan
+    pieces = plan.after.pieces if plan else ()
+    return "\n".join(part.text for piece in pieces if piece.slot == "memory" for part in piece.body or ())
+
+
+def test_facts_are_found_refused_forgotten_and_reach_the_next_chat(app: AppTest, data_folder: Path) -> None:
+    store = Memories(data_folder / "chats.db")
+    app.session_state["chat.policy"] = "openwebui-middleware"
+    app.switch_page("pages/chat.py").run()
+    say(app, "My name is Ada. I prefer short answers.")
+    assert [fact.text for fact in store.all()] == ["My name is Ada.", "I prefer short answers."]
+    assert "<b>2 facts</b>" in bodies(app)
+    (name, short) = store.all()
+    thread = str(app.session_state["chat.thread"])
+    app.button(key=f"chat.refuse.{thread}.{short.id}").click().run()
+    assert "<s>I prefer short answers.</s>" in bodies(app)
+    assert [fact.text for fact in store.all()] == ["My name is Ada."]
+    app.button(key="chat.new").click().run()
+    say(app, "What is my name?")
+    thread = str(app.session_state["chat.thread"])
+    assert "My name is Ada." in inserted(thread)
+    app.button(key=f"chat.fact.{name.id}.forget").click().run()
+    assert "1 forgotten" in bodies(app)
+    say(app, "And now?")
+    assert inserted(thread) == ""
+    app.selectbox(key="chat.memory").set_value("off").run()
+    say(app, "My name is Bob.")
+    assert [fact.text for fact in store.all()] == [""], "switched off, nothing is remembered beyond the chat"
+
+
+def test_the_library_lists_what_is_remembered_by_project(app: AppTest, data_folder: Path) -> None:
+    store, other = Memories(data_folder / "chats.db"), Memories(data_folder / "chats.db", project="/work/heron")
+    fact = store.add("We deploy on Fridays.")
+    other.add("The heron is grey.", "agent")
+    app.switch_page("pages/library.py").run()
+    assert "We deploy on Fridays." in bodies(app)
+    assert "The heron is grey." not in bodies(app)
+    app.text_area(key=f"memory..{fact.id}.text").set_value("We deploy on Mondays.").run()
+    app.button(key=f"memory..{fact.id}.save").click().run()
+    assert [fact.text for fact in store.all()] == ["", "We deploy on Mondays."]
+    app.selectbox(key="memory.project").set_value("/work/heron").run()
+    assert "The heron is grey." in bodies(app)
+    assert "Mondays" not in bodies(app)

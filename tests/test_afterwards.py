@@ -1,0 +1,121 @@
+"""What is asked once a turn was answered: recorded then, found by the next request and by every replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import let_go
+from msgspec import structs
+
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
+from engine.envelope.extracting import question
+from engine.envelope.wishes import rated
+from engine.live import branches
+from engine.live.afterwards import afterwards
+from engine.live.chat import Chat, Settings
+from engine.live.events import Asked, Done
+from engine.live.offline import Offline
+from engine.live.provider import connected
+from engine.live.remembering import Remembering
+from engine.live.sinks import Sinks
+from engine.planning.assemble import replay
+from engine.planning.policy import load, parse, sendable
+from engine.session.builder import Builder
+from engine.session.facts import noted
+from engine.session.model import Answer, Answered, Session
+from engine.storage.memories import Memories
+from engine.storage.threads import Threads
+
+
+def begun(server: Offline, path: Path, policy: str, store: Memories) -> Chat:
+    threads, settings = Threads(path), Settings("offline-64k", load(policy))
+    thread = threads.create(title="test")
+    provider = connected(server.url, "secret-key-123", retries=0, timeout=10)
+    chat = branches.begun(thread, provider, Sinks(threads.sink(thread), Remembering(store)), settings, "Be brief.", [])
+    chat.recall, chat.beside = store.answer, {"rank": store.rank}
+    return chat
+
+
+def test_a_model_tells_the_facts_of_a_turn_after_its_answer_and_the_next_request_decides_on_them(tmp_path: Path) -> None:
+    store = Memories(tmp_path / "db")
+    with let_go(Offline()) as server:
+        chat = begun(server, tmp_path / "db", "openwebui-middleware", store)
+        said = [*afterwards(chat, chat.send("My name is Ada. It rains."))]
+        asked = next(n for n, event in enumerate(said) if isinstance(event, Asked) and event.ask.kind == "extract")
+        assert asked > next(n for n, event in enumerate(said) if isinstance(event, Done)), "after the answer"
+        assert said[asked].answer.text.startswith("user: My name is Ada.")  # type: ignore[union-attr]
+        again = [*afterwards(chat, chat.send("Go on."), facts=False)]
+        before = [event for event in again if isinstance(event, Asked) and event.ask.kind == "extract"]
+        assert [event.answer.source for event in before] == ["model"], "the recorded answer, read by the next request"
+    session = chat.growing.session
+    plans = [*replay(session, sendable(load("openwebui-middleware")), chat.growing.ledger)]
+    assert chat.plan
+    assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]
+    assert [fact.text for fact in store.all()] == ["My name is Ada."], "said in other words it is known already"
+
+
+def test_what_patterns_missed_is_a_decision_of_the_next_turn_and_can_be_refused() -> None:
+    builder = Builder("chat", "test")
+    for prompt in ("I prefer short answers. Ada is how people know me.", "Go on."):
+        builder.message("user", prompt)
+        builder.request(builder.message("assistant", "Yes."))
+    session = builder.build()
+    ask = question(session, 0, 2)
+    assert ask
+    told = "user: Prefers short answers.\nuser: Is known as Ada.\nagent: x\nnonsense\n- agent: The wiki is stale today."
+    recorded = noted(session.recorded, Answered(ask.key, Answer(told, source="model")))
+
+    def found(session: Session) -> list[list[tuple[str, bool]]]:
+        policy = parse("t", '[budget]\nformula = "fixed"\ntokens = 900\n[[rules]]\nrule = "insert_memories"\n')
+        plans = [*replay(session, policy, build_ledger(session, CHARS))]
+        looks = [[d.edit.facts for d in plan.decisions if "memory" in d.edit.facts] for plan in plans]
+        return [[(facts["tier"], facts["refused"]) for facts in rows] for rows in looks]
+
+    assert found(structs.replace(session, recorded=recorded)) == [[("medium", False)], [("medium", False), ("short", False)]]
+    refused = noted(recorded, rated("Is known as Ada.", "down"))
+    assert found(structs.replace(session, recorded=refused))[1] == [("medium", True), ("short", False)]
+    assert found(session) == [[("medium", False)], []]
+
+
+def test_a_conversation_that_is_over_is_told_in_the_models_words_and_replays_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    with let_go(Offline()) as server:
+        chat = begun(server, path, "layered", Memories(path))
+        for n in range(8):
+            [*afterwards(chat, chat.send(f"Question {n}: the key of project falcon is ZX-447{n}."))]
+        keys = [key for key in chat.growing.recorded.answers if key.startswith("conversation:")]
+        assert len(keys) == 8
+    assert chat.plan
+    told = next(piece for piece in chat.plan.after.pieces if piece.slot == "summaries")
+    answer = chat.growing.recorded.answers[keys[1]].text
+    assert any(line in (told.body or ())[0].text for line in answer.splitlines() if line)
+    stored = Threads(path).load(chat.growing.session.id)
+    for session in (chat.growing.session, stored):
+        plans = [*replay(session, sendable(load("layered")), chat.growing.ledger)]
+        assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]
+        assert plans[-1].states == chat.plan.states
+
+
+def test_what_a_project_looks_up_again_is_ready_in_its_next_chat_and_recorded_there(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    store, other = Memories(path, project="falcon"), Memories(path, project="heron")
+    with let_go(Offline()) as server:
+        for n in range(2):
+            chat = begun(server, path, "layered", store)
+            for prompt in ("Look at cache.py.", "Look at mailer.py.", *(f"Widget number {k}." for k in range(6))):
+                [*chat.send(prompt)]
+            [*chat.send("Please recall c2 as a summary.")]
+            [*chat.send("Something else entirely.")]
+            state = chat.plan.state("retrieve_conversations") if chat.plan else None
+            assert state is not None
+            assert 1 in state.ready
+            assert bool(state.learned) == (n == 1)
+    assert dict(store.learned())["mailer.py"] == 2
+    assert other.learned() == ()
+    plans = [*replay(chat.growing.session, sendable(load("layered")), chat.growing.ledger)]
+    assert chat.plan
+    assert plans[-1].states == chat.plan.states, "a replay asks nobody"
+    store.unlearn()
+    assert store.learned() == ()
+    assert [*replay(chat.growing.session, sendable(load("layered")), chat.growing.ledger)][-1].states == chat.plan.states

@@ -1,0 +1,83 @@
+"""Replays that go on one after another in a thread: cancelled and gone on with, left alone, and failing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from conftest import ROOT
+
+import engine
+from engine.envelope.plan import Plan
+from engine.library import ComparingJob, Wanted, begun
+from engine.library.opening import named
+from engine.planning.trace import Trace
+
+COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
+NAMES = ("keep-everything", "last-5-pairs", "half-in-pairs")
+
+
+@pytest.fixture(scope="module")
+def record() -> Trace:
+    return engine.replay(engine.load(COLD))
+
+
+def test_each_replay_is_handed_over_as_if_it_had_been_made_alone(record: Trace) -> None:
+    made: dict[str, Trace] = {}
+
+    def wanted(name: str) -> Wanted:
+        return Wanted(lambda: begun(record, named(name)), lambda trace: made.update({name: trace}), lambda: name == NAMES[2])
+
+    job = ComparingJob([wanted(name) for name in NAMES], len(record.plans))
+    job.look()
+    job.wait(30)
+    assert (job.state, job.made, job.done) == ("done", 3, job.count)
+    assert [*made] == [*NAMES[:2]]  # the third was there already
+    for name, trace in made.items():
+        assert trace.plans == engine.replay(record.session, name).plans
+
+
+def test_what_is_cancelled_stops_amid_a_replay_and_goes_on_there(record: Trace) -> None:
+    made: list[Trace] = []
+    planned: list[int] = []
+
+    def begin() -> tuple[Trace, Iterator[Plan]]:
+        whole, plans = begun(record, named("last-5-pairs"))
+
+        def each() -> Iterator[Plan]:
+            for plan in plans:
+                if plan.request.n == 10:
+                    job.cancel()
+                planned.append(plan.request.n)
+                yield plan
+
+        return whole, each()
+
+    job = ComparingJob([Wanted(begin, made.append), Wanted(lambda: (record, record.plans), made.append)], len(record.plans))
+    job.look()
+    job.wait(30)
+    assert (job.state, job.done, job.made, made) == ("cancelled", 11, 0, [])
+    job.look()
+    assert job.state == "cancelled"  # a look alone does not begin it again
+    job.go_on()
+    job.wait(30)
+    assert (job.state, job.made) == ("done", 2)
+    assert planned == [*range(len(record.plans))]  # none of them twice
+    assert made[0].plans == engine.replay(record.session, "last-5-pairs").plans
+    assert made[1] is record
+
+
+def test_what_goes_wrong_is_told_to_whoever_looks() -> None:
+    def begin() -> tuple[Trace, Iterator[Plan]]:
+        raise engine.TurnscopeError("no such thing", hint="none")
+
+    job = ComparingJob([Wanted(begin, print)], 1)
+
+    def watch() -> None:
+        for _ in range(2):
+            job.look()
+            job.wait(30)
+
+    with pytest.raises(engine.TurnscopeError, match="no such thing"):
+        watch()
+    assert job.state == "failed"

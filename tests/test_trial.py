@@ -1,0 +1,69 @@
+"""Which policies must not send a chat, and what says so: tried as a chat is, kept for the list, told in sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from trials import wrong
+
+from engine.live import trial
+from engine.live.trial import Trial, brief, doubts, tried
+from engine.planning.policy import load, names
+from engine.session.place import Place
+
+HERE, SERVER = Place("offline", model="offline-16k"), Place("server", "http://127.0.0.1:1", "local", 8_000)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
+def test_what_is_kept_is_what_a_policy_comes_to(name: str) -> None:
+    assert wrong([name]) == {key: held for key, held in trial.kept().items() if key == name}, "python -m tests.trials"
+
+
+def test_what_is_kept_names_policies_that_there_are() -> None:
+    assert set(trial.kept()) <= set(names())
+    assert not {"balanced", "last-5-pairs", "cline-classic"} & set(trial.kept())
+
+
+@pytest.mark.parametrize(
+    ("name", "few", "said"),
+    [
+        ("balanced", "", ""),
+        ("chatbot-ui", "", ""),
+        ("keep-everything", "ends when the window is full", "left 11 unanswered, the first at turn 14"),
+    ],
+)
+def test_a_policy_that_leaves_messages_unanswered_says_so(name: str, few: str, said: str) -> None:
+    policy = load(name)
+    assert brief(policy, HERE) == few
+    found = doubts(policy, HERE, trial.known(policy), True)
+    assert len(found) == bool(few)
+    assert said in "".join(found)
+
+
+def test_what_a_server_must_be_able_to_do_is_told_where_it_is_another_one() -> None:
+    for name in ("server-compaction", "server-clear-tool-uses", "server-compaction-on-demand"):
+        policy = load(name)
+        assert (brief(policy, HERE), doubts(policy, HERE, Trial(), True)) == ("", ())
+        assert brief(policy, SERVER) == "needs Anthropic's API"
+        assert "Anthropic's API alone" in doubts(policy, SERVER, Trial(), True)[0]
+
+
+def test_a_policy_whose_summaries_are_switched_off_or_whose_budget_no_window_holds_says_so() -> None:
+    policy = load("condense-oldest")
+    assert tried(policy).right
+    without = tried(policy, summaries=False)
+    assert without.ends
+    assert "switched off" in doubts(policy, HERE, without, False)[0]
+    fixed = load("chainreview-recommended")
+    assert "144,000 tokens" in doubts(fixed, HERE, trial.known(fixed), True)[0]
+    assert doubts(fixed, Place("anthropic", model="claude-opus-5-5"), trial.known(fixed), True) == ()
+
+
+def test_a_policy_that_was_turned_is_tried_as_it_is() -> None:
+    policy = load("last-20-messages")
+    more = replace(
+        policy, rules=(replace(policy.rules[0], params=replace(policy.rules[0].params, keep=500)), *policy.rules[1:])
+    )
+    assert doubts(policy, HERE, trial.known(policy), True) == ()
+    assert "makes no room" in doubts(more, HERE, trial.known(more, shipped=False), True)[0]
