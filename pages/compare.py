@@ -4,8 +4,6 @@ from pages.parts import shell
 
 shell.ensure()
 
-import streamlit as st  # noqa: E402
-
 from engine import TurnscopeError  # noqa: E402
 from pages.parts import compare_closer, compare_sessions, comparing, controls, leaving, replays, saving  # noqa: E402
 
@@ -13,16 +11,15 @@ shown = controls.header()
 chosen = comparing.choose()
 try:
     rows = comparing.replayed(shown, chosen)
-except TurnscopeError as error:
+    if rows:
+        comparing.table(shown, rows)
+        saving.draw(shown)
+        comparing.chart(rows)
+        compare_closer.two(shown, rows, chosen)
+        compare_closer.lost(shown, rows)
+        compare_closer.left(shown, chosen)
+        compare_closer.sweep(shown, chosen)
+except TurnscopeError as error:  # of a replay, whichever part of the page it was for
     controls.notice(error.what, error.hint)
-    st.stop()
-if rows:
-    comparing.table(shown, rows)
-    saving.draw(shown)
-    comparing.chart(rows)
-    compare_closer.two(shown, rows, chosen)
-    compare_closer.lost(shown, rows)
-    compare_closer.left(shown, chosen)
-    compare_closer.sweep(shown, chosen)
 compare_sessions.draw(shown)
 leaving.ahead(shown, [name for name in chosen.policies if name != replays.RECORDED])

@@ -17,7 +17,7 @@ from conftest import ROOT
 import engine
 from engine import __main__ as command
 from engine.errors import PolicyError, UnknownEntry
-from engine.figures import fills
+from engine.figures import fills, missing
 from engine.library.checking import Limits, check, junit
 from engine.library.comparing import sized
 from engine.library.opening import named
@@ -90,6 +90,13 @@ def test_a_policy_that_goes_beyond_its_own_limit_alone_could_have_been_sent(made
     assert not small.sendable
 
 
+def test_what_a_provider_without_known_rules_would_reject_is_not_said(made: Comparison) -> None:
+    (row,) = engine.compare(made.session, ["last-5-pairs"], model="deepseek-chat").rows
+    assert (row.unjudged, row.rejected, row.refused) == (len(row.sizes), (), None)
+    assert (made.rows[2].unjudged, made.rows[2].refused) == (0, 0)
+    assert "not judged" in repr(Comparison(made.session, (row,), ()))
+
+
 def test_asking_again_gives_the_same_values(made: Comparison) -> None:
     again = engine.compare(made.session, reversed(NAMES))
     assert [row is other for row, other in zip(again.rows, reversed(made.rows), strict=True)] == [True] * 3
@@ -143,6 +150,8 @@ def test_the_figure_has_a_line_per_policy_and_a_mark_where_one_fell(made: Compar
     assert [line.name for line in lines] == [row.title for row in made.rows]
     assert max(lines[1].y) == max(made.rows[1].sizes)
     assert any(trace.mode == "markers" for trace in figure.data)
+    limits = {min(row.limits) for row in made.rows}
+    assert {note.text for note in figure.layout.annotations} == {f"limit {limit:,}" for limit in limits}
 
 
 def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,3 +190,11 @@ def test_the_fixture_fails_a_test_whose_session_breaks_its_budget(tmp_path: Path
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert "1 failed, 1 passed" in done.stdout
     assert "of its window, more than 10 %" in done.stdout
+
+
+def test_a_bar_says_what_each_request_lacked(made: Comparison) -> None:
+    row = made.rows[2]
+    (bars,) = missing(row).data
+    assert dict(zip(bars.x, bars.y, strict=True)) == {n: many for n, many in enumerate(row.losses.per_request) if many}
+    assert sum(bars.y) == len(row.losses.hits)
+    assert missing(made.rows[1]).data[0].y == ()

@@ -72,6 +72,21 @@ def test_what_a_stand_in_still_says_is_not_lost() -> None:
     assert [hit for hit in found.hits if hit.text == FACTS[0]] == []
 
 
+def test_a_call_that_is_sent_in_another_form_still_says_what_is_handed_over() -> None:
+    """Codex hands over a text where Anthropic's API wants an object: what it says is sent all the same."""
+    builder = Builder("patched", "test")
+    for _ in range(2):
+        builder.message("user", "Begin.", origin="prompt")
+        given = call("patch", "apply_patch") | {"input": '+- "tell me why this is so"\n+- "and how it came"'}
+        builder.request(builder.message("assistant", [given]), model=OPUS)
+        builder.message("user", result("patch", "done"))
+    session = builder.build()
+    assert "tell me why this is so" in used(session).uses[1]
+    trace, found = lost(session, "keep-everything")
+    assert any(d.edit.because == "a call's input must be an object" for plan in trace.plans for d in plan.decisions)
+    assert found.hits == ()
+
+
 def test_a_name_that_a_tool_gives_its_parameters_is_no_identifier_but_what_is_handed_over_is() -> None:
     builder = Builder("named", "test")
     for name in ("one", "two"):

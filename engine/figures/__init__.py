@@ -13,7 +13,7 @@ from engine.figures.charts import (
     sawtooth,
     shades,
 )
-from engine.figures.comparing import fills
+from engine.figures.comparing import fills, missing
 from engine.figures.shades import STEPS, Scale, Shades
 from engine.figures.spending import spending, trend
 from engine.palette import PALETTES, ink
@@ -37,6 +37,7 @@ __all__ = [
     "html",
     "ink",
     "legend",
+    "missing",
     "sawtooth",
     "shades",
     "spending",

@@ -1,4 +1,5 @@
-"""Policies side by side: how full their prompts are over a session, with limits and what was taken out, on one axis."""
+"""Policies side by side: how full their prompts are over a session, with limits and what was taken out, on one axis; and at
+which requests what was missing."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from engine.views.comparison import Row, falls
 
 LINES = ("messages", "tool_results", "tools", "thinking", "system", "warn", "accent", "faint")  # colours in turn
 DASHES = ("solid", "dash", "dot", "dashdot")  # and so, where those are used up
+LIMITS = 4  # lines of limits; policies seldom have more
 COLUMNS = 480  # points of a line; of several requests the fullest is shown
 
 
 def fills(rows: Sequence[Row], theme: Theme = "dark", height: int = 350) -> go.Figure:
-    """Prompt tokens over requests, a line per policy; where it fell by more than a tenth a mark; the lowest limit dashed."""
+    """Prompt tokens over requests, a line per policy; where it fell by more than a tenth a mark; their limits dashed."""
     palette = PALETTES[theme]
     figure = go.Figure()
     for number, row in enumerate(rows):
@@ -33,10 +35,10 @@ def fills(rows: Sequence[Row], theme: Theme = "dark", height: int = 350) -> go.F
                 marker={"color": colour, "size": 7, "symbol": "triangle-down"}, customdata=[gone for _, gone in fell],
                 hovertemplate=f"request %{{x}}<br>{name}: %{{customdata:,}} tokens went<extra></extra>",
             )  # fmt: skip
-    if limits := [limit for row in rows for limit in row.limits]:
-        figure.add_hline(y=min(limits), line={"color": palette["bad"], "width": 1, "dash": "dash"})
+    for limit in sorted({min(row.limits) for row in rows if row.limits})[:LIMITS]:
+        figure.add_hline(y=limit, line={"color": palette["bad"], "width": 1, "dash": "dash"})
         figure.add_annotation(
-            x=0, xref="paper", y=min(limits), text=f"limit {min(limits):,}", showarrow=False, xanchor="left", yanchor="bottom",
+            x=0, xref="paper", y=limit, text=f"limit {limit:,}", showarrow=False, xanchor="left", yanchor="bottom",
             font={"color": palette["bad"]},
         )  # fmt: skip
     figure.update_layout(
@@ -48,6 +50,27 @@ def fills(rows: Sequence[Row], theme: Theme = "dark", height: int = 350) -> go.F
     figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, title="request")
     return figure.update_yaxes(
         gridcolor=palette["free"], zeroline=False, fixedrange=True, tickformat="~s", rangemode="tozero", title="prompt tokens"
+    )
+
+
+def missing(row: Row, theme: Theme = "dark", height: int = 150) -> go.Figure:
+    """How much of what its answer takes up again each request of a policy lacked: a bar per request."""
+    palette, lost, uses = PALETTES[theme], row.losses.per_request, row.losses.uses
+    at = [n for n, many in enumerate(lost) if many]
+    figure = go.Figure()
+    figure.add_bar(
+        x=at, y=[lost[n] for n in at], width=max(1.0, len(lost) / 240), marker={"color": palette["bad"], "line": {"width": 0}},
+        customdata=[(uses[n], lost[n] / uses[n]) for n in at],
+        hovertemplate="request %{x}<br>%{y:,} of %{customdata[0]:,} missing, %{customdata[1]:.0%}<extra></extra>",
+    )  # fmt: skip
+    figure.update_layout(
+        height=height, margin={"l": 64, "r": 10, "t": 8, "b": 36}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
+        dragmode=False, font={"family": FONT, "size": 12, "color": palette["text"]},
+        hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
+    )  # fmt: skip
+    figure.update_xaxes(range=[-0.5, len(lost) - 0.5], showgrid=False, zeroline=False, fixedrange=True, title="request")
+    return figure.update_yaxes(
+        gridcolor=palette["free"], zeroline=False, fixedrange=True, rangemode="tozero", title="missing", nticks=4
     )
 
 

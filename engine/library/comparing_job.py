@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Condition, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Literal
 
 from engine.envelope.plan import Plan
-from engine.library.replaying import BREATH, UNSEEN, breathe
+from engine.library.replaying import AIR, UNSEEN
 from engine.planning.trace import Trace
+
+BREATH = 0.02  # seconds of work after which others get their turn; nobody steps through what is compared
 
 State = Literal["waiting", "running", "done", "cancelled", "failed"]
 
@@ -95,7 +97,7 @@ class ComparingJob:
             if not each.there():
                 if ended := self._one(each):
                     return ended
-                breathe()
+                sleep(AIR)
             self.made += 1
             self.done = self.made * self.requests
         return "done"
@@ -116,7 +118,7 @@ class ComparingJob:
             if now - self._seen > UNSEEN:
                 return "waiting"
             if now - breathed > BREATH:
-                breathe()
+                sleep(AIR)
                 breathed = monotonic()
         self._open = None
         each.take(whole if len(whole.plans) == len(made) else replace(whole, plans=tuple(made)))

@@ -135,7 +135,7 @@ class Replaying:
                 took = monotonic() - now
                 due = monotonic() + max(now - began, 3 * took)
             if now - breathed > BREATH:
-                breathe()
+                _breathe()
                 breathed = monotonic()
         return "done"
 
@@ -151,7 +151,7 @@ class Replaying:
         self._settle()
 
 
-def breathe() -> None:
+def _breathe() -> None:
     """Let other threads go first. One that has work to do makes a short sleep a long one."""
     began = woke = monotonic()
     while woke - began < DEFER:

@@ -20,6 +20,7 @@ from engine.envelope.plan import Plan
 from engine.errors import UnknownEntry
 from engine.planning.assemble import AS_RECORDED
 from engine.planning.prompt_cache import Kept, walked
+from engine.planning.refusals import UNKNOWN
 from engine.planning.rejections import Looked
 from engine.planning.trace import Trace
 from engine.session.content import dumps
@@ -38,7 +39,7 @@ ASSUMED = (
 HEAD = (
     "policy", "title", "usd", "usd_condensing", "usd_billed",
     "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
-    "refusals", "overflows", "over_window", "rejected", "changed", "decisions",
+    "refusals", "overflows", "over_window", "rejected", "unjudged", "changed", "decisions",
     "lost", "lost_share", "usd_fetching", "published_saving",
 )  # fmt: skip
 TOLD = (
@@ -54,7 +55,7 @@ class Row:
     `over_window`: of these the latter, which no provider takes; `kept`: tokens sent of those with everything kept, 0 to 1. Of
     the record alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded
     ones. `fetching`: USD of writing again the blocks whose words answers needed and had not; `published`: what its source
-    promises of tokens saved, "" where it promises nothing."""
+    promises of tokens saved, "" where it promises nothing; `unjudged`: requests to a provider whose rules are not known."""
 
     policy: str
     title: str
@@ -73,6 +74,7 @@ class Row:
     losses: Losses
     fetching: Decimal = Decimal(0)
     published: str = ""
+    unjudged: int = 0
     billed: Decimal | None = None
     off: tuple[float, ...] = ()
 
@@ -86,6 +88,11 @@ class Row:
         """Whether every request could have been sent: none is refused, larger than the model's window, or rejected. A policy
         that goes beyond its own limit alone could have been."""
         return not (self.refusals or self.over_window or self.rejected)
+
+    @property
+    def refused(self) -> int | None:
+        """How many requests the provider's API would reject; None where nothing is known of what it rejects."""
+        return len(self.rejected) if self.unjudged < len(self.sizes) or not self.sizes else None
 
     @property
     def checked(self) -> str:
@@ -114,8 +121,8 @@ class Row:
         )
         return (
             self.policy, self.title, *money, self.cost.unpriced, round(self.cost.share, 4), sum(self.sizes),
-            round(self.kept, 4), round(fill, 4), at, self.refusals, self.overflows, self.over_window, len(self.rejected),
-            len(self.changed), dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4),
+            round(self.kept, 4), round(fill, 4), at, self.refusals, self.overflows, self.over_window, self.refused,
+            self.unjudged, len(self.changed), dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4),
             round(float(self.fetching), 6), self.published,
         )  # fmt: skip
 
@@ -139,6 +146,7 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
     sizes = tuple(trace.tokens(n) for n in range(len(trace.plans)))
     cache = walked(trace, sizes)
     cost = spent(trace, cache, shared.answers)
+    judged = refusals.rejected(trace, shared.looked)
     large = [_too_large(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)]
     missing = losses(trace, shared.used)
     made = Counter(d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse"))
@@ -154,12 +162,13 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
         sum(plan.verdict == "refuse" for plan in trace.plans),
         sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
         sum(large),
-        rejected(trace, shared.looked),
+        tuple(n for n, wrong in enumerate(judged.requests) if wrong),
         tuple(plan.request.n for plan in trace.plans if plan.changed),
         dict(made.most_common()),
         missing,
         _fetching(trace, missing, sizes),
         trace.policy.saving,
+        judged.rules.count(UNKNOWN),
         *(_held_against(trace, cache) if sent and trace.policy.name == AS_RECORDED else ()),
     )
 
@@ -189,11 +198,6 @@ def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, 
     made = (charge(r, trace.prices, written(session.blocks[r.cut : r.stop]), trace.ledger.content).cost for r, _ in pairs)
     billed = [cost.total for cost in made if cost]
     return (sum(billed, Decimal(0)) if billed else None), off
-
-
-def rejected(trace: Trace, shared: Looked | None = None) -> tuple[int, ...]:
-    """The requests whose body the provider's API would reject, by its own rules. `shared`: see `rejections`."""
-    return tuple(n for n, wrong in enumerate(refusals.rejected(trace, shared).requests) if wrong)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -252,7 +256,9 @@ def _told(made: Row) -> tuple[str, ...]:
         f"{made.cost.share:.0%}",
         f"{made.kept:.0%}",
         f"{made.peak[0]:.0%} at {made.peak[1]}",
-        *(f"{many:,}" for many in (made.refusals, made.overflows, made.over_window, len(made.rejected), len(made.losses.hits))),
+        *(f"{many:,}" for many in (made.refusals, made.overflows, made.over_window)),
+        "not judged" if made.refused is None else f"{made.refused:,}",
+        f"{len(made.losses.hits):,}",
     )
 
 

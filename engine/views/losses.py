@@ -17,7 +17,7 @@ from typing import NamedTuple
 from engine.envelope.envelope import Chunk, Envelope
 from engine.envelope.plan import Plan
 from engine.planning.trace import Standing, Trace
-from engine.session.model import JSON, Block, Session, Span, written
+from engine.session.model import JSON, Block, Part, Session, Span, written
 
 LONGEST = 120  # characters of an identifier
 _WORDS = re.compile(
@@ -90,10 +90,14 @@ def _in_run(run: str) -> tuple[str, ...]:
 
 
 def _told(block: Block) -> set[str]:
-    """The identifiers in a block; of a call those in what is handed over, not what the tool calls its parameters."""
-    raw = block.raw
-    if block.kind != "tool_use" or not isinstance(raw, Mapping):
-        return identifiers(block.text)
+    """The identifiers in a block."""
+    return _taken(block.kind, block.raw, block.text)
+
+
+def _taken(kind: str, raw: JSON, text: str) -> set[str]:
+    """The identifiers in a text; of a call those in what is handed over, not what the tool calls its parameters."""
+    if kind != "tool_use" or not isinstance(raw, Mapping):
+        return identifiers(text)
     return set().union(*map(identifiers, _leaves(raw.get("input"))))
 
 
@@ -180,7 +184,7 @@ class _Said:
     session: Session
     wanted: Collection[str]
     chunks: dict[int, tuple[Chunk, frozenset[str]]] = field(default_factory=dict)
-    texts: dict[str, frozenset[str]] = field(default_factory=dict)
+    parts: dict[object, tuple[Part, frozenset[str]]] = field(default_factory=dict)  # by text or block; a call by its id
 
     def by(self, envelope: Envelope) -> list[frozenset[str]]:
         """What the stand-ins of an envelope say of them."""
@@ -189,15 +193,19 @@ class _Said:
     def _chunk(self, chunk: Chunk) -> frozenset[str]:
         found = self.chunks.get(id(chunk))
         if found is None:
-            parts = [part for piece in chunk.pieces for part in piece.body or ()]
-            moved = (self.session.blocks[part.ref].text if part.ref is not None else part.text for part in parts)
-            found = self.chunks[id(chunk)] = chunk, frozenset().union(*map(self._text, {*moved}))
+            parts = (part for piece in chunk.pieces for part in piece.body or ())
+            found = self.chunks[id(chunk)] = chunk, frozenset().union(*map(self._part, parts))
         return found[1]
 
-    def _text(self, text: str) -> frozenset[str]:
-        if text not in self.texts:
-            self.texts[text] = frozenset(word for word in identifiers(text) if word in self.wanted)
-        return self.texts[text]
+    def _part(self, part: Part) -> frozenset[str]:
+        """What a part of a stand-in says; a call, or a block that stands elsewhere, as if it were that block."""
+        structured = part.kind == "tool_use" and part.ref is None
+        key = part.ref if part.ref is not None else (id(part),) if structured else part.text
+        if key not in self.parts:
+            moved = self.session.blocks[part.ref] if part.ref is not None else None
+            told = _told(moved) if moved else _taken(part.kind, part.raw, part.text)
+            self.parts[key] = part, frozenset(word for word in told if word in self.wanted)
+        return self.parts[key][1]
 
 
 class Left(NamedTuple):

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from engine import Trace, library
+from engine import Trace, figures, library
 from engine.views import comparison, losses, parting
 from engine.views.labels import label
-from pages.parts import comparing, leaving, replays, state
+from pages.parts import comparing, leaving, replays, state, theme
 from pages.parts.comparing import Chosen
 from pages.parts.formats import esc
 
@@ -106,6 +106,10 @@ def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
     name = st.selectbox("Policy", [*held], key="compare.lost", format_func=lambda each: held[each].title, width=360)
     hits = held[name].losses.hits
     st.text(f"{len(hits):,} of {sum(held[name].losses.uses):,} that answers take up again, {held[name].losses.rate:.1%}.")
+    st.plotly_chart(
+        figures.missing(held[name], theme.name()), key="compare-missing", theme=None, config={"displayModeBar": False},
+        alt="how many of them each request lacked",
+    )  # fmt: skip
     made, seen = held[name].losses.made, shown.trace.entered
     asked = {"policy": name}
     st.dataframe(
@@ -157,7 +161,7 @@ def left(shown: state.Shown, chosen: Chosen) -> None:
     blocks = losses.said_in(shown.trace.session, text)
     st.text(_where(shown, blocks))
     told = _told(shown.key, shown.part, text)
-    policies = {comparing.key(shown, policy, chosen.model): policy for policy in chosen.policies.values()}
+    policies = {comparing.key(shown, policy, chosen): policy for policy in chosen.policies.values()}
     comparing.one_by_one(
         shown,
         chosen.model,
@@ -223,7 +227,7 @@ def sweep(shown: state.Shown, chosen: Chosen) -> None:
         return
     asked = [(policy, window) for policy in chosen.policies.values() for window in library.WINDOWS]
     sized = {
-        comparing.key(shown, made, chosen.model): (made, window)
+        comparing.key(shown, made, chosen): (made, window)
         for policy, window in asked
         if policy.name != replays.RECORDED
         for made in (library.sized(policy, window),)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 
@@ -30,10 +30,14 @@ Key = tuple[str, int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is compared: policies by name, with the budget that was chosen; `model`: as if it had been asked, "" = as it was."""
+    """What is compared: policies by name, with the budget that was chosen; `model`: as if it had been asked, "" = as it was.
+
+    `answered`: how many answers of models replays take over; with more of them they come out otherwise.
+    """
 
     policies: Mapping[str, Policy]
     model: str = ""
+    answered: int = field(default_factory=lambda: len(replays.answers()))
 
 
 def choose() -> Chosen:
@@ -85,7 +89,7 @@ def _number(name: str) -> int:
 
 def at_hand(shown: state.Shown, chosen: Chosen) -> bool:
     """Whether the row of every policy was made before."""
-    return all(key(shown, policy, chosen.model) in _rows() for policy in chosen.policies.values())
+    return all(key(shown, policy, chosen) in _rows() for policy in chosen.policies.values())
 
 
 def replayed(shown: state.Shown, chosen: Chosen, place: str = "compare") -> tuple[comparison.Row, ...]:
@@ -93,7 +97,7 @@ def replayed(shown: state.Shown, chosen: Chosen, place: str = "compare") -> tupl
 
     `place`: for what, where a page replays for several.
     """
-    keys = {key(shown, policy, chosen.model): policy for policy in chosen.policies.values()}
+    keys = {key(shown, policy, chosen): policy for policy in chosen.policies.values()}
 
     def take(name: Key, trace: Trace) -> None:
         _keep_trace(name, trace)
@@ -156,9 +160,10 @@ def _jobs() -> dict[tuple[object, ...], library.ComparingJob]:
     return {}
 
 
-def key(shown: state.Shown, policy: Policy, model: str = "") -> Key:
-    """What a row is kept by: the session as it is, the policy with all its parameters, and the model that is asked."""
-    return shown.key, shown.part, len(shown.view), f"{policy.name}\n{model}\n{knobs.as_text(policy)}"
+def key(shown: state.Shown, policy: Policy, chosen: Chosen) -> Key:
+    """What a row is kept by: the session as it is, the policy with all its parameters, the model that is asked, and answers."""
+    told = f"{policy.name}\n{chosen.model}\n{chosen.answered}\n{knobs.as_text(policy)}"
+    return shown.key, shown.part, len(shown.view), told
 
 
 @st.cache_resource(show_spinner=False)
@@ -185,7 +190,7 @@ def traces(shown: state.Shown, chosen: Chosen, names: Iterable[str], place: str)
 
     More may not be held of a long session: whoever needs many takes what it wants of each (`one_by_one`).
     """
-    wanted = {key(shown, chosen.policies[name], chosen.model): chosen.policies[name] for name in names}
+    wanted = {key(shown, chosen.policies[name], chosen): chosen.policies[name] for name in names}
     for name in wanted:
         if name in _traces():
             _keep_trace(name, _traces()[name])  # so that it is not the next to go
@@ -243,7 +248,7 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
             "refused": [row.refusals for row in rows],
             "over its limit": [row.overflows for row in rows],
             "over the window": [row.over_window for row in rows],
-            "rejected": [len(row.rejected) for row in rows],
+            "rejected": [row.refused for row in rows],
             "decisions": [", ".join(f"{many:,} {kind}" for kind, many in row.decisions.items()) or "none" for row in rows],
         },
         hide_index=True,
@@ -273,7 +278,9 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
                 help="requests that no provider takes: larger than the model's window"
             ),
             "refused": st.column_config.NumberColumn(help="requests that the policy itself does not send"),
-            "rejected": st.column_config.NumberColumn(help="requests whose body the provider's API would reject"),
+            "rejected": st.column_config.NumberColumn(
+                help="requests whose body the provider's API would reject; none where its rules are not known here"
+            ),
         },
     )
     checked = " ".join(row.checked for row in rows)

@@ -41,10 +41,11 @@ def back(shown: state.Shown | None, policies: Sequence[str]) -> None:
     """From what is planned to a comparison of the same policies on the session that is shown."""
     if shown and len(shown.view):
         there = link(shown, "compare", policies=",".join(("as-recorded", *policies)))
+        what = "this policy with the record" if len(policies) == 1 else "these policies"
         name = shown.view.title or shown.view.session_id
         st.html(
-            f'<div class="ts-empty"><a href="{esc(there)}" target="_self">Compare these policies</a> on what was recorded: '
-            f"{esc(short(name, 80))}.</div>"
+            f'<div class="ts-empty"><a href="{esc(there)}" target="_self">Compare {what}</a> on this session: '
+            f"{esc(short(name, 80))}</div>"
         )
 
 

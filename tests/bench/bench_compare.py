@@ -22,8 +22,8 @@ from make_claude_code import write
 
 import engine
 from engine.planning.prompt_cache import walked
-from engine.views.comparison import rejected
 from engine.views.losses import losses, used
+from engine.views.rejected import rejected
 
 POLICIES = (
     "as-recorded", "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "half-in-pairs",
