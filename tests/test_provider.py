@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from engine.envelope.ended import RequestEnded
 from engine.errors import ProviderError
@@ -184,6 +185,18 @@ def test_a_provider_that_does_not_count_leaves_the_estimate(counts: Any) -> None
     assert (plan.calibration.recorded == 4_321) == bool(facts)
 
 
+class OneModel:
+    """A server that knows one model."""
+
+    def __init__(self, inner: Any, model: str) -> None:
+        self.inner, self.model, self.explain = inner, model, inner.explain
+
+    def say(self, body: dict[str, Any]) -> Any:
+        if body["model"] != self.model:
+            raise ProviderError(f"there is no model {body['model']!r}")
+        return self.inner.say(body)
+
+
 def test_each_kind_of_ask_has_its_answerer_live_and_a_failure_that_says_so_elsewhere() -> None:
     asks = {kind: Ask(kind, f"k-{kind}", "Sum up.", "user: hi. " * 30, 100) for kind in ("summary", "count", "recall")}
     with Offline() as server:
@@ -195,6 +208,14 @@ def test_each_kind_of_ask_has_its_answerer_live_and_a_failure_that_says_so_elsew
         summary = live(asks["summary"])
         assert (summary.source, summary.model, bool(summary.text and summary.usage)) == ("model", "offline-64k", True)
         assert answerer({}.get, answering(provider, "m", ""))(asks["summary"]).failed
+        named = structs.replace(asks["summary"], model="offline-200k")
+        unchosen = answerer({}.get, answering(provider, "offline-16k", "offline-16k", chosen=False))
+        assert [answer(ask).model for answer in (unchosen, live) for ask in (named, asks["summary"])] == [
+            "offline-200k", "offline-16k", "offline-64k", "offline-64k",
+        ]  # fmt: skip
+        picky = OneModel(provider, "offline-16k")
+        unchosen = answerer({}.get, answering(picky, "offline-16k", "offline-16k", chosen=False))  # type: ignore[arg-type]
+        assert (unchosen(named).failed, unchosen(named).model) == ("", "offline-16k")
     nowhere = answerer({}.get, answering(connected("http://127.0.0.1:9", "none", retries=0), "m", "m"))
     assert "no answer" in nowhere(asks["summary"]).failed
     assert "no answer" in nowhere(asks["count"]).failed

@@ -6,11 +6,16 @@ import json
 
 import pytest
 
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
 from engine.envelope.budget import budget
+from engine.planning.assemble import replay
 from engine.planning.policy import load
 from engine.ports.claude_code import limits as claude
 from engine.ports.codex import compaction as codex
 from engine.ports.letta import summarizer as letta
+from engine.session.builder import Builder
+from engine.session.model import Usage
 
 
 @pytest.mark.parametrize(
@@ -148,3 +153,36 @@ def test_letta_counts_a_quarter_of_the_bytes_and_30_per_cent_more() -> None:
     assert letta.estimate(message) == 33  # 104 / 4 = 26, 30 % more
     assert letta.clipped("x" * 50_000) == "x" * 50_000
     assert letta.clipped("x" * 50_001) == "x" * 50_000 + letta.CUT
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "limit"),
+    [
+        ("goose", 128_000, 102_400),  # GOOSE_AUTO_COMPACT_THRESHOLD 0.8
+        ("openai-compact", 200_000, 180_000),
+        ("gemini-cli", 1_048_576, 524_288),  # compressionThreshold 0.5
+        ("gemini-cli", 0, 524_288),  # the window of everything but Gemma
+        ("librechat-agents", 200_000, 190_000),  # 95 %
+        ("librechat-agents", 0, 17_100),  # 18,000 where a model is unknown
+        ("inspect-edit", 0, 115_200),  # 128,000 where it is unknown
+        ("cline-sdk", 200_000, 162_000),  # 0.9 of 0.9
+        ("cline-sdk", 0, 115_200),  # 0.9 of the 128,000 that are usable
+        ("roo", 200_000, 171_808),  # 90 % less 8,192
+    ],
+)
+def test_the_published_marks_of_windows_are_the_policies_limits(name: str, window: int, limit: int) -> None:
+    assert round(budget(load(name).budget, window or None).limit) == limit
+
+
+@pytest.mark.parametrize(("tokens", "compacted"), [(102_400, False), (102_401, True)])
+def test_goose_compacts_strictly_above_four_fifths_of_the_window(tokens: int, compacted: bool) -> None:
+    builder = Builder("goose", "test")
+    builder.window = 128_000
+    builder.message("user", "q" * 40_000, origin="prompt")
+    usage = Usage(input_tokens=tokens - 400, output_tokens=400)
+    builder.request(builder.message("assistant", "a" * 40_000), model="gpt-4o", usage=usage)
+    builder.message("user", "go on", origin="prompt")
+    builder.unanswered(model="gpt-4o")
+    session = builder.build()
+    last = [*replay(session, load("goose"), build_ledger(session, CHARS))][-1]
+    assert any(decision.action == "condense" for decision in last.decisions) is compacted

@@ -154,7 +154,7 @@ def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How, old: str = "") -> As
     lines = [f"summary: {old}"] if old else []
     text, content = prompt(how.prompt), "\n".join([*lines, *_lines(envelope, ctx, span, how)])
     key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
-    return Ask("summary", key.hexdigest(), text, content, how.cap) if content else None
+    return Ask("summary", key.hexdigest(), text, content, how.cap, model=how.model) if content else None
 
 
 def uncut(envelope: Envelope, span: Span) -> Span:

@@ -112,4 +112,5 @@ IMPORTER = Importer(
     entries,
     wants="`history` with a `version`, nor rows with `chat_id` and `sequence_number`",
     right="exports of version 1 and the rows of its tables",
+    version=2,
 )

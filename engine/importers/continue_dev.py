@@ -150,4 +150,5 @@ IMPORTER = Importer(
     suffixes=(".json",),
     wants="`sessionId` with a `history` of messages",
     right="calls and outputs of a turn in order; the system prompt where a rendered prompt holds it",
+    version=2,
 )

@@ -211,5 +211,5 @@ IMPORTER = Importer(
     wants="`object` thread or thread.message, nor an export with `exported_at`",
     right="the tree with its branches; the speed that Jan measured",
     sample=False,
-    version=2,
+    version=3,
 )

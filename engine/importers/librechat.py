@@ -158,4 +158,5 @@ IMPORTER = Importer(
     suffixes=(".json",),
     wants="`conversationId` with `messages` or `messagesTree`",
     right="all four shapes of the export; the tree with its branches",
+    version=2,
 )

@@ -84,9 +84,11 @@ def read(source: Source, entry: Entry) -> Thread:
     agent = mapping(tables["agents"].get(tables["links"].get(session, ""))) or mapping(whose.get("config"))
     builder = Builder(entry.id or source.path.stem, NAME, entry.title)
     told = {"chatConfig": agent.get("chatConfig"), "historySummary": mapping(tables["topics"].get(topic)).get("historySummary")}
-    builder.about |= {key: value for key, value in told.items() if value}
     passed = Passed()
     talk = [m for _, m in sorted(enumerate(tables["talks"][key]), key=lambda row: (when(row[1].get("createdAt")) or 0, row[0]))]
+    newest = next((as_text(m.get("id")) for m in reversed(talk) if m.get("role") in ("user", "assistant")), "")
+    told["historySummaryBehind"] = newest if told["historySummary"] else ""
+    builder.about |= {key: value for key, value in told.items() if value}
     linked = any(m.get("role") == "user" and m.get("parentId") for m in talk)
     roots = {id: as_text(row.get("sourceMessageId")) for id, row in tables["threads"].items()}
     nodes = list(_nodes(talk, linked, roots, as_text(agent.get("model")), builder, passed))
@@ -232,5 +234,5 @@ IMPORTER = Importer(
     suffixes=(".json",),
     wants="shared chat (`version`, `exportedAt`), database export or backup (`exportType`)",
     right="each topic a conversation; trees where prompts name parents; failed answers",
-    version=2,
+    version=3,
 )

@@ -13,14 +13,16 @@ from engine.session.model import JSON, Answer, Ask, AskKind
 
 
 def answering(
-    provider: Provider, model: str, summaries: str, more: Mapping[str, JSON] | None = None
+    provider: Provider, model: str, summaries: str, more: Mapping[str, JSON] | None = None, *, chosen: bool = True
 ) -> Mapping[AskKind, Answers]:
     """Those who answer. `model` is the chat's; `summaries` names the one that writes summaries, "" = nobody may.
+
+    `chosen`: a person named that one; else the model that a policy names writes its summaries, if it is there.
 
     `more`: settings of the chat's requests that one for a summary on demand shares.
     """
     return {
-        "summary": partial(summarised, provider, summaries) if summaries else _off,
+        "summary": partial(summarised if chosen else by_policy, provider, summaries) if summaries else _off,
         "compact": partial(compacted, provider, model, more or {}) if summaries else _off,
         "expect": extracted,
         "count": partial(counted, provider, model),
@@ -41,6 +43,12 @@ def summarised(provider: Provider, model: str, ask: Ask) -> Answer:
         return Answer(failed=error.what, model=model)
     told = "\n".join(block["text"] for block in said.content if block["type"] == "text")
     return Answer(told, model=model, usage=said.usage, source="model")
+
+
+def by_policy(provider: Provider, model: str, ask: Ask) -> Answer:
+    """The summary of the model that the policy names; of `model` where it names none, or that one gives none."""
+    answer = summarised(provider, ask.model or model, ask)
+    return summarised(provider, model, ask) if answer.failed and ask.model not in ("", model) else answer
 
 
 def compacted(provider: Provider, model: str, more: Mapping[str, JSON], ask: Ask) -> Answer:

@@ -123,7 +123,8 @@ class Talk:
         settings = self.settings
         summaries = settings.summary_model or settings.model if settings.condense or wished else ""
         shared = {"thinking": {"type": "adaptive"}} if settings.thinking else None
-        asked = dict(answering(self.reached, settings.model, summaries, shared))
+        chosen = bool(settings.summary_model)
+        asked = dict(answering(self.reached, settings.model, summaries, shared, chosen=chosen))
         asked |= self.beside
         return answerer(known, asked | ({"recall": self.recall} if self.recall else {}), self.answered)
 

@@ -12,19 +12,21 @@ import re
 from collections.abc import Sequence
 
 from engine.planning.lint import Problem
-from engine.pricing.prices import PRICES, Prices
+from engine.pricing.prices import Prices
 
 UNKNOWN = ""
 _NAMES = {"anthropic": "Anthropic", "turnscope": "Anthropic", "openai": "OpenAI", "google": "Google"}
 _OPENAI = (
-    r"the call \S+ has no result",  # "must be followed by tool messages" (agno#3105), "No tool output" (trae-agent#245)
-    r"no call before this result",  # "must be a response to" (llama_index#10493), "No tool call found" (continue#10092)
+    # "must be followed by tool messages" (agno-agi/agno#3105), "No tool output found" (bytedance/trae-agent#245)
+    r"the call \S+ has no result",
+    # "must be a response to" (run-llama/llama_index#10493), "No tool call found" (continuedev/continue#10092)
+    r"no call before this result",
     r"at least one message is required",  # "Invalid 'messages': empty array" (danny-avila/LibreChat#10408)
 )
 _GOOGLE = (
     r"the call \S+ has no result",  # "number of function response parts is equal" (google-gemini/gemini-cli#3814)
     r"no call before this result",  # "comes immediately after a function call turn" (langchain-ai/langchain#27799)
-    r"the result of \S+ does not stand right behind",  # the same words (google-gemini/gemini-cli#26956)
+    r"the result of \S+ does not stand right behind",  # a response behind another one (google-gemini/gemini-cli#26956)
     r"at least one message is required",  # "at least one contents field is required" (Calcium-Ion/new-api-horizon#24)
     r"a user's message must not be empty",  # "contents.parts must not be empty" (vercel/ai#3775, QuantumNous/new-api#1260)
     r"two tools are called",  # "Duplicate function declaration found" (googleapis/dotnet-genai#189)
@@ -43,12 +45,3 @@ def refused(found: Sequence[Problem], rules: str) -> tuple[Problem, ...]:
         return tuple(found)
     known = _RULES.get(rules)
     return tuple(problem for problem in found if known and known.match(problem.what))
-
-
-def refused_by(model: str, found: Sequence[Problem], prices: Prices = PRICES) -> tuple[Problem, ...]:
-    """Of all that is found in a request, what the provider of its model rejects; all of it where its rules are not known.
-
-    For a request that is about to be sent as a body of the Messages API: a server of unknown models may be as strict.
-    """
-    rules = judge(model, prices)
-    return refused(found, rules) if rules else tuple(found)

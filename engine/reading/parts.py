@@ -12,7 +12,7 @@ from engine.session.builder import usage
 from engine.session.content import dumps, text_of
 from engine.session.model import JSON, Usage
 
-_THOUGHT = re.compile(r"<(think|thinking|thought)>(.*?)(?:</\1>|\Z)\s*", re.DOTALL)
+_THOUGHT = re.compile(r"<(think|thinking|thought)>(.*?)</\1>\s*", re.DOTALL)
 _DATA = re.compile(r"data:([\w/+.-]+);base64,")
 
 
@@ -39,7 +39,7 @@ def thinking(value: str, signature: str = "") -> list[JSON]:
 
 
 def with_thoughts(value: str) -> list[JSON]:
-    """A text with its `<think>` stretches as thinking; one that is not closed goes to the end."""
+    """A text with its `<think>` stretches as thinking; a tag that is not closed is text."""
     blocks: list[JSON] = []
     at = 0
     for found in _THOUGHT.finditer(value):

@@ -264,7 +264,8 @@ provide: what is to stand beside a question (`envelope.provided`); extract: what
 class Ask(Struct, frozen=True):
     """A question that needs I/O. `key` is a digest of content, prompt and model, so that an answer is found again.
 
-    `body`: the conversation as it is sent, for a provider that sums it up itself.
+    `model`: the one that a policy names for it, "" = the driver's choice. `body`: the conversation as it is sent, for a
+    provider that sums it up itself.
     """
 
     kind: AskKind
@@ -273,6 +274,7 @@ class Ask(Struct, frozen=True):
     content: str
     max_tokens: int = 0
     body: Mapping[str, JSON] = {}
+    model: str = ""
 
 
 class Answer(Struct, frozen=True):

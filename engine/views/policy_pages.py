@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
+from engine.counting.tokens import named
 from engine.envelope.budget import BudgetParams
 from engine.planning import policy as policies
 from engine.planning.policy import Policy
@@ -77,7 +78,7 @@ def page(policy: Policy, group: str = "") -> PolicyPage:
         "Source": policy.source,
         "Version": policy.version,
         "Fidelity": policy.fidelity,
-        "Counts with": policy.counter or "the session's own counter",
+        "Counts with": _counter(policy),
         "Tools are sent as": "XML text" if policy.tools else "",
         "Guarantees": "; ".join(f"{name}: {GUARANTEES[name]}" for name in policy.guarantees) or "none",
         "When to use it": policy.when,
@@ -98,6 +99,13 @@ def page(policy: Policy, group: str = "") -> PolicyPage:
 def pages(shelf: Shelf) -> tuple[PolicyPage, ...]:
     """The pages of all policies, in the order in which they are offered."""
     return tuple(page(shelf.policies[name], group.title) for group in kin(shelf) for name in group.names)
+
+
+def _counter(policy: Policy) -> str:
+    """What a policy decides with, and how far that is from recorded usage, where it has a name here."""
+    if policy.counter:
+        return f"{policy.counter} ({named(policy.counter).label})"
+    return str(policy.constants.get("counter") or "the session's own counter")
 
 
 def sentence(doc: str) -> str:

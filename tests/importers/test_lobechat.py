@@ -9,7 +9,13 @@ from typing import Any
 from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
 
 import engine
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
 from engine.importers.lobechat import IMPORTER
+from engine.live.growing import Growing
+from engine.planning.assemble import replay, step
+from engine.planning.policy import load
+from engine.planning.render import render
 
 TOOL = {"id": "t1", "identifier": "calc", "apiName": "eval", "arguments": '{"e":"2+2"}', "type": "default"}
 T = 1_750_000_000_000
@@ -47,6 +53,18 @@ def export(*messages: Any, **tables: Any) -> dict[str, Any]:
         **tables,
     }
     return {"data": data, "mode": "pglite", "schemaHash": "x"}
+
+
+def test_a_topics_summary_stands_in_the_requests_behind_its_export_alone() -> None:
+    """It was made after the newest answer, of what the session holds: no request of the session can have had it."""
+    session = opened(export(*ROWS))
+    growing, policy = Growing(session, CHARS), load("lobechat-classic")
+    growing.message("user", "And 3+3?", origin="prompt")
+    request = growing.request(model="m-x")
+    last = step(None, growing.session, request, policy, growing.basis_of(policy))
+    plans = [*replay(session, policy, build_ledger(session, CHARS)), last]
+    stands = ["so far" in str(render(plan.after, growing.session).get("system")) for plan in plans]
+    assert stands == [False] * len(session.requests) + [True]
 
 
 def test_a_database_export_joins_its_tables() -> None:

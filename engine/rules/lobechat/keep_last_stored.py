@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from engine.counting.ledger import Ledger
 from engine.envelope.condensing import prompt
-from engine.envelope.conversation import droppable
+from engine.envelope.conversation import droppable, once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.chats import chat, chat_of, leading, parts
@@ -87,12 +87,28 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             if envelope.at(one.start).body != ():
                 envelope = yield Edit("drop", because, Span(one.start, one.stop), facts=facts)
     yield from _in_order(ctx, first, there)
-    text = state.summary if state else str(ctx.session.about.get("history_summary") or "")
+    text = state.summary if state else _stored(ctx)
     if text:
         part = Part("system", "summary", framed(text), place="system")
         place = leading(ctx)
         yield Edit("insert", "the summary stored with the topic", Span(place, place), (part,), slot="summary")
     return state
+
+
+def _stored(ctx: Ctx) -> str:
+    """The summary stored with the topic. It is made anew after an answer: an export's was not sent before its end."""
+    about = ctx.session.about
+    if "history_summary" in about:  # known to stand at this very request
+        return str(about["history_summary"] or "")
+    behind = _behind(ctx)
+    return str(about.get("historySummary") or "") if behind is not None and behind <= ctx.request.cut else ""
+
+
+@once
+def _behind(session: Session, _index: Index) -> int | None:
+    """Where the message ends behind which an export's summary was made; None where it holds none."""
+    name = session.about.get("historySummaryBehind")
+    return next((m.stop for m in reversed(session.messages) if m.id == name), None) if name else None
 
 
 def _in_order(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:

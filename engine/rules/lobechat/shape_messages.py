@@ -12,6 +12,7 @@ from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.chats import chat, leading, parts
 from engine.ports.lobechat.messages import TOOL, filled, shaped
+from engine.ports.lobechat.prompt import variables_of
 from engine.session.model import Edit, Part, Span
 
 ROLES = ("user", "assistant", "tool", "system")  # others came later
@@ -30,7 +31,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone."""
     talk, session = chat(ctx, TOOL), ctx.session
-    variables = {name.strip(): text for name, _, text in (one.partition("=") for one in params.variables)}
+    variables = variables_of(params.variables)
     for block in session.blocks[since(ctx) : ctx.request.cut] if params.variables else ():
         if block.role == "system" and (text := filled(block.text, variables)) != block.text:
             part = Part("system", "system", text, place="system")

@@ -75,7 +75,7 @@ def _ask(messages: list[Any], params: Params) -> Ask:
     text = prompt(params.prompt)
     content = management.transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
     key = blake2b(f"{text}\0{params.model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16)
-    return Ask("summary", key.hexdigest(), text, content)
+    return Ask("summary", key.hexdigest(), text, content, model=params.model)
 
 
 def _content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:

@@ -1,0 +1,39 @@
+"""Thinking that an app stores as text: a thinking block once it is imported, stripped by the rule that strips any other."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
+from engine.planning.assemble import replay
+from engine.planning.policy import parse
+from engine.reading.parts import with_thoughts
+from engine.session.builder import Builder
+
+TAGS = ("think", "thinking", "thought")
+ALONE = parse("alone", '[[rules]]\nrule = "strip_old_thinking"')
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_written_thought_is_a_thinking_block_and_goes_with_its_turn(tag: str) -> None:
+    builder = Builder("written", "test")
+    for turn in range(2):
+        builder.message("user", f"question {turn}", origin="prompt")
+        builder.request(builder.message("assistant", with_thoughts(f"<{tag}>hm {turn}</{tag}>\nanswer {turn}")), model="m")
+    builder.message("user", "question 2", origin="prompt")
+    builder.unanswered(model="m")
+    session = builder.build()
+    assert [block.kind for block in session.blocks][:3] == ["text", "thinking", "text"]
+    *_, last = replay(session, ALONE, build_ledger(session, CHARS))
+    stands = [
+        block.text for piece in last.after.pieces if piece.body is None for block in session.blocks[piece.start : piece.stop]
+    ]
+    assert stands == ["question 0", "answer 0", "question 1", "hm 1", "answer 1", "question 2"]
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_tag_that_is_not_closed_is_text(tag: str) -> None:
+    assert with_thoughts(f"<{tag}>never closed") == [{"type": "text", "text": f"<{tag}>never closed"}]
+    assert [block["type"] for block in with_thoughts(f"<{tag}>a</{tag}>b <{tag}>c")] == ["thinking", "text"]
+    assert with_thoughts(f"<{tag}>other's end</thought_>")[0]["type"] == "text"
