@@ -333,7 +333,7 @@ def _member(file: Path, random: Random) -> None:
         members[at] = name, (_json if kind < 6 else _bytes)(data, random)
     with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members:  # two of one name are a damage as well
-            archive.writestr(name, data)
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # of no time: the same seed, the same bytes
 
 
 def _json(data: bytes, random: Random) -> bytes:
