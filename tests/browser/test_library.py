@@ -62,6 +62,7 @@ def index(page: Page, folder: Path) -> None:
     field = page.get_by_label("Or type the path of a file or a folder")
     field.fill(str(folder))
     field.press("Enter")
+    page.get_by_text(f"{len([*folder.iterdir()])} to open.").wait_for()  # the button is this folder's, not one's before
     page.get_by_role("button", name="Index this folder").click()
 
 
