@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 # One machine's Chromium for a page of our own: no sandbox (tests may run as root), nothing that calls home.
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
 FLAGS += ("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")
+FAILED = pytest.StashKey[bool]()
 
 for folder in (ROOT, ROOT / "tests", ROOT / "tests" / "bench"):  # importlib mode puts none of them on the path
     if str(folder) not in sys.path:
@@ -73,6 +74,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if CI and item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tells a test's fixtures whether it failed; the session counts what runs again only when it is over."""
+    report = yield
+    item.stash[FAILED] = report.failed
+    return report
 
 
 def shared(*parts: str) -> Path:
@@ -336,7 +347,7 @@ class Kept:
         tab = self.tab = self.tab or self.profile.new_page()
         look(tab, 1440, "dark")
         tab.set_viewport_size({"width": 1440, "height": 900})
-        before, failed, well = self.profile.pages, request.session.testsfailed, False
+        before, well = self.profile.pages, False
         try:
             with watched(tab, self.server):
                 yield tab
@@ -344,9 +355,10 @@ class Kept:
                     if other not in before:
                         other.close()
                 assert tab.locator("[data-testid=stException]").all_inner_texts() == [], "the page shows an exception"
-            well = request.session.testsfailed == failed
+            well = not request.node.stash.get(FAILED, False)
         finally:
             if not well:
+                print("the tab had open:", tab.locator("[role=dialog], [role=alertdialog]").all_inner_texts())
                 self.tab = None
                 tab.close()
 
