@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from claude_log import Log, call
-from conftest import SHARED
+from conftest import SHARED, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -419,7 +419,7 @@ def field_changed(data: st.DataObject, line: bytes) -> bytes:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_no_change_of_a_session_raises_anything_but_our_own_errors(data: st.DataObject) -> None:
     looked_at(mutated(data, data.draw(st.sampled_from(SEEDS), label="seed")))
 

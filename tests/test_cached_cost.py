@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from conftest import ROOT, shared
+from conftest import ROOT, examples, shared
 from hand_made import NOON, OPUS, SONNET, Row, call, result, session, traced
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,7 +147,7 @@ def test_a_refused_request_costs_nothing_and_leaves_the_cache_as_it_was() -> Non
     assert all(spent(trace, kept).usd[n] == 0 for n in refused)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(sessions, st.sampled_from([name for name in names() if "librechat" not in name]))
 def test_no_cost_is_negative_and_no_more_is_read_than_sent(made: Session, name: str) -> None:
     trace = replay(made, policy(name))

@@ -17,7 +17,7 @@ from typing import Any
 import genai_prices
 import pytest
 from claude_log import MODEL, Line, Log, billed, call
-from conftest import SHARED
+from conftest import SHARED, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -809,7 +809,7 @@ ODD = st.recursive(
 KEYS = sorted({key for attachment, *_ in PUT_IN for key in attachment} - {"type"} | {"surprise", "toolUseID"})
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(sorted({attachment["type"] for attachment, *_ in PUT_IN} | {"read_truncation_notice", "new"})),
     st.dictionaries(st.sampled_from(KEYS), ODD, max_size=6),

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
+from conftest import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -142,7 +143,7 @@ def users_alone() -> tuple[Session, list[int]]:
 
 @given(tasks())
 @example(users_alone())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_each_request_is_what_the_whole_state_gives_at_once(task: tuple[Session, list[int]]) -> None:
     session, windows = task
     starts = ranges.starts(session, Index.of(session))
@@ -153,7 +154,7 @@ def test_each_request_is_what_the_whole_state_gives_at_once(task: tuple[Session,
 
 
 @given(tasks())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_first_requests_alone_give_the_same_plans(task: tuple[Session, list[int]]) -> None:
     session, windows = task
     whole = [plan.after for plan in plans(session, windows)]
@@ -165,7 +166,7 @@ def test_the_first_requests_alone_give_the_same_plans(task: tuple[Session, list[
 
 
 @given(tasks())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_every_change_is_a_decision_that_can_be_undone(task: tuple[Session, list[int]]) -> None:
     for plan in plans(*task):
         envelope = plan.after

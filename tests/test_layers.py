@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
@@ -100,7 +101,7 @@ def test_caps_hold_at_every_request_of_the_long_session() -> None:
     assert len(slot(last, SUMMARIES)) == 5
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(sessions, st.integers(60, 1_500), st.integers(1, 60), st.integers(1, 40), st.integers(1, 60), st.booleans())
 def test_caps_hold_at_every_request_of_any_session(
     session: Session, limit: int, context: int, header: int, summary: int, claude: bool

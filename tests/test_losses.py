@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, examples
 from hand_made import OPUS, call, result
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,7 +107,7 @@ def test_identifiers_are_taken_from_escaped_json_and_prose_alike() -> None:
 planted = st.dictionaries(st.integers(0, 29), st.sampled_from(FACTS), min_size=1, max_size=6)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(planted, planted, st.sampled_from(["result", "prompt"]))
 def test_whatever_is_planted_is_lost_where_no_block_of_the_request_says_it_and_only_there(
     facts: dict[int, str], uses: dict[int, str], where: str

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -180,7 +181,7 @@ def tasks(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(tasks())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_each_request_is_what_the_stored_history_gives_at_once(task: dict[str, Any]) -> None:
     stored = Stored(task)
     planned = goldens.run({"kind": "sequence", "input": task}, {})["steps"]

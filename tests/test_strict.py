@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import let_go
+from conftest import examples, let_go
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
@@ -183,7 +183,7 @@ def test_what_cannot_be_mended_is_not_sent(tmp_path: Path) -> None:
     assert row.requests >= 1
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(sessions, st.data())
 def test_the_first_difference_is_where_two_envelopes_part(session: Any, data: st.DataObject) -> None:
     ledger = ledger_of(session)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -447,7 +448,7 @@ ODD = st.sampled_from(
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_odd_values_anywhere_are_noted_or_passed_over(tmp_path: Path, data: st.DataObject) -> None:
     history, screen = task(3)
     screen[6]["conversationHistoryDeletedRange"] = [2, 3]

@@ -11,7 +11,7 @@ from typing import Any
 
 import apart
 import pytest
-from conftest import SHARED, shared
+from conftest import SHARED, examples, shared
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -95,7 +95,7 @@ def same(stored: Session, grown: Session) -> None:
     assert stored.recorded == grown.recorded
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(turns=TURNS, title=SURROGATES, about=VALUES)
 def test_any_thread_is_read_back_as_it_was_said(
     turns: list[Any], title: str, about: dict[str, Any], tmp_path_factory: pytest.TempPathFactory

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
@@ -47,7 +48,7 @@ def first(session: Session, stop: int) -> Session:
     return structs.replace(session, blocks=session.blocks[:stop], messages=messages, requests=())
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(sessions, moves)
 def test_a_rendering_goes_on_from_any_other_of_its_conversation(session: Session, moves: list[Any]) -> None:
     ledger, before, now = ledger_of(session), None, first(session, 1)
@@ -112,7 +113,7 @@ WRONG = [
 exchanges = st.one_of(st.sampled_from(GOOD), st.sampled_from(GOOD), st.sampled_from(WRONG))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(st.tuples(exchanges, st.sampled_from([0, 0, 0, 1, 3])), max_size=8))
 def test_what_was_read_once_is_not_read_again_and_every_mistake_is_found(new: list[Any]) -> None:
     messages: list[Any] = [said("user", TEXT)]

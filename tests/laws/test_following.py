@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from claude_log import Log, call
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_claude_code import write
@@ -85,7 +86,7 @@ def odd(log: Log, n: int, kind: int) -> None:
         log.line("progress", data={"type": "agent_progress", "agentId": f"p{n}", "message": inner})
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(logs(), st.data())
 def test_reading_on_gives_what_reading_the_whole_gives(tmp_path_factory: pytest.TempPathFactory, log: Log, data: Any) -> None:
     path = tmp_path_factory.mktemp("log") / "s1.jsonl"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
@@ -76,7 +77,7 @@ def test_what_is_read_on_what_changed_is_what_lint_finds(name: str, session: Ses
 
 
 @pytest.mark.parametrize("name", MINE)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(session=accidents, limit=limits)
 def test_no_policy_of_ours_sends_what_a_provider_rejects(name: str, session: Session, limit: int) -> None:
     looking = Looking(session)

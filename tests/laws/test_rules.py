@@ -6,6 +6,7 @@ import typing
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -238,7 +239,7 @@ def _size(plan: Plan, own: Ledger) -> int:
 
 
 @given(drawn(["keep_newest_within_budget"], most=1))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_nothing_more_would_have_fitted_from_the_newest_backwards(case: Drawn) -> None:
     """Compared with the loop as chat apps write it: message by message from the end, stop at the first that does not fit."""
     step = case.policy.rules[0]

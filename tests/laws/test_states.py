@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
@@ -94,7 +95,7 @@ def test_over_the_samples_states_are_stored_and_go_on_to_the_same_plans_and_fact
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(session=sessions, limit=limits)
 def test_states_are_stored_and_go_on_to_the_same_plans_and_facts_are_json(name: str, session: Session, limit: int) -> None:
     agree(session, tight(name, limit), Basis.of(session, ledger_of(session)))
