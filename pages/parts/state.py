@@ -290,7 +290,8 @@ def _unkept() -> SimpleQueue[Callable[[], None]]:
 def keep() -> None:
     """Have what was read kept on disk, beside. For the end of a script run: then the page is drawn."""
     if not _unkept().empty():
-        Thread(target=_drain, args=(_unkept(),), daemon=True).start()  # cut short, the session is read again from its file
+        # a daemon: where it is cut short, the session is read again from its file
+        Thread(target=_drain, args=(_unkept(),), name="keeping", daemon=True).start()
 
 
 def _drain(waiting: SimpleQueue[Callable[[], None]]) -> None:
