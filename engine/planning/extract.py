@@ -94,9 +94,11 @@ def extract(content: str, max_tokens: int = 0) -> str:
     if not ranked:
         return _shorten(HEAD, room)
     lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
-    costs = dict(zip(lines, (cost + 1 for cost in _costs([*lines.values()])), strict=True))
-    room -= _cost(HEAD) + 1
-    named = _named(files, room // 6)
+    told = _most_named(files)
+    head, _, *each = _costs([HEAD, _naming(told), *lines.values()])  # the line of all names too: it mostly fits
+    costs = dict(zip(lines, (cost + 1 for cost in each), strict=True))
+    room -= head + 1
+    named = _named(told, room // 6)
     room -= _cost(named) + 1 if named else 0
     chosen = _choose(ranked, costs, room)
     if not chosen:
@@ -249,11 +251,19 @@ def _files(text: str) -> Iterator[str]:
             yield name
 
 
-def _named(files: Counter[str], room: int) -> str:
-    """A line with the files named most, as many as fit; "" where none do."""
+def _most_named(files: Counter[str]) -> list[str]:
+    """The files named most, with how often."""
     best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
-    told = [f"{name} ({times})" if times > 1 else name for name, times in best]
-    lines = ("Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1))
+    return [f"{name} ({times})" if times > 1 else name for name, times in best]
+
+
+def _naming(told: Sequence[str]) -> str:
+    return "Files named: " + ", ".join(told)
+
+
+def _named(told: Sequence[str], room: int) -> str:
+    """A line with as many of these files as fit; "" where none do."""
+    lines = (_naming(told[:count]) for count in range(len(told), 0, -1))
     return next((line for line in lines if _cost(line) < room), "")
 
 
