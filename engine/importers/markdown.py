@@ -49,9 +49,10 @@ def _said(role: str, body: str) -> Said:
     blocks: list[JSON] = []
     kinds, at = set[str](), 0
     for fence in _FENCE.finditer(body):
-        blocks += _texts(body[at : fence.start()])
-        at = fence.end()
         kind, about, inner = fence[2], fence[3] or "", fence[4]
+        ahead = body[at : fence.start()]
+        blocks += _texts(ahead.removesuffix(f"{about}\n\n") if kind == "file" else ahead)
+        at = fence.end()
         match kind:
             case "tool_use":
                 name, _, given = inner.partition(" ")

@@ -201,7 +201,7 @@ def _told(block: Block) -> str:
     if picture := attachments.picture(raw):
         return f"![{picture}](data:{picture.type};base64,{raw['source']['data']})"
     if file := attachments.file(raw):
-        return _fenced("file", file[1], file[0])
+        return f"{file[0]}\n\n{_fenced('file', file[1], file[0])}"
     if block.kind in ("text", "system"):
         return OURS.sub(r"\\\g<0>", block.text)
     id = raw.get("id") if block.kind == "tool_use" else raw.get("tool_use_id")
