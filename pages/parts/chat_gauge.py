@@ -47,7 +47,7 @@ def envelope(
         f"({percent(plan.projected / max(1, window))}){f' · {verb} from about {mark:,} on' if mark else ''}</div>"
     )
     head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
-    tells = "" if busy else _outlook(weighed, ahead, typed)
+    tells = "" if busy else _outlook(weighed, ahead, typed) + _amid(weighed)
     bar = _bar(plan, drawn, None if ahead and ahead.ends else mark)
     return f'{head}{bar}{line}{tells}{rows}<div class="ts-chips">{chips}</div>'
 
@@ -85,6 +85,15 @@ def _outlook(weighed: Weighed, ahead: next_request.Ahead | None, typed: bool) ->
         return f'<p class="chat-tells warn"><b>Will be cut before it is sent:</b> {esc(verbs)}, {size}. {why}.</p>'
     fits = "<b>Fits as it is:</b> nothing will be cut. " if typed else ""
     return f'<p class="chat-tells">{fits}{_next_cut(ahead)}</p>'
+
+
+def _amid(weighed: Weighed) -> str:
+    """What models will make least of: the task or the last instruction in the middle of a long prompt."""
+    if weighed.amid is None or weighed.refused:
+        return ""
+    what, before = weighed.amid
+    place = f"behind {before * 100:.0f} % of this prompt ({k(weighed.plan.projected)} tokens)"
+    return f'<p class="chat-tells warn">The {what} stands {place}: models make least of what is in the middle.</p>'
 
 
 def _next_cut(ahead: next_request.Ahead | None) -> str:

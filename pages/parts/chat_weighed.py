@@ -19,12 +19,13 @@ from pages.parts.chatting import Room
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """The next request, and why it would not be sent; `attached`: tokens of each file that would go with the message;
-    `states`: what it carries of each message."""
+    `amid`: what stands in the middle of a long one (`next_request.amid`); `states`: what it carries of each message."""
 
     plan: Plan
     session: Session
     refused: TurnscopeError | None = None
     attached: tuple[int, ...] = ()
+    amid: tuple[str, float] | None = None
 
     @property
     def states(self) -> tuple[next_request.State, ...]:
@@ -49,7 +50,7 @@ def _weighed(chat: Chat, text: str, files: Sequence[Any]) -> Weighed:
     scale, ledger = plan.calibration.scale, growing.ledger
     sizes = tuple(round(scale * ledger.tokens(at, at + 1)) for at in range(first, first + len(files)))
     refused = gateway.refusal(plan, growing.session, growing.ledger)
-    return Weighed(plan, growing.session, refused, sizes)
+    return Weighed(plan, growing.session, refused, sizes, next_request.amid(plan, growing.session, ledger))
 
 
 def ahead(held: Room | None) -> next_request.Ahead | None:

@@ -24,7 +24,7 @@ from engine.session import portable
 from engine.session.model import Block
 from engine.session.timeline import block_of
 from engine.storage.database import StorageError, reading
-from engine.views import exporting
+from engine.views import exporting, next_request
 from engine.views.attachments import IMAGE
 from pages.parts import chat_attached, chat_cards, chat_chosen, chat_gauge, chat_weighed, chatting, typing_box
 from pages.parts.chat_values import TOOLS
@@ -663,6 +663,22 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
     assert f"<b>cat.png</b> {chat.attached[0]} tokens, <b>n.txt</b>" in shown
     assert "a.zip is neither an image" in shown
     assert chat_gauge.attached(None, typing_box.Typed("hello")) == ""
+
+
+def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent() -> None:
+    def told(system: int, task: int, rest: int) -> str:
+        settings = Settings("claude-sonnet-4-5", chat_chosen.policies()["keep-everything"])
+        spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
+        chat = branches.begun("draft", spare, Unkept(), settings, "word " * system, [])
+        said = [("user", "word " * task), ("assistant", "word " * rest), ("user", "and then?")]
+        plan, growing = chat.weighed(said)
+        amid = next_request.amid(plan, growing.session, growing.ledger)
+        return chat_gauge._amid(chat_weighed.Weighed(plan, growing.session, amid=amid))
+
+    assert re.search(r"The task stands behind 5\d % of this prompt \(7\d\.\dk tokens\)", told(32_000, 100, 30_000))
+    assert told(16_000, 100, 15_000) == "", "a short prompt"
+    assert told(2_000, 100, 60_000) == "", "the head"
+    assert told(32_000, 30_000, 100) == "", "its end stands near the prompt's"
 
 
 def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: AppTest, data_folder: Path) -> None:
