@@ -41,6 +41,7 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, pal
     "cut": ("square", "warn"),
     "clear": ("triangle-down-open", "warn"),
     "unlogged": ("triangle-left-open", "warn"),
+    "back": ("triangle-up", "good"),
     "break": ("diamond", "bad"),
     "overflow": ("x", "bad"),
     "retry": ("x-thin-open", "bad"),
@@ -54,7 +55,7 @@ WIDE = 128  # pixels beside the rows, where slots are named there
 FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own where it is there
 CROWD = 60  # markers of one kind; more are drawn smaller
 SHORT = {"earlier": "Earlier", "put_back": "Put back", "prefix": "Not in the log"}  # beside the rows, where there is no room
-UPPER = (*SHRINKS, "overflow")  # what happened to the window stands above what happened to the request
+UPPER = (*SHRINKS, "back", "overflow")  # what happened to the window stands above what happened to the request
 
 
 def sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = "dark", height: int = 246) -> go.Figure:

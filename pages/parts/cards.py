@@ -31,6 +31,7 @@ SIGNS = {
     "cut": "■",
     "clear": "▽",
     "unlogged": "◁",
+    "back": "▲",
     "break": "◆",
     "overflow": "✖",
     "retry": "×",
