@@ -21,7 +21,7 @@ from engine.planning.policy import load
 from engine.planning.trace import Trace
 from engine.storage.memories import Memories
 from engine.storage.threads import Threads
-from engine.views import columns, one_request
+from engine.views import columns, one_request, parting
 from engine.views.overview import Overview, overview
 from engine.views.slots import Slots, slots, split, stood
 
@@ -59,6 +59,21 @@ def test_layers_have_rows_below_their_bucket_whose_tokens_are_those_of_the_envel
     tokens = np.sum([row.customdata[0][:, 2] for row in rows[at : at + 1 + len(found.names)]], axis=0)
     assert (tokens == whole["Messages"].customdata[0][:, 2]).all(), "together they are the bucket"
     assert len({tuple(shade.values) for shade in figures.shades(view, parts=found)}) == 1, "one scale for all of them"
+
+
+def test_two_policies_that_differ_in_what_they_put_in_differ_by_slot() -> None:
+    session = long_session(12)
+    whole, layered = (engine.replay(session, name) for name in ("keep-everything", "layered"))
+    at = parting.parted(whole, layered)
+    assert at == 2
+    found = parting.difference(whole, layered, at)
+    assert [(each.label, each.how) for each in found] == [("Context summary", "only in B"), ("Headers", "only in B")]
+    assert all(each.tokens > 0 for each in found)
+    assert {each.how for each in parting.difference(layered, whole, at)} == {"only in A"}
+    assert parting.difference(layered, layered, at) == ()
+    kept = {each.label: (each.a, each.b) for each in parting.placed(layered, layered, 20)}
+    assert kept["Headers"] == kept["Context summary"]
+    assert all(kept["Summaries"])
 
 
 def test_what_a_log_says_that_its_tool_put_in_has_rows_too_and_bears_a_part_of_the_price(tmp_path: Path) -> None:
