@@ -107,7 +107,7 @@ def headline(view: Overview, n: int) -> str:
     """One sentence about request `n` alone: what the model saw. IndexError where there is no such request."""
     window = int(view.windows[n])
     about = "" if view.recorded[n] >= 0 else "about "
-    return f"At request {n} the model saw {about}{view.prompts[n]:,}{f' of {window:,}' if window else ''} tokens."
+    return f"At request {n} the model saw {about}{view.prompt(n):,}{f' of {window:,}' if window else ''} tokens."
 
 
 def markers(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:

@@ -92,6 +92,10 @@ class Overview:
         """Prompt tokens of each request: recorded, else estimated."""
         return np.where(self.recorded >= 0, self.recorded, self.cells.sum(axis=1))
 
+    def prompt(self, n: int) -> int:
+        """Prompt tokens of one request."""
+        return int(self.recorded[n] if self.recorded[n] >= 0 else self.cells[n].sum())
+
     @property
     def fill(self) -> Floats:
         """Share of the window that each prompt filled; NaN where the window is unknown."""

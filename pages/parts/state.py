@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 
 import streamlit as st
 
@@ -269,13 +270,34 @@ def opened(entry: Entry, part: int = 0, progress: Progress | None = None, *, liv
             slot.opened = follow(entry).opened()
         if slot.opened is None:
             kept = store().reopen(entry.key) if entry.key and not entry.path.exists() else None
-            slot.opened = kept or store().open(entry.path, entry=entry.inside, name=entry.name, progress=progress)
+            slot.opened = kept or store().open(
+                entry.path, entry=entry.inside, name=entry.name, progress=progress, keeper=_unkept().put
+            )
         if entry.origin != "chat":
             _sharpen(slot, slot.opened)
         if part not in slot.shown:
             slot.shown[part] = _shown(entry, slot.opened, part)
             settle()
         return slot.shown[part]
+
+
+@st.cache_resource(show_spinner=False)
+def _unkept() -> SimpleQueue[Callable[[], None]]:
+    """What writes to the disk what was read: it takes a third of the time that opening takes, and nobody has to wait for it."""
+    return SimpleQueue()
+
+
+def keep() -> None:
+    """Have what was read kept on disk, beside. For the end of a script run: then the page is drawn."""
+    if not _unkept().empty():
+        # a daemon: where it is cut short, the session is read again from its file
+        Thread(target=_drain, args=(_unkept(),), name="keeping", daemon=True).start()
+
+
+def _drain(waiting: SimpleQueue[Callable[[], None]]) -> None:
+    with suppress(Empty):
+        while True:
+            waiting.get_nowait()()
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
