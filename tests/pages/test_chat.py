@@ -521,8 +521,8 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
     again = portable.loads(json.loads(engine.dumps(session)))
     assert again == session
     text = exporting.markdown(session)
-    assert "## You\n\nWhat is ``` here?" in text
-    assert "## Model\n\nI am the built-in offline model" in text
+    assert "## You <!-- turnscope user -->\n\nWhat is ``` here?" in text
+    assert "## Model <!-- turnscope assistant -->\n\nI am the built-in offline model" in text
 
 
 def test_a_hit_of_a_search_opens_its_chat_and_is_marked(app: AppTest) -> None:
@@ -598,7 +598,10 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
     said = exporting.markdown(session)
     assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
-    assert f"n.txt\n\n```\n{notes.decode()}\n```" in said
+    assert f"n.txt\n\n```file turnscope n.txt\n{notes.decode()}\n```" in said
+    (data_folder / "said.md").write_text(said)
+    again = engine.load(data_folder / "said.md")
+    assert [b.raw for b in again.blocks if b.role == "user"] == [b.raw for b in session.blocks if b.role == "user"]
     area = next(a for a in app.text_area if a.key.startswith("chat.instead"))
     assert area.value == "What is this?"
     area.set_value("And what is this?").run()
