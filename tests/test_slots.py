@@ -76,6 +76,16 @@ def test_two_policies_that_differ_in_what_they_put_in_differ_by_slot() -> None:
     assert all(kept["Summaries"])
 
 
+def test_every_cut_and_every_retrieval_is_marked_as_what_it_is() -> None:
+    trace = engine.replay(long_session(12, {9: ("Tell me more.", {"ids": ["c2"], "format": "full"})}), "layered")
+    marks = {(marker.request, marker.kind) for marker in overview(trace).markers}
+    left = {p.request.n for p in trace.plans for d in p.decisions if d.rule == "keep_recent_conversations" and d.splice}
+    assert {n for n, kind in marks if kind == "cut"} >= left > {12}, "also where an insert moved afterwards"
+    assert {n for n, kind in marks if kind == "back"} == {19}
+    assert not {n for n, kind in marks if kind == "clear"}
+    assert sum(stood(trace.plans[19].seen)["retrieved"]) > 100, "its blocks stand in a slot of their own"
+
+
 def test_what_a_log_says_that_its_tool_put_in_has_rows_too_and_bears_a_part_of_the_price(tmp_path: Path) -> None:
     log = Log()
     log.user("Read the file.")
