@@ -11,7 +11,7 @@ from engine.live import branches, gateway, providers
 from engine.live.chat import Chat
 from engine.live.sinks import Unkept
 from engine.views import Plan, attachments, next_request
-from pages.parts import chat_chosen, chatting
+from pages.parts import chat_beside, chat_chosen, chatting
 from pages.parts.chat_values import value
 from pages.parts.chatting import Room
 
@@ -41,6 +41,7 @@ def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Wei
         if held.busy:
             return Weighed(held.log[max(held.log)], held.session) if held.log else None
         held.chat.settings = chatting.settled(held, chat_chosen.goes(held.thread)[0])
+        chat_beside.look(held.chat, held.thread)
         return _weighed(held.chat, text, files)
 
 
@@ -89,4 +90,6 @@ def fits(held: Room | None, plan: Plan | None) -> next_request.Fits:
 def draft() -> Chat:
     """A chat that is only weighed: what a first message would be sent with."""
     spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
-    return branches.begun("draft", spare, Unkept(), chat_chosen.settings(), value("system"), chat_chosen.definitions())
+    chat = branches.begun("draft", spare, Unkept(), chat_chosen.settings(), value("system"), chat_chosen.definitions())
+    chat_beside.look(chat, "")
+    return chat
