@@ -28,6 +28,7 @@ from engine.envelope.plan import Plan
 from engine.planning.foreign_summaries import LEFT_OUT, summary_at
 from engine.planning.trace import Cursor, Trace
 from engine.session.model import JSON, Body, Bucket, Edit, Span
+from engine.views import kept_of
 from engine.views.labels import label
 from engine.views.replay_cost import Costs, costs
 
@@ -262,7 +263,8 @@ class _Columns:
         return sum(self.trace.ledger.body(edit.body)) if edit.body and not edit.restore else 0
 
     def _facts(self, decision: Decision) -> int:
-        facts = dict(decision.edit.facts) | ({"model": decision.edit.model} if decision.edit.model else {})
+        told = kept_of.asked(self.trace.plans[decision.request], decision)
+        facts = dict(told) | ({"model": decision.edit.model} if decision.edit.model else {})
         if not facts:
             return -1
         values = [value if isinstance(value, (int, float)) else _said(value)[:_LONGEST] for value in facts.values()]
