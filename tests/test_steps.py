@@ -185,7 +185,7 @@ def test_sentences_and_facts_come_back_word_for_word(session: Session, rules: li
     if trace is None:
         return
     reader = Reader(steps(trace))
-    for plan, decision in ((plan, one) for plan in trace.plans for one in plan.decisions):
+    for plan, decision in ((each, one) for each in trace.plans for one in each.decisions):
         facts = asked(plan, decision)
         assert reader.sentence(decision.seq) == decision.edit.because
         place = reader.data["decisions"]["facts"][decision.seq]
