@@ -1,4 +1,4 @@
-"""What each rule costs over a long session: `python tests/bench/bench_rules.py [rule ...]`; exit 1 above a limit.
+"""What each rule costs over a long session: `python tests/bench/bench_rules.py [rule or policy ...]`; exit 1 above a limit.
 
 Every built-in policy on a Claude Code session of 20 MB, 2,000 requests and 21 compactions, which most of them outgrow: CPU
 seconds, growth from its first half to the whole, memory that the plans hold. Where more than twice as much was read for
@@ -184,13 +184,13 @@ def logged() -> Session:
         return engine.load(path)
 
 
-def compacted() -> Iterator[tuple[str, bool]]:
-    """A line per built-in policy, and whether it holds its limits."""
+def compacted(policies: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """A line per policy, and whether it holds its limits."""
     whole = logged()
     n = len(whole.requests) // 2
     half, memo = upto(whole, whole.requests[n].cut, n), dict[str, int]()
     sessions = [(session, build_ledger(session, CHARS, memo)) for session in (half, whole)]
-    for name in names():
+    for name in policies:
         policy = load(name)
         most, room = LOG_MORE.get(name, LOG_LIMITS)
         own = own_counts(whole, policy)
@@ -280,16 +280,16 @@ def comparison() -> Iterator[tuple[str, bool]]:
 def main(chosen: list[str]) -> int:
     """Print the tables; 1 where a limit is exceeded."""
     bad = False
-    unknown = [name for name in chosen if name not in rules() and name != WHOLE]
+    unknown = [name for name in chosen if name not in (*rules(), *names())]
     if unknown:
-        print(f"no such rule: {', '.join(unknown)}; known: {', '.join(rules())}")
+        print(f"no such rule or policy: {', '.join(unknown)}; known: {', '.join((*rules(), *names()))}")
         return 2
-    tables = [(f"{REQUESTS:,} requests, each rule alone, and one whole policy:", rule_costs(chosen or [*RULES, WHOLE]))]
+    single = [name for name in chosen if name in rules()] if chosen else [*RULES, WHOLE]
+    whole = [name for name in chosen if name in names()] if chosen else names()
+    over = f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions"
+    tables = [(f"{over} under every policy, from the first half to the whole:", compacted(whole))] if whole else []
+    tables += [(f"{REQUESTS:,} requests, each rule alone, and one whole policy:", rule_costs(single))] if single else []
     if not chosen:
-        title = (
-            f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions under every policy, from the first half to the whole:"
-        )
-        tables.insert(0, (title, compacted()))
         tables.append((f"{REQUESTS:,} requests under each ported policy, counts by characters:", ports()))
         tables.append(("reverse iteration beside other libraries:", comparison()))
     for title, lines in tables:
