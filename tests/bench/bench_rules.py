@@ -2,11 +2,11 @@
 
 Every built-in policy on a Claude Code session of 20 MB, 2,000 requests and 21 compactions, which most of them outgrow: CPU
 seconds, growth from its first half to the whole, memory that the plans hold. Where more than twice as much was read for
-summaries, or decided, in the whole as in its half, time may grow as that did. Then each rule alone, and the policy `balanced`, over 8,000
-requests: the same. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, one request per turn,
-beside what `trim_messages` of langchain-core and of litellm take for the same turns (the `bench` extra; skipped with a word
-where absent). langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and counts
-with a tokenizer.
+summaries, or decided, in the whole as in its half, time may grow as that did. Then each rule alone, and the policy `balanced`,
+over 8,000 requests: the same. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, one request
+per turn, beside what `trim_messages` of langchain-core and of litellm take for the same turns (the `bench` extra; skipped with
+a word where absent). langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and
+counts with a tokenizer.
 
 What counts is the process's CPU time with the sessions out of the garbage collector's sight, as the app has them. What is over
 a limit is measured again, up to ROUNDS times, and its best counts: a busy machine slows even CPU time, a slow rule stays slow.
