@@ -94,11 +94,10 @@ def extract(content: str, max_tokens: int = 0) -> str:
     if not ranked:
         return _shorten(HEAD, room)
     lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
-    told = _most_named(files)
-    head, _, *each = _costs([HEAD, _naming(told), *lines.values()])  # the line of all names too: it mostly fits
-    costs = dict(zip(lines, (cost + 1 for cost in each), strict=True))
-    room -= head + 1
-    named = _named(told, room // 6)
+    naming = _naming(files)
+    costs = dict(zip(lines, (cost + 1 for cost in _costs([*lines.values(), *naming[:1]])), strict=False))
+    room -= _cost(HEAD) + 1
+    named = next((line for line in naming if _cost(line) < room // 6), "")
     room -= _cost(named) + 1 if named else 0
     chosen = _choose(ranked, costs, room)
     if not chosen:
@@ -251,20 +250,11 @@ def _files(text: str) -> Iterator[str]:
             yield name
 
 
-def _most_named(files: Counter[str]) -> list[str]:
-    """The files named most, with how often."""
+def _naming(files: Counter[str]) -> list[str]:
+    """Lines with the files named most, the longest first."""
     best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
-    return [f"{name} ({times})" if times > 1 else name for name, times in best]
-
-
-def _naming(told: Sequence[str]) -> str:
-    return "Files named: " + ", ".join(told)
-
-
-def _named(told: Sequence[str], room: int) -> str:
-    """A line with as many of these files as fit; "" where none do."""
-    lines = (_naming(told[:count]) for count in range(len(told), 0, -1))
-    return next((line for line in lines if _cost(line) < room), "")
+    told = [f"{name} ({times})" if times > 1 else name for name, times in best]
+    return ["Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1)]
 
 
 def _shorten(text: str, room: int) -> str:

@@ -15,6 +15,7 @@ from engine.counting.reconcile import HIDDEN, Ints, Terms
 from engine.planning.trace import Trace
 from engine.session.content import PUT_IN
 from engine.session.model import BUCKETS
+from engine.views import slots
 from engine.views.cache_breaks import breaks
 from engine.views.columns import WARN_AT
 from engine.views.detail import Item
@@ -69,6 +70,7 @@ class Summary:
     notes: tuple[str, ...]
     sentence: str
     put_in: tuple[tuple[str, int], ...] = ()  # what the tool put in beside the prompt: word and tokens, largest first
+    inserts: tuple[tuple[str, str, int], ...] = ()  # what the policy put in: slot, bucket and tokens, largest first
 
     @property
     def free(self) -> int:
@@ -112,6 +114,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         notes(trace, n),
         headline(view, n),
         _put_in(view, trace, n),
+        slots.told(trace.plans[n].seen, float(view.scales[n])),
     )
 
 

@@ -26,7 +26,7 @@ from engine import Session, Trace, figures, library, settings
 from engine.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available, hanging
 from engine.library import known as known_lines
 from engine.live import threads
-from engine.views import find_text, one_request
+from engine.views import find_text, one_request, slots
 from engine.views import overview as views
 from engine.views.findings import Finding
 from pages.parts import registry
@@ -400,15 +400,23 @@ def _alone(key: str, session: Session, ledger: Ledger | None = None) -> Opened:
 @st.cache_resource(max_entries=24, show_spinner=False)
 def heatmap(
     _shown: Shown,
-    key: str,  # noqa: ARG001  what the cache goes by
+    key: str,
     by: figures.Unit,
     measure: figures.Measure,
     scale: figures.Scale,
     theme: figures.Theme,
     each: bool = False,
+    parted: bool = False,
 ) -> figures.Figure:
-    """The heatmap of a session, made once per choice."""
-    return figures.heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=each)
+    """The heatmap of a session, made once per choice. `parted`: with a row for each slot."""
+    parts = slots_of(_shown, key) if parted else None
+    return figures.heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=each, parts=parts)
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def slots_of(_shown: Shown, key: str) -> slots.Slots | None:  # noqa: ARG001  what the cache goes by
+    """What was put into the requests of a session, by slot; None where nothing was."""
+    return slots.slots(_shown.trace, _shown.view)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)

@@ -2,11 +2,11 @@
 
 Every built-in policy on a Claude Code session of 20 MB, 2,000 requests and 21 compactions, which most of them outgrow: CPU
 seconds, growth from its first half to the whole, memory that the plans hold. Where more than twice as much was read for
-summaries in the whole as in its half, time may grow as that did. Then each rule alone, and the policy `balanced`, over 8,000
-requests: the same. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, one request per turn,
-beside what `trim_messages` of langchain-core and of litellm take for the same turns (the `bench` extra; skipped with a word
-where absent). langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and counts
-with a tokenizer.
+summaries, or decided, in the whole as in its half, time may grow as that did. Then each rule alone, and the policy `balanced`,
+over 8,000 requests: the same. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, one request
+per turn, beside what `trim_messages` of langchain-core and of litellm take for the same turns (the `bench` extra; skipped with
+a word where absent). langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and
+counts with a tokenizer.
 
 What counts is the process's CPU time with the sessions out of the garbage collector's sight, as the app has them, from a heap
 that was just collected. What is over a limit is measured again, up to ROUNDS times, and its best counts: a busy machine slows
@@ -222,9 +222,10 @@ def compacted(chosen: list[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _more(plans: list[Any], half: int) -> float:
-    """How many times as much was read for summaries in all requests as in the first half of them; 2 where that is less."""
-    read = [sum(len(ask.content) for plan in part for ask, _ in plan.asks) for part in (plans[:half], plans)]
-    return max(2.0, read[1] / read[0]) if read[0] else 2.0
+    """How many times as much was read for summaries, or decided, in all requests as in the first half of them; at least 2."""
+    parts = (plans[:half], plans)
+    read = [sum(len(ask.content) for plan in part for ask, _ in plan.asks) for part in parts]
+    return max(2.0, *(whole / first for first, whole in (read, list(map(decided, parts))) if first))
 
 
 def _within(most: float, more: float, short: float, long: float) -> bool:

@@ -24,7 +24,7 @@ from engine.session import portable
 from engine.session.model import Block
 from engine.session.timeline import block_of
 from engine.storage.database import StorageError, reading
-from engine.views import exporting
+from engine.views import exporting, next_request
 from engine.views.attachments import IMAGE
 from pages.parts import chat_attached, chat_cards, chat_chosen, chat_gauge, chat_weighed, chatting, typing_box
 from pages.parts.chat_values import TOOLS
@@ -521,8 +521,8 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
     again = portable.loads(json.loads(engine.dumps(session)))
     assert again == session
     text = exporting.markdown(session)
-    assert "## You\n\nWhat is ``` here?" in text
-    assert "## Model\n\nI am the built-in offline model" in text
+    assert "## You <!-- turnscope user -->\n\nWhat is ``` here?" in text
+    assert "## Model <!-- turnscope assistant -->\n\nI am the built-in offline model" in text
 
 
 def test_a_hit_of_a_search_opens_its_chat_and_is_marked(app: AppTest) -> None:
@@ -598,7 +598,10 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
     said = exporting.markdown(session)
     assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
-    assert f"n.txt\n\n```\n{notes.decode()}\n```" in said
+    assert f"n.txt\n\n```file turnscope n.txt\n{notes.decode()}\n```" in said
+    (data_folder / "said.md").write_text(said)
+    again = engine.load(data_folder / "said.md")
+    assert [b.raw for b in again.blocks if b.role == "user"] == [b.raw for b in session.blocks if b.role == "user"]
     area = next(a for a in app.text_area if a.key.startswith("chat.instead"))
     assert area.value == "What is this?"
     area.set_value("And what is this?").run()
@@ -660,6 +663,22 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
     assert f"<b>cat.png</b> {chat.attached[0]} tokens, <b>n.txt</b>" in shown
     assert "a.zip is neither an image" in shown
     assert chat_gauge.attached(None, typing_box.Typed("hello")) == ""
+
+
+def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent() -> None:
+    def told(system: int, task: int, rest: int) -> str:
+        settings = Settings("claude-sonnet-4-5", chat_chosen.policies()["keep-everything"])
+        spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
+        chat = branches.begun("draft", spare, Unkept(), settings, "word " * system, [])
+        said = [("user", "word " * task), ("assistant", "word " * rest), ("user", "and then?")]
+        plan, growing = chat.weighed(said)
+        amid = next_request.amid(plan, growing.session, growing.ledger)
+        return chat_gauge._amid(chat_weighed.Weighed(plan, growing.session, amid=amid))
+
+    assert re.search(r"The task stands behind 5\d % of this prompt \(7\d\.\dk tokens\)", told(32_000, 100, 30_000))
+    assert told(16_000, 100, 15_000) == "", "a short prompt"
+    assert told(2_000, 100, 60_000) == "", "the head"
+    assert told(32_000, 30_000, 100) == "", "its end stands near the prompt's"
 
 
 def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: AppTest, data_folder: Path) -> None:
