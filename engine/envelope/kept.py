@@ -128,7 +128,8 @@ def _sentences(source: str) -> tuple[list[str], list[str]]:
         if speaker == "tool" or not ("?" in text or any(map(text.casefold().__contains__, _TELLING))):
             continue
         for line in text.splitlines():
-            if "?" in line or _DECIDED.search(line) or _OPEN.search(line):
+            tells = any(map(line.casefold().__contains__, _TELLING))
+            if "?" in line or (tells and (_DECIDED.search(line) or _OPEN.search(line))):
                 _sort(line, speaker, decided, asked, marked)
     return [*decided], [*asked, *marked]
 
