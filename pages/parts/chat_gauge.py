@@ -33,7 +33,8 @@ def envelope(
         f"<b>{k(tokens)}</b></div>"
         for name, tokens in drawn.items()
     )
-    inserts = slots.told(plan.seen, _scale(plan, drawn))
+    begun = typed or any(message.role == "user" for message in weighed.session.messages)  # else a stand-in opens the prompt
+    inserts = slots.told(plan.seen, _scale(plan, drawn)) if begun else ()
     word = "being answered" if busy else "with what you are typing" if typed else "next request"
     said, tone = _verdict(weighed)
     window, mark = plan.budget.window, ahead.mark if ahead else None
