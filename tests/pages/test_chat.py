@@ -6,6 +6,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ from engine.live.chat import Chat, Settings
 from engine.live.events import Done, Held, Stopped
 from engine.live.offline import FAULTS
 from engine.live.provider import connected
+from engine.live.running import Running
 from engine.live.sinks import Unkept
 from engine.live.threads import Place, Threads
 from engine.session import portable
@@ -96,6 +98,23 @@ def test_a_message_is_kept_answered_and_shown_as_text(app: AppTest, data_folder:
     session = store(data_folder).load(row.id)
     assert [m.role for m in session.messages] == ["tools", "system", "user", "assistant"]
     assert session.requests[-1].stop_reason == "end_turn"
+
+
+def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
+    app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = Running.stop
+    monkeypatch.setattr(Running, "stop", lambda self: Timer(0.3, now, (self,)).start())  # a turn that takes its time to end
+    chat_chosen.offline().delay = 0.2
+    opened(app).chat_input[0].set_value("How long is the road?").run()
+    assert app.chat_input[0].disabled
+    app.button(key="chat.stop").click().run()
+    assert not app.exception
+    assert not app.chat_input[0].disabled
+    assert not [button for button in app.button if button.key == "chat.stop"]
+    chat_chosen.offline().delay = 0.0
+    say(app, "And now?")
+    assert [r.stop_reason for r in store(data_folder).load(app.query_params["thread"]).requests] == ["interrupted", "end_turn"]
 
 
 def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
