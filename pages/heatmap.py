@@ -12,10 +12,11 @@ CHART = "heatmap-chart"
 
 shown = controls.header()
 
-by, measure, scale, each = controls.heatmap_choices(bool(shown.view.usd.any()))
-st.html(cards.legend(shown.view, heat=True) + scales.draw(shown, by, measure, scale, each))
+slots = state.slots_of(shown, shown.key) is not None
+by, measure, scale, each, parted = controls.heatmap_choices(bool(shown.view.usd.any()), slots)
+st.html(cards.legend(shown.view, heat=True) + scales.draw(shown, by, measure, scale, each, parted))
 st.plotly_chart(
-    state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each),
+    state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each, parted),
     key=CHART,
     theme=None,
     config={"displayModeBar": False},
@@ -35,4 +36,4 @@ def one_request() -> None:
 
 
 one_request()
-exports.heatmap(shown, by, measure, scale, each)
+exports.heatmap(shown, by, measure, scale, each, parted)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from conftest import let_go
 from msgspec import structs
 
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.extracting import question
+from engine.envelope.layers import written
 from engine.envelope.wishes import rated
 from engine.live import branches
 from engine.live.afterwards import afterwards
@@ -95,6 +98,53 @@ def test_a_conversation_that_is_over_is_told_in_the_models_words_and_replays_the
         plans = [*replay(session, sendable(load("layered")), chat.growing.ledger)]
         assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]
         assert plans[-1].states == chat.plan.states
+
+
+SAID = {  # by what ends a conversation: minutes of silence before each prompt, and the prompts
+    "turn": [
+        (0, "Falcon one: the key is ZX-4471."),
+        (0, "Falcon two: the key is ZX-4472."),
+        (0, "Falcon three."),
+        (0, "Four."),
+    ],
+    "idle gap": [(0, "The key is ZX-4471."), (2, "The key is ZX-4472."), (60, "Anything new?"), (90, "And now?")],
+    "topic": [
+        (0, "Falcon keys are ZX-4471."),
+        (0, "Falcon keys change."),
+        (0, "Bake bread slowly."),
+        (0, "Mailer queues overflow."),
+    ],
+}
+
+
+@pytest.mark.parametrize("split", [*SAID])
+def test_whatever_ends_a_conversation_a_model_tells_of_it(split: str, tmp_path: Path) -> None:
+    base = load("layered")
+    own = {"split": split, "keep": 1}
+    steps = tuple(
+        replace(s, params=replace(s.params, **{k: v for k, v in own.items() if hasattr(s.params, k)})) for s in base.rules
+    )
+    policy, now = replace(base, rules=steps), 1_000_000.0
+    with let_go(Offline()) as server:
+        chat = begun(server, tmp_path / "db", "layered", Memories(tmp_path / "db"))
+        chat.settings = replace(chat.settings, policy=policy)
+        chat.clock = lambda: now
+        for minutes, prompt in SAID[split]:
+            now += 60 * minutes
+            [*afterwards(chat, chat.send(prompt))]
+    session, plan = chat.growing.session, chat.plan
+    assert plan
+    first = 1 if split == "turn" else 2  # prompts of the first conversation
+    turns = chat.growing.basis.index.turns
+    ask = written.question(session.blocks[turns[0] : turns[first]])
+    assert ask
+    told = session.recorded.answers[ask.key].text.splitlines()[0]
+    (summaries,) = [piece.body for piece in plan.after.pieces if piece.slot == "summaries"]
+    assert told.startswith("Summary made")
+    assert told in "\n".join(part.text for part in summaries or ()), "in the model's words"
+    plans = [*replay(session, sendable(policy), chat.growing.ledger)]
+    assert [*plans[-1].after.pieces] == [*plan.after.pieces]
+    assert plans[-1].states == plan.states
 
 
 def test_what_a_project_looks_up_again_is_ready_in_its_next_chat_and_recorded_there(tmp_path: Path) -> None:

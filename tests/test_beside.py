@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
+from conftest import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
+from engine.envelope.memories import Memory, Owner
 from engine.envelope.plan import Plan
 from engine.envelope.provided import KINDS, Provided, provided
 from engine.envelope.tidying import address, tidied
@@ -25,6 +30,7 @@ from engine.session.model import Answer, Ask, Session
 from engine.storage.memories import FADES, Memories
 
 DAY = 86_400.0
+OWNERS: tuple[Owner, ...] = ("user", "agent")
 FOUND = {"web": "A page on ships. " * 30, "document": "Ships leave at noon. " * 30}
 
 
@@ -38,17 +44,30 @@ def session(*prompts: str, system: tuple[str, ...] = ("Base instructions.",)) ->
     return builder.build()
 
 
-def plans(said: Session, name: str, store: Memories | None = None, limit: int = 0, **more: str) -> list[Plan]:
+def plans(
+    said: Session, name: str, store: Memories | Told | None = None, limit: int = 0, share: float = 0, **more: str
+) -> list[Plan]:
     def provide(ask: Ask) -> Answer:
         rows = (Provided(kind, kind, more[kind]) for kind in KINDS if kind in ask.prompt.split() and kind in more)
-        return Answer(items=tuple(f'{{"kind":"{one.kind}","name":"{one.name}","text":"{one.text}"}}' for one in rows))
+        return Answer(items=tuple(msgspec.json.encode(one).decode() for one in rows))
 
     policy = load(name)
     if limit:
         fixed = replace(policy.budget, formula="fixed", tokens=limit, output=0, margin=0.0)
+        fixed = replace(fixed, slots=dict.fromkeys(fixed.slots, share)) if share else fixed
         policy = replace(policy, budget=fixed)
     answers = answerer(said.recorded.answers.get, {"provide": provide} | ({"recall": store.answer} if store else {}))
     return [*replay(said, policy, build_ledger(said, CHARS), answers=answers)]
+
+
+class Told:
+    """A store that always gives the same facts."""
+
+    def __init__(self, facts: list[Memory]) -> None:
+        self.facts = facts
+
+    def answer(self, _ask: Ask) -> Answer:
+        return Answer(items=tuple(msgspec.json.encode(fact).decode() for fact in self.facts))
 
 
 def slots(plan: Plan) -> dict[str, int]:
@@ -84,6 +103,32 @@ def test_what_stands_beside_a_question_shrinks_before_a_message_goes(limit: int,
     assert all(tokens <= shares[slot] * limit for slot, tokens in slots(plan).items())
     assert not (dropped and slots(plan)), "no message goes while an insert stands"
     assert plan.after.tokens <= limit
+
+
+BESIDE = ("openwebui-memory", "openwebui-middleware", "librechat-memory", "chainreview-memory", "context-providers")
+WORDS = st.text("ab \n", min_size=1, max_size=400).filter(str.strip)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@settings(max_examples=examples(8))
+@given(
+    prompts=st.lists(WORDS, min_size=1, max_size=5),
+    found=st.dictionaries(st.sampled_from(KINDS), WORDS),
+    limit=st.integers(80, 1_200),
+)
+def test_no_message_leaves_for_what_is_put_in_and_each_slot_keeps_to_its_share(
+    name: str, prompts: list[str], found: dict[str, str], limit: int
+) -> None:
+    said = session(*prompts)
+    facts = [Memory(f"m{n}", owner, f"Fact {n} of the {owner}. " * n, "2026-01-02") for n in range(1, 5) for owner in OWNERS]
+    bare, full = (
+        plans(said, name, None, limit),
+        plans(said, name, Told(facts), limit, 0.2, **{k: v * 3 for k, v in found.items()}),
+    )
+    for without, plan in zip(bare, full, strict=True):
+        assert all(tokens <= 0.2 * limit for tokens in slots(plan).values())
+        kept, wanted = ({at for at in range(p.request.cut) if p.after.at(at).body is None} for p in (plan, without))
+        assert wanted <= kept, "an insert shrinks before anything else"
 
 
 def test_librechat_sends_shared_context_base_instructions_and_mcp_instructions_in_this_order(tmp_path: Path) -> None:

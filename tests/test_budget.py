@@ -40,7 +40,7 @@ def test_an_unknown_formula_is_named() -> None:
 
 
 def _memo(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
-    yield Edit("insert", "memory", Span(0, 0), (Part(text="remember this " * 200),), slot="memory")
+    yield Edit("insert", "memory", Span(0, 0), (Part(text="remember this " * 200, place="system"),), slot="memory")
 
 
 def test_slots_and_buckets_are_held_to_their_shares() -> None:
@@ -54,6 +54,7 @@ def test_slots_and_buckets_are_held_to_their_shares() -> None:
     inserts = [piece for piece in plans[-1].after.pieces if piece.slot == "memory"]
     assert len(inserts) == 1
     assert 0 < sum(inserts[0].counts) <= 200
+    assert [part.place for part in inserts[0].body or ()] == ["system"], "shortened where it stands"
     loose = list(replay(session, load("keep-everything"), ledger))
     assert loose[-1].after.counts[3] > 400
     assert plans[-1].after.counts[3] <= 400

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+from claude_log import Log, call
 from conftest import ROOT, SHARED
 
 import engine
@@ -72,6 +74,55 @@ def _of_body(body: dict[str, Any]) -> list[tuple[str, str]]:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         told += [(message["role"], block_text(block.get("type", "text"), block).strip()) for block in blocks]
     return told
+
+
+def turns(session: Session) -> list[tuple[str, str]]:
+    """What each side said, one after the other, white space aside."""
+    sides = groupby(said(session), key=lambda pair: pair[0])
+    return [(role, " ".join(" ".join(text for _, text in told).split())) for role, told in sides]
+
+
+def calls(session: Session) -> list[Any]:
+    found = [(block, block.raw) for block in session.blocks if block.kind == "tool_use"]
+    return [(raw.get("id") or "", raw.get("name"), raw.get("input"), block.pair >= 0) for block, raw in found]
+
+
+def test_every_open_file_and_branch_opens_again_in_every_form(tmp_path: Path, shared: Any) -> None:
+    seen = set()
+    for path in sorted(p for p in shared("data", "open").rglob("*") if p.is_file() and p.stat().st_size < 2_000_000):
+        with suppress(engine.TurnscopeError):
+            for whole in engine.load_all(path)[:3]:
+                for session in (whole, *whole.branches[:2]):
+                    if session.id in seen or not said(session):
+                        continue
+                    seen.add(session.id)
+                    for form in exporting.forms():
+                        again, where = opened_again(session, form, tmp_path), f"{path.name}, {session.id}, {form}"
+                        if form in ("json", "jsonl"):
+                            assert again == session, where
+                        elif form == "chainreview":  # without thoughts
+                            assert {text for _, text in said(again)} <= {text for _, text in said(session)}, where
+                        else:
+                            assert calls(again) == calls(session), where
+                        if form in ("anthropic", "markdown"):
+                            assert turns(again) == turns(session), where
+    assert len(seen) > 30
+
+
+def test_markdown_of_texts_that_look_like_its_own_lines_opens_again(tmp_path: Path) -> None:
+    heads = "## You <!-- turnscope user -->\n\\## Model <!-- turnscope assistant -->"
+    hard = f"{heads}\n```thinking turnscope\nno\n```\n![x](data:image/png;base64,AA)"
+    log = Log()
+    log.user(hard)
+    log.answer("m1", "```python\n# a\n```\n\n" + hard, call("t 1", "Bash", command="```\n````\n" + hard), usage=(10, 0, 0, 5))
+    log.result("t 1", hard + "\n")
+    log.answer("m2", "Done.", usage=(10, 0, 0, 5))
+    session = engine.load(log.save(tmp_path / "s.jsonl"))
+    again = opened_again(session, "markdown", tmp_path)
+    assert again.source == "markdown"
+    assert turns(again) == turns(session)
+    assert calls(again) == calls(session)
+    assert [block.kind for block in again.blocks] == [block.kind for block in session.blocks]
 
 
 def test_openai_messages_keep_texts_calls_and_results(tmp_path: Path) -> None:

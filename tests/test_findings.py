@@ -181,7 +181,7 @@ def test_an_instruction_in_the_middle_half_of_a_long_prompt_is_named_beside_the_
     assert (middle.request, middle.evidence["what"]) == (60, "last instruction")
     assert middle.text.startswith("The last instruction stands behind 4")
     assert float(str(middle.evidence["share"])) == pytest.approx(29 / 60, abs=0.02)
-    assert middle.evidence["requests"] == 61 - 39  # from request 39 on no more than three quarters stand before it
+    assert middle.evidence["requests"] == 61 - 41  # from request 41 on no more than three quarters stand before its end
 
 
 def test_thinking_that_fills_the_prompt_says_its_share() -> None:

@@ -57,10 +57,11 @@ def test_what_says_of_itself_that_it_is_open_is_an_open_question() -> None:
 def test_every_condensation_carries_its_score_in_debugger_and_decision_log() -> None:
     session, ledger = chat(5)
     plans = planned(session, ledger, parse("t", RULE), lambda _: Answer("They spoke of question 0.", source="model"))
-    edits = condensed(plans)
-    assert edits
-    assert all(0 <= edit.facts["kept"] <= 1 for edit in edits)
-    assert json.loads(json.dumps(dict(edits[0].facts))) == edits[0].facts
+    assert condensed(plans)
+    told = [kept_of.asked(plan, d) for plan in plans for d in plan.decisions if d.action == "condense" and d.edit.body]
+    assert len(told) == len(condensed(plans))
+    assert all(0 <= facts["kept"] <= 1 for facts in told)
+    assert json.loads(json.dumps(dict(told[0]))) == told[0]
     trace = engine.replay(session, parse("t", RULE))
     logged = [row["facts"] for row in decision_log.rows(trace) if row["action"] == "condense"]
     assert logged

@@ -115,6 +115,41 @@ def test_caps_hold_at_every_request_of_any_session(
         caps_hold(plan, ledger, (context, header, summary))
 
 
+IDS = st.sampled_from([*(f"c{n}" for n in range(16)), "C3 ", "c4.2", "c999", "nonsense", ""])
+GIVEN = st.fixed_dictionaries(
+    {"ids": st.lists(IDS, max_size=9)},
+    optional={
+        "format": st.sampled_from(["header", "summary", "full", "mixed", "odd"]),
+        "priority": st.sampled_from(["recent", 7]),
+    },
+)
+
+
+@settings(max_examples=examples(20))
+@given(GIVEN, GIVEN, st.integers(0, 4), st.integers(900, 4_000))
+def test_whatever_is_asked_for_what_is_retrieved_keeps_to_quota_caps_and_budget(
+    first: Any, second: Any, quota: int, limit: int
+) -> None:
+    session = long_session(14, {9: ("Tell me more.", first), 12: ("And more.", second)}, lines=4)
+    own = {"quota": quota, "header_cap": 12, "summary_cap": 40}
+    steps = tuple(
+        replace(s, params=replace(s.params, **{k: v for k, v in own.items() if hasattr(s.params, k)})) for s in LAYERED.rules
+    )
+    ledger = build_ledger(session, CHARS)
+    plans = [*replay(session, within(limit, replace(LAYERED, rules=steps)), ledger)]
+    for plan in plans:
+        assert plan.verdict == "refuse" or plan.after.tokens <= limit
+        caps_hold(plan, ledger, (300, 12, 40))
+        assert all(sum(ledger.body((Part("user", "text", text),))) <= 40 for text in slot(plan, RETRIEVED))
+        state = plan.state("retrieve_conversations")
+        assert state is None or len(state.shown) <= state.used <= quota
+    for n, wish in ((19, first), (25, second)):
+        rows = answers(plans[n])
+        assert {row[0] for row in rows} <= {*wish["ids"]}
+        assert bool(rows) == bool(wish["ids"])
+        assert sum(row[1] in ("given", "superseded") for row in rows) <= quota
+
+
 def named(plan: Plan, what: str) -> str:
     """The id by which a request names what is looked for: in a header, or where it was spoken of before."""
     rows = [line for line in lines(plan) if what in line]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from conftest import let_go
+from conftest import examples, let_go
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
-from engine.envelope.memories import FORMS, Memory, found
+from engine.envelope.memories import FORMS, Memory, found, identity, kept
 from engine.envelope.plan import Plan
 from engine.envelope.wishes import rated
 from engine.errors import TurnscopeError
@@ -97,6 +100,51 @@ def test_facts_of_one_project_or_user_never_reach_another(tmp_path: Path) -> Non
         with pytest.raises(TurnscopeError):
             other.forget(mine.all()[0].id)
     assert mine.all()[0].text == "I prefer short answers."
+
+
+FACTS = [f"I like {what} tea" for what in ("green", "black", "white")]
+OWNERS = st.tuples(st.sampled_from(["ada", "bob"]), st.sampled_from(["compiler", "website", ""]))
+DONE = st.tuples(st.sampled_from(["add", "forget", "withdraw", "edit", "learn", "unlearn"]), OWNERS, st.sampled_from(FACTS))
+
+
+@settings(max_examples=examples(12))
+@given(st.lists(DONE, min_size=4, max_size=14))
+def test_whatever_is_done_in_one_project_no_other_hears_of_it(done: list[tuple[str, tuple[str, str], str]]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "db"
+        known: dict[tuple[str, str], set[str]] = {}
+        gone: dict[tuple[str, str], set[str]] = {}
+        names: dict[tuple[str, str], set[str]] = {}
+        for what, whose, text in done:
+            store, id = Memories(path, *whose), identity("user", text)
+            mine, dead = known.setdefault(whose, set()), gone.setdefault(whose, set())
+            if what == "add" and text not in dead:
+                store.add(text)
+                mine.add(text)
+            elif what == "forget" and text in mine:
+                store.forget(id)
+                mine.remove(text)
+                dead.add(text)
+            elif what == "withdraw":
+                store.withdraw(id)
+                mine.discard(text)
+            elif what == "edit" and text in mine and FACTS[0] not in dead | {text}:
+                store.edit(id, FACTS[0])
+                mine.remove(text)
+                mine.add(FACTS[0])
+                dead.add(text)
+            elif what == "learn":
+                store.learn([text])
+                names.setdefault(whose, set()).add(text)
+            elif what == "unlearn":
+                store.unlearn()
+                names.pop(whose, None)
+        for whose in {whose for _, whose, _ in done} | {("ada", "other")}:
+            store = Memories(path, *whose)
+            told = store.answer(Ask("recall", "k", "", "What tea do I like?", 16))
+            assert {fact.text for item in told.items if (fact := kept(item)) and not fact.forgotten} == known.get(whose, set())
+            assert {fact.text for fact in store.all() if not fact.forgotten} == known.get(whose, set())
+            assert {name for name, _ in store.learned()} == names.get(whose, set())
 
 
 def test_what_has_to_do_with_the_question_comes_first_and_inserts_shrink_to_their_share(tmp_path: Path) -> None:

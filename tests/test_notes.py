@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+from conftest import let_go
+
 from engine.counting.ledger import build_ledger
 from engine.counting.tokens import CHARS
 from engine.envelope.tidying import address
+from engine.live import beside, branches
+from engine.live.beside import Beside
+from engine.live.chat import Settings
+from engine.live.events import Called, Result
 from engine.live.notes import Notes
+from engine.live.offline import Offline
+from engine.live.provider import connected
 from engine.planning.assemble import replay
-from engine.planning.policy import parse
+from engine.planning.policy import load, parse, sendable
 from engine.planning.render import render
 from engine.session.builder import Builder
 from engine.session.model import Session
+from engine.storage.threads import Threads
 
 TEXT = "The parser keeps comments. " * 30
 ID = address(TEXT)
@@ -52,3 +64,59 @@ def test_notes_are_read_back_by_id_also_after_a_restart() -> None:
     assert ID in text
     assert notes.run("write_note", {"title": "x", "text": " "})[1]
     assert notes.run("calculate", {"expression": "1"})[1]
+
+
+def test_an_index_lists_as_many_of_the_newest_notes_as_its_share_holds() -> None:
+    builder = Builder("notes", "test")
+    builder.message("user", "Take notes.")
+    names = []
+    for n in range(12):
+        given = {"title": f"Finding number {n} of the review", "text": f"{n}: {TEXT}"}
+        names.append(address(given["text"]))
+        call = {"type": "tool_use", "id": f"c{n}", "name": "write_note", "input": given}
+        builder.request(builder.message("assistant", [call]))
+        builder.message("user", [{"type": "tool_result", "tool_use_id": f"c{n}", "content": f"kept as note {names[-1]}"}])
+    builder.unanswered()
+    said = builder.build()
+    text = '[budget]\nformula = "fixed"\ntokens = 9000\nslots = { notes = 0.01 }\n[[rules]]\nrule = "index_notes"\n'
+    plans = [*replay(said, parse("t", text), build_ledger(said, CHARS))]
+    listed = [len([name for name in names if f"- {name}: " in str(render(plan.after, said).get("system"))]) for plan in plans]
+    share = plans[-1].budget.slots["notes"]
+    assert listed[:2] == [0, 1]
+    assert 1 < listed[-1] < 12
+    assert f"- {names[-1]}: " in str(render(plans[-1].after, said)["system"]), "the newest stay"
+    sizes = [sum(piece.counts) for plan in plans for piece in plan.after.pieces if piece.slot == "notes"]
+    assert 0.7 * share < max(sizes) <= share
+
+
+def test_a_chat_writes_a_note_and_reads_it_back_when_the_message_is_gone(tmp_path: Path) -> None:
+    threads, policy = Threads(tmp_path / "db"), load("notes")
+    policy = replace(policy, budget=replace(policy.budget, formula="fixed", tokens=1_500, output=0, margin=0.0))
+    note = "Key of falcon: it is ZX-4471, " + "and the vault moves to the second rack on Friday. " * 4
+    with let_go(Offline()) as server:
+        thread = threads.create(title="test")
+        provider = connected(server.url, "secret-key-123", retries=0, timeout=10)
+        tools = beside.definitions(policy)
+        settings = Settings("offline-64k", policy, max_tokens=300)
+        chat = branches.begun(thread, provider, threads.sink(thread), settings, "Be brief.", tools)
+        beside.attach(chat, Beside())
+        said = [*chat.send(f"Please write a note: {note}")]
+        assert [event.call["input"]["title"] for event in said if isinstance(event, Called)] == ["Key of falcon"]
+        ((name, title, text),) = beside.titles(chat)
+        assert (title, text) == ("Key of falcon", note.strip())
+        for n in range(8):
+            [*chat.send(f"Tell me of widget {n}. " * 10)]
+        assert chat.plan
+        request = str(render(chat.plan.after, chat.growing.session))
+        assert "ZX-4471" not in request
+        assert f"- {name}: {title}" in request
+        again = [*chat.send(f"Now read the note {name}.")]
+        assert [event.text for event in again if isinstance(event, Result)] == [note.strip()]
+        assert "ZX-4471" in str(render(chat.plan.after, chat.growing.session))
+        assert [d.edit.because for d in chat.plan.decisions if d.action == "retrieve"] == [f"the note '{name}' was read back"]
+        odd = [event for event in chat.send("Read the note abcdef.") if isinstance(event, Result)]
+        assert odd[0].text == f"there is no such note; known: {name}"
+    stored = threads.load(thread)
+    assert beside.Notes.of(stored).listed == [(name, title, text)], "a restart reads them off the session"
+    plans = [*replay(stored, sendable(policy), chat.growing.ledger)]
+    assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]

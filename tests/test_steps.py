@@ -21,6 +21,7 @@ from engine.planning.policy import Policy, Step, load
 from engine.planning.trace import Cursor, Trace
 from engine.planning.trace import trace as replayed
 from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
+from engine.views.kept_of import asked
 from engine.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, Steps, steps
 
 NOTHING = (0, -1)
@@ -184,12 +185,13 @@ def test_sentences_and_facts_come_back_word_for_word(session: Session, rules: li
     if trace is None:
         return
     reader = Reader(steps(trace))
-    for decision in (one for plan in trace.plans for one in plan.decisions):
+    for plan, decision in ((each, one) for each in trace.plans for one in each.decisions):
+        facts = asked(plan, decision)
         assert reader.sentence(decision.seq) == decision.edit.because
         place = reader.data["decisions"]["facts"][decision.seq]
         names, *values = reader.data["facts"][place] if place >= 0 else (None,)
-        assert values == list(decision.edit.facts.values())
-        told = [name.replace("_", " ") for name in decision.edit.facts]
+        assert values == list(facts.values())
+        told = [name.replace("_", " ") for name in facts]
         assert names is None or reader.data["table"][names].split("|") == told
 
 

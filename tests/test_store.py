@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
@@ -22,7 +23,9 @@ from engine import importers, library
 from engine.library import ExactCounts, Opened, Store, opinion, store
 from engine.library.opening import family_of
 from engine.reading.source import Source
+from engine.session.model import Later
 from engine.storage import packing, sessions
+from engine.storage.database import StorageError
 from engine.views.overview import Overview
 
 
@@ -361,6 +364,47 @@ def test_what_was_counted_to_the_end_is_found_counted_the_next_time(
     assert again.trace.ledger.total == whole.trace.ledger.total
     assert again.trace.ledger.label == whole.trace.ledger.label == again.overview.counter
     assert again.trace.ledger.total[-1] > 1_000 * len(digests) > estimated.trace.ledger.total[-1]
+
+
+def test_what_was_read_can_be_kept_once_nobody_waits_and_is_not_in_memory_twice(
+    memory: Store, file: Path, readings: list[str]
+) -> None:
+    later: list[Callable[[], None]] = []
+    first = memory.open(file, keeper=later.append)
+    assert memory.open(file, keeper=[].append).key == first.key
+    assert readings == ["s1.jsonl"] * 2  # nobody has kept it yet
+    (keep,) = later
+    keep()
+    whole = engine.load(file)
+    held = (*packing.blocks_of(first.session), *(block for fork in first.session.forks for block in fork.mended))
+    assert all(isinstance(block.content, Later) for block in held)
+    assert first.session == whole
+    assert first.session.branches[0].blocks == whole.branches[0].blocks
+    del readings[:]
+    assert memory.open(file).session == whole
+    assert not readings
+
+
+def test_what_was_not_kept_is_read_again(memory: Store, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> bytes:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(sessions, "keep", full)
+    opened = memory.open(file)
+    assert not any(isinstance(block.content, Later) for block in opened.session.blocks)
+    monkeypatch.undo()
+    assert memory.open(file).session == opened.session
+
+
+def test_files_of_one_size_are_told_apart_and_one_that_moved_is_known(memory: Store, file: Path, readings: list[str]) -> None:
+    other = file.with_name("s2.jsonl")
+    other.write_text(file.read_text().replace("hello", "HELLO"))
+    one, two = memory.open(file), memory.open(other)
+    assert one.key != two.key
+    assert [one.session.blocks[0].text, two.session.blocks[0].text] == ["hello", "HELLO"]
+    lone = other.rename(other.with_name("s3.jsonl"))
+    assert memory.open(lone).key == two.key
+    assert readings == ["s1.jsonl", "s2.jsonl"]
 
 
 def test_a_file_that_is_written_anew_while_it_is_read_is_not_remembered_as_what_it_was(

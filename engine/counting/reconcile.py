@@ -284,9 +284,9 @@ def _stated(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[s
             if billed[n] > 0:
                 told = hidden + max(0.0, fit.scale * counted[n] - fit.cut)
                 missed.setdefault(models[n], []).append(abs(told - billed[n]) / billed[n])
+    errors = {model: max(LEAST, float(np.quantile(seen, ERROR))) for model, seen in missed.items()}
     for fit in fits:
-        seen = missed.get(models[fit.start])
-        yield replace(fit, error=max(LEAST, float(np.quantile(seen, ERROR)))) if seen else fit
+        yield replace(fit, error=errors.get(models[fit.start], fit.error))
 
 
 def _scale(x: Floats, y: Floats) -> float:

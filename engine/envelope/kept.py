@@ -1,26 +1,21 @@
 """What a summary kept of what it stands for: identifiers, numbers, decisions, questions that are still open.
 
-Pure readings of two texts, linear in both. A score is a fact beside a decision: it changes no envelope, and no rule reads it.
+Pure readings of two texts, linear in both. A score stands beside a decision where somebody looks at it (`views.kept_of`): it
+changes no envelope, and no rule reads it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from hashlib import blake2b
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
-
-from msgspec import structs
-
-from engine.session.model import Answer, Ask, Edit
 
 ACTIVE = 3  # files named last in the source: what the work is at
 MOST = 2_000  # different names and different numbers of a source that are looked for
 TOLD = 3  # things lost that a fact names
 LONGEST = 80  # characters of each
 SHARE = 0.6  # of a sentence's words that have to be found for it to count as kept
-REMEMBERED = 512  # scores that are not made again
 
 _NAME = re.compile(  # an empty group is a plain word, which is most of a text and no name
     r"[A-Za-z][a-z]*+(?![\w./-])|([A-Za-z_](?:[\w./-]*\w)?|\d(?<![\w.]\d)[\d.,:]*\d(?!\w))"
@@ -43,7 +38,6 @@ _SPEAKS = re.compile(  # before each line, but for the first, that begins with a
     r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?=(?:user|assistant|tool|summary|system):)", re.IGNORECASE
 )
 _WORD = re.compile(r"[^\W\d_]{4,}")
-_known: dict[tuple[str, bytes], dict[str, Any]] = {}  # facts by question and answer
 
 
 class Kept(NamedTuple):
@@ -60,23 +54,6 @@ class Kept(NamedTuple):
         """The mean of the four shares, of those that the source has any of; 1.0 where it has none."""
         shares = [kept / there for kept, there in self[:4] if there]
         return sum(shares) / len(shares) if shares else 1.0
-
-
-def checked(edit: Edit, said: tuple[Ask, Answer] | None) -> Edit:
-    """The edit with what its summary kept as facts, where it puts there what was answered; else as it is."""
-    if said is None or edit.action != "condense" or not edit.body or said[0].kind != "summary" or not said[1].text.strip():
-        return edit
-    return structs.replace(edit, facts={**edit.facts, **_facts(*said)})
-
-
-def _facts(ask: Ask, answer: Answer) -> Mapping[str, Any]:
-    key = (ask.key, blake2b(answer.text.encode("utf-8", "surrogatepass"), digest_size=12).digest())
-    if (found := _known.get(key)) is None:
-        found = scored(ask.content, answer.text)
-        if len(_known) >= REMEMBERED:
-            _known.clear()
-        _known[key] = found
-    return found
 
 
 def scored(source: str, summary: str) -> dict[str, Any]:
@@ -151,7 +128,8 @@ def _sentences(source: str) -> tuple[list[str], list[str]]:
         if speaker == "tool" or not ("?" in text or any(map(text.casefold().__contains__, _TELLING))):
             continue
         for line in text.splitlines():
-            if "?" in line or _DECIDED.search(line) or _OPEN.search(line):
+            tells = any(map(line.casefold().__contains__, _TELLING))
+            if "?" in line or (tells and (_DECIDED.search(line) or _OPEN.search(line))):
                 _sort(line, speaker, decided, asked, marked)
     return [*decided], [*asked, *marked]
 

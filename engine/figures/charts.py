@@ -26,6 +26,7 @@ from engine.views import overview as views
 from engine.views.columns import Grid, Measure, Outline, Unit
 from engine.views.events import EVENTS, SHRINKS
 from engine.views.overview import CELLS, LABELS, Overview
+from engine.views.slots import Slots, split
 
 __all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "heatmap", "html", "ink", "legend", "sawtooth", "shades"]
 
@@ -40,6 +41,7 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, pal
     "cut": ("square", "warn"),
     "clear": ("triangle-down-open", "warn"),
     "unlogged": ("triangle-left-open", "warn"),
+    "back": ("triangle-up", "good"),
     "break": ("diamond", "bad"),
     "overflow": ("x", "bad"),
     "retry": ("x-thin-open", "bad"),
@@ -47,10 +49,13 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, pal
 }
 FEW = 12  # columns each of which has its number below it
 HATCHES = {"prefix": "/", "earlier": "\\", "put_back": "-", "unattributed": "x"}  # of what no block stands for
+HEIGHT = 486  # pixels of the heatmap with its saw-tooth
+TALL = 20  # pixels that a row of a slot adds
+WIDE = 128  # pixels beside the rows, where slots are named there
 FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own where it is there
 CROWD = 60  # markers of one kind; more are drawn smaller
 SHORT = {"earlier": "Earlier", "put_back": "Put back", "prefix": "Not in the log"}  # beside the rows, where there is no room
-UPPER = (*SHRINKS, "overflow")  # what happened to the window stands above what happened to the request
+UPPER = (*SHRINKS, "back", "overflow")  # what happened to the window stands above what happened to the request
 
 
 def sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = "dark", height: int = 246) -> go.Figure:
@@ -68,9 +73,9 @@ def heatmap(
     measure: Measure = "cost",
     scale: Scale = "rank",
     theme: Theme = "dark",
-    height: int = 486,
     trace: Trace | None = None,
     each: bool = False,
+    parts: Slots | None = None,
 ) -> go.Figure:
     """Requests or turns (columns) by buckets (rows), below the saw-tooth on the same axis.
 
@@ -78,13 +83,19 @@ def heatmap(
     `measure`: tokens, USD, or share of the window. Each cell's custom data begins with the request that a click leads to:
     in a binned column, the one with the largest value of that row. Cells that were mostly read from cache are shown cold.
     `scale`: brightness by rank among all cells, or by value; `each`: each row on a scale of its own. `shades` says which.
+    `parts`: what was put in stands in rows of its own, below the bucket that it goes out in, which is shown without it.
     """
     (view, trace), palette = _read(of, trace), PALETTES[theme]
-    grid = columns.grid(view, by, measure, MAX_COLUMNS)
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.045, row_heights=[0.42, 0.58])
+    grid = columns.grid(split(view, parts) if parts else view, by, measure, MAX_COLUMNS)
+    more = TALL * len(parts.names) if parts else 0
+    share = 0.58 if not more else (0.58 * HEIGHT + more) / (HEIGHT + more)
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.045, row_heights=[1 - share, share])
     _area(figure, view, by, palette)
-    _heat(figure, grid, _ramps_of(grid, scale, each), palette, _kinds(trace, grid))
-    _dress(figure, view, by, palette, height, row=2)
+    rows = _rows(grid, parts)
+    _heat(figure, grid, rows, _ramps_of(grid, rows, scale, each), palette, _kinds(trace, grid))
+    _dress(figure, view, by, palette, HEIGHT + more, row=2)
+    if parts:
+        figure.update_layout(margin_l=WIDE)
     return figure
 
 
@@ -222,59 +233,74 @@ def _kinds(trace: Trace | None, grid: Grid) -> list[list[str]]:
 
 
 class _Row(NamedTuple):
-    name: str
+    name: str  # whose colour it has
     cell: int
     y: float  # its middle
     tall: int
-
-    @property
-    def label(self) -> str:
-        return "System + tools" if self.tall > 1 else SHORT.get(self.name, LABELS[self.name])
+    title: str
+    label: str  # beside it
 
 
-def _rows(grid: Grid) -> list[_Row]:
-    """Rows from the top: what the log does not hold, as far as there is any, then the buckets.
+def _rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
+    """Rows from the top: what the log does not hold, as far as there is any, then the buckets, each with its slots below it.
 
     Where the log holds neither system prompt nor tools, the prefix has the room of both.
     """
     hidden = [name for name in HIDDEN if grid.tokens[:, CELLS.index(name)].any()]
-    static = bool(grid.tokens[:, :2].any())
+    static = bool(grid.tokens[:, :2].any()) or bool(parts and {*ROWS[:2]} & {*parts.buckets})
     merged = "prefix" in hidden and not static
     above = [name for name in hidden if not (merged and name == "prefix")]
     shown = [*above, *(["prefix"] if merged else ROWS[:2] if static or not hidden else []), *ROWS[2:]]
     rows, top = list[_Row](), -0.5
     for name in reversed(shown):
         tall = 2 if merged and name == "prefix" else 1
-        rows.append(_Row(name, CELLS.index(name), top + tall / 2, tall))
+        for i, said in reversed([*enumerate(parts.labels)] if parts else []):
+            if parts and parts.buckets[i] == name:
+                rows.append(_Row(name, len(CELLS) + i, top + 0.5, 1, said, f"› {said}"))
+                top += 1
+        label = "System + tools" if tall > 1 else SHORT.get(name, LABELS[name])
+        rows.append(_Row(name, CELLS.index(name), top + tall / 2, tall, LABELS[name], label))
         top += tall
     return rows[::-1]
 
 
-def _ramps_of(grid: Grid, scale: Scale, each: bool) -> dict[int, Ramp]:
+def _ramps_of(grid: Grid, rows: Sequence[_Row], scale: Scale, each: bool) -> dict[int, Ramp]:
     """The ramp of each row's cell: of its own values, or of those of all rows."""
-    cells = [row.cell for row in _rows(grid)]
+    cells = [row.cell for row in rows]
     return {cell: Ramp.of(grid.values[:, [cell] if each else cells], scale) for cell in cells}
 
 
 def shades(
-    view: Overview, by: Unit = "requests", measure: Measure = "cost", scale: Scale = "rank", each: bool = False
+    view: Overview,
+    by: Unit = "requests",
+    measure: Measure = "cost",
+    scale: Scale = "rank",
+    each: bool = False,
+    parts: Slots | None = None,
 ) -> tuple[Shades, ...]:
     """What the brightness in `heatmap` says, row by row from the top; all rows say the same where they share one scale."""
-    grid = columns.grid(view, by, measure, MAX_COLUMNS)
-    ramps = _ramps_of(grid, scale, each)
-    return tuple(Shades(row.name, row.label, ramps[row.cell].ticks()) for row in _rows(grid))
+    grid = columns.grid(split(view, parts) if parts else view, by, measure, MAX_COLUMNS)
+    rows = _rows(grid, parts)
+    ramps = _ramps_of(grid, rows, scale, each)
+    return tuple(Shades(row.name, row.label, ramps[row.cell].ticks()) for row in rows)
 
 
-def _heat(figure: go.Figure, grid: Grid, ramps: Mapping[int, Ramp], palette: Mapping[str, str], kinds: list[list[str]]) -> None:
+def _heat(
+    figure: go.Figure,
+    grid: Grid,
+    rows: Sequence[_Row],
+    ramps: Mapping[int, Ramp],
+    palette: Mapping[str, str],
+    kinds: list[list[str]],
+) -> None:
     """One heatmap trace per row, each in its own colours."""
-    rows = _rows(grid)
     template = (
         "<b>request %{customdata[0]}</b> · turn %{customdata[1]}<br>%{fullData.name}: %{customdata[2]:,} tokens"
         " (%{customdata[3]:.1%})<br>%{text}$%{customdata[4]:.4f}<br>"
         "read from cache %{customdata[5]:,} · written %{customdata[6]:,} · uncached %{customdata[7]:,}<br>"
         "the answer: %{customdata[8]:,} tokens, $%{customdata[9]:.4f}<extra></extra>"
     )
-    for name, cell, y, tall in rows:
+    for name, cell, y, tall, title, _ in rows:
         figure.add_trace(
             go.Heatmap(
                 z=ramps[cell].bytes(grid.values[:, cell], grid.cold[:, cell])[None, :],
@@ -291,7 +317,7 @@ def _heat(figure: go.Figure, grid: Grid, ramps: Mapping[int, Ramp], palette: Map
                 customdata=grid.facts[:, cell].astype(np.float32)[None],
                 text=[kinds[cell] if cell < len(ROWS) else [""] * len(grid.values)],
                 hovertemplate=template,
-                name=LABELS[name],
+                name=title,
             ),
             row=2,
             col=1,

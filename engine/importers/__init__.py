@@ -74,8 +74,8 @@ class Importer:
     `sniff` says how well a source's content fits, 0 (not at all) to 100: the best one reads it. `entries` lists its
     conversations without reading them, the main one first; `read` reads one. `finds` says where the tool keeps its files,
     `related` which other files belong to a source's sessions, `part_of` the path that opens in place of a file that is part
-    of a session. `follow` goes on reading a file that grows. `version` is counted up by hand when `read` gives something else
-    for the same file: what was read before is read again.
+    of a session, `suffixes` which names are looked at in a folder. `follow` goes on reading a file that grows. `version` is
+    counted up by hand when `read` gives something else for the same file: what was read before is read again.
 
     For people: `wants` says what its content holds, after "no"; `right` what is right about the reading. `sample`: it was
     checked on real files, and not on the tool's own schema alone.
@@ -166,7 +166,11 @@ def declined(source: Source, tried: Sequence[Importer]) -> tuple[tuple[str, str]
 
 
 def _why(importer: Importer, end: str) -> str:
-    usual = "" if not end or end in importer.suffixes else f"; its files end in {' or '.join(importer.suffixes)}"
+    usual = (
+        ""
+        if not end or not importer.suffixes or end in importer.suffixes
+        else f"; its files end in {' or '.join(importer.suffixes)}"
+    )
     return f"no {importer.wants}{usual}" if importer.wants else f"its content does not fit{usual}"
 
 

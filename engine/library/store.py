@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from engine.storage.sessions import Row
 __all__ = ["Opened", "Progress", "Recent", "Store"]
 
 Progress = Callable[[str, float], object]
+Keeper = Callable[[Callable[[], None]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +51,22 @@ class Store:
     clock: Callable[[], float] = field(default=time.time)
 
     @unwalked()
-    def open(self, file: Path, *, entry: str = "", name: str = "", progress: Progress | None = None) -> Opened:
+    def open(
+        self, file: Path, *, entry: str = "", name: str = "", progress: Progress | None = None, keeper: Keeper | None = None
+    ) -> Opened:
         """Open a conversation of a file, folder or the like ("" = the main one), from memory where it is known.
 
-        Raises `TurnscopeError`s.
+        `keeper` takes what writes to the disk what was read, to be called from any thread once nobody waits; None = at once.
+        Until then the session is only as far remembered as the file says it. Raises `TurnscopeError`s.
         """
         tell = progress or _silent
         tell("Reading the file", 0.05)
         own_prices()  # says here, and not in the middle of a page, that the user's file of them is wrong
         seen, source = time.time_ns(), open_source(file)
         stamp, where = stamp_of(source), os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
-        key, found = self._known(source, where, entry, stamp)
-        found = found or self._read(source, entry, stamp, key, tell)
+        with ThreadPoolExecutor(1) as beside:
+            key, found = self._known(source, where, entry, stamp, beside)
+            found = found or self._read(source, entry, stamp, key, tell, keeper or _at_once)
         with suppress(StorageError):
             row = _row(found, where, entry, name or file.name, stamp.size, self.clock())
             catalogue.remember(self.path, row, stamp, seen)
@@ -133,17 +139,24 @@ class Store:
         index.drop(self.index, sources)
         catalogue.drop(self.path, sources)
 
-    def _known(self, source: Source, where: str, entry: str, stamp: Stamp) -> tuple[str, Opened | None]:
-        """Key of a source's content, and the session where it is kept. What looks as it did is not read to find out."""
+    def _known(
+        self, source: Source, where: str, entry: str, stamp: Stamp, beside: Executor
+    ) -> tuple[Callable[[], str], Opened | None]:
+        """Key of a source's content, and the session where it is kept. What looks as it did is not read to find out.
+
+        Where nothing of that size was ever opened the key need not be known before the session is read: it is made `beside`,
+        where a long file takes a tenth as long as its reading.
+        """
         with suppress(StorageError):
             earlier.take_over(self.path)
-            key = catalogue.known(self.path, where, entry, stamp)
-            if key and (found := self._kept(key, source.path, entry)):
-                return key, found
-        key = _key(source, entry)
+            known = catalogue.known(self.path, where, entry, stamp)
+            if known and (found := self._kept(known, source.path, entry)):
+                return lambda: known, found
+        made = beside.submit(_key, source, entry).result
         with suppress(StorageError):
-            return key, self._kept(key, source.path, entry)
-        return key, None
+            if source.kind != "file" or catalogue.holds(self.path, stamp.size):
+                return made, self._kept(made(), source.path, entry)
+        return made, None
 
     def _kept(self, key: str, file: Path | None, entry: str) -> Opened | None:
         """A session as it is kept, unless another version would have read it otherwise."""
@@ -166,21 +179,23 @@ class Store:
         with suppress(StorageError, TypeError, ValueError, RecursionError):
             sessions.think_again(self.path, key, opinion.version(), opinion.dumps(found))
 
-    def _read(self, source: Source, entry: str, stamp: Stamp, key: str, tell: Progress) -> Opened:
-        """Read a session and keep it. What it came as is given up for what was kept, so that it is in memory once."""
+    def _read(self, source: Source, entry: str, stamp: Stamp, key: Callable[[], str], tell: Progress, keeper: Keeper) -> Opened:
+        """Read a session and have it kept."""
         tell("Reading its messages", 0.2)
         session = read(source, entry).session
         found, trace = opinion.formed(session, tell)
-        if _rewritten(source, stamp):
-            return _opened(key, found, session, trace)
+        if not _rewritten(source, stamp):
+            keeper(partial(self._keep, source, entry, key(), session, found))
+        return _opened(key(), found, session, trace)
+
+    def _keep(self, source: Source, entry: str, key: str, session: Session, found: Opinion) -> None:
+        """Keep a session. Its texts are given up for those that are kept, so that they are not in memory as well."""
         with suppress(StorageError, TypeError, ValueError, RecursionError):  # what JSON cannot hold is read each time
             _, importer, _ = importers.located(source, entry)
             packed, page = packing.pack(session), opinion.dumps(found)
             row = Row(key, importer.name, importer.version, packing.FORM, opinion.version(), packed, page)
-            sessions.keep(self.path, row, lambda: packing.contents(session))
-            if kept := self._kept(key, source.path, entry):
-                return kept
-        return _opened(key, found, session, trace)
+            digests = sessions.keep(self.path, row, lambda: packing.contents(session))
+            packing.give_up(session, digests, self._texts(key, source.path, entry))
 
     def _texts(self, key: str, file: Path | None, entry: str) -> packing.Fetch:
         """Fetches texts from the database; once they were forgotten there, from the file, if that holds the same."""
@@ -243,6 +258,10 @@ def current(row: Recent) -> bool:
 
 def _formed(importer: str) -> str:
     return f"{_versions().get(importer, 0)}:{opinion.version()}"
+
+
+def _at_once(keep: Callable[[], None]) -> None:
+    keep()
 
 
 def _silent(_what: str, _share: float) -> None:

@@ -66,14 +66,18 @@ def offered(policy: Policy) -> Sequence[JSON]:
 
 
 def over_with(talk: Talk) -> Iterator[Sequence[Block]]:
-    """The conversations of the turn that was answered last, where the policy keeps an archive and a turn is what ends them."""
-    part = next((part for part in talk.policy.rules if part.rule.name == TOOL and part.params.split == "turn"), None)
+    """The conversations that the turn answered last belongs to, where the policy keeps an archive, the newest first.
+
+    Whether one is over is not known where silence or another topic ends it. So what it came to is asked as it stands, and asked
+    again where it goes on: the next request finds what was told of exactly these blocks, live and in every replay.
+    """
+    part = next((part for part in talk.policy.rules if part.rule.name == TOOL), None)
     if part is None or talk.plan is None:
         return
     ctx, blocks = _looking(talk, talk.plan), talk.growing.session.blocks
     for number in range(current(ctx, part.params), -1, -1):
         span = span_of(ctx, part.params, number)
-        if span.start < ctx.index.turns[-1]:
+        if span.stop <= ctx.index.turns[-1]:
             return
         yield blocks[span.start : span.stop]
 

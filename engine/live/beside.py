@@ -20,8 +20,9 @@ from engine.live.outputs import Outputs
 from engine.live.providing import Providing
 from engine.live.remembering import Remembering
 from engine.live.sinks import Sinks
+from engine.planning.answers import Answers
 from engine.planning.policy import Policy, Step, find
-from engine.session.model import JSON
+from engine.session.model import JSON, Answer, Ask, AskKind
 from engine.storage.memories import Memories
 
 FACTS, NOTES = "insert_memories", "index_notes"
@@ -62,6 +63,27 @@ def attach(chat: Chat, beside: Beside) -> None:
         chat.tools = Notes.of(chat.growing.session, chat.tools)
     if outputs.offered(chat.policy):
         chat.tools = Outputs(lambda: chat.growing.session, chat.tools)
+
+
+def look(chat: Chat, beside: Beside) -> None:
+    """Let a chat's next request be weighed with what stands beside it: what is at hand, each once; no network is asked."""
+    memories, known = beside.memories, dict[tuple[str, str, str], Answer]()
+
+    def once(answer: Answers) -> Answers:
+        def looked(ask: Ask) -> Answer:
+            key = (ask.kind, ask.prompt, ask.content)
+            if key not in known:
+                known[key] = answer(ask)
+            return known[key]
+
+        return looked
+
+    looks: dict[AskKind, Answers] = {"provide": once(replace(beside.providing, others=None).answer)}
+    if memories:
+        looks["recall"] = once(memories.answer)
+    if memories and beside.learns:
+        looks["rank"] = once(memories.rank)
+    chat.looks = looks
 
 
 def asked_after(beside: Beside, turn: Callable[[Chat], Generator[Event]]) -> Callable[[Chat], Generator[Event]]:

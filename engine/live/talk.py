@@ -18,7 +18,7 @@ from engine.live.provider import Carries, Provider
 from engine.live.sinks import Sink
 from engine.live.tools import Tools
 from engine.live.wire import whole
-from engine.planning.answers import Answers, answerer
+from engine.planning.answers import OFFLINE, Answers, answerer
 from engine.planning.bodies import Bodies
 from engine.planning.policy import Policy, sendable
 from engine.session.model import JSON, Answer, Answered, Ask, AskKind, Fact, Request, Usage
@@ -63,6 +63,7 @@ class Talk:
     stopped: bool = False  # by the person, amid a turn
     recall: Answers | None = None  # who is asked for what is remembered across sessions; None = nobody
     beside: Mapping[AskKind, Answers] = field(default_factory=dict)  # who is asked for what else stands beside a chat
+    looks: Mapping[AskKind, Answers] = field(default_factory=dict)  # who is asked where a request is only weighed: no network
     unsure: set[str] = field(default_factory=set)  # models whose window was said to be assumed
 
     def say(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
@@ -86,7 +87,8 @@ class Talk:
             growing = Growing(growing.session, growing.ledger.counter, growing.prices)
             for role, content in said:
                 growing.message(role, whole(content), origin="prompt" if role == "user" else "answer")
-        return gateway.stepped(self.plan, growing, self.asked(growing), self.policy), growing
+        answers = answerer(growing.session.recorded.answers.get, {**OFFLINE, **self.looks})
+        return gateway.stepped(self.plan, growing, self.asked(growing), self.policy, answers), growing
 
     @property
     def policy(self) -> Policy:

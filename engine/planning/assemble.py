@@ -17,7 +17,6 @@ from engine.counting.calibration import Calibration
 from engine.counting.ledger import Ledger
 from engine.envelope.budget import Budget, budget
 from engine.envelope.envelope import Envelope
-from engine.envelope.kept import checked
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan, StepState, Verdict, read
 from engine.envelope.rule import Ctx
@@ -248,18 +247,15 @@ class _Run:
     def rule(self, part: Step, ctx: Ctx) -> Any:
         """Run one rule to its end; gives what it returned. RuleError: a state, where the rule declares none."""
         edits = part.rule.edits(self.after, ctx, part.params)
-        said: tuple[Ask, Answer] | None = None  # what stands in the edit that follows an answer, where that condenses
         try:
             wish = next(edits)
             while True:
                 if isinstance(wish, Ask):
                     answer = self.answers(wish)
-                    said = (wish, answer)
-                    self.asks.append(said)
+                    self.asks.append((wish, answer))
                     wish = edits.send(answer)
                 else:
-                    self.apply(part.rule.name, part.rule.memory, checked(wish, said), ctx)
-                    said = None if wish.action == "condense" else said
+                    self.apply(part.rule.name, part.rule.memory, wish, ctx)
                     wish = edits.send(self.after)
         except StopIteration as end:
             if end.value is None or part.rule.state is not None:

@@ -94,9 +94,10 @@ def extract(content: str, max_tokens: int = 0) -> str:
     if not ranked:
         return _shorten(HEAD, room)
     lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
-    costs = dict(zip(lines, (cost + 1 for cost in _costs([*lines.values()])), strict=True))
+    naming = _naming(files)
+    costs = dict(zip(lines, (cost + 1 for cost in _costs([*lines.values(), *naming[:1]])), strict=False))
     room -= _cost(HEAD) + 1
-    named = _named(files, room // 6)
+    named = next((line for line in naming if _cost(line) < room // 6), "")
     room -= _cost(named) + 1 if named else 0
     chosen = _choose(ranked, costs, room)
     if not chosen:
@@ -249,12 +250,11 @@ def _files(text: str) -> Iterator[str]:
             yield name
 
 
-def _named(files: Counter[str], room: int) -> str:
-    """A line with the files named most, as many as fit; "" where none do."""
+def _naming(files: Counter[str]) -> list[str]:
+    """Lines with the files named most, the longest first."""
     best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
     told = [f"{name} ({times})" if times > 1 else name for name, times in best]
-    lines = ("Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1))
-    return next((line for line in lines if _cost(line) < room), "")
+    return ["Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1)]
 
 
 def _shorten(text: str, room: int) -> str:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine import notebook
 from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.reconcile import Fit, Terms, fitted
+from engine.counting.reconcile import Fit, Ints, Terms, fitted
 from engine.counting.tokens import named
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision, Splice
@@ -219,18 +220,21 @@ class Trace:
 
     def carried(self, blocks: Iterable[int]) -> Iterator[tuple[Span, ...]]:
         """For each block the spans of requests whose prompt showed it to the model as it is. Empty: none did."""
-        plans = self.plans
-        changes = [n for n in range(1, len(plans)) if _differ(plans[n - 1], plans[n])]
-        for at in blocks:
-            entered = self.entered(at)
-            found: list[Span] = []
-            since = -1
-            for n in (*([entered] if entered < len(plans) else ()), *changes[bisect_right(changes, entered) :]):
-                there = _state(plans[n], at) == "here"
-                if since >= 0 and not there:
-                    found.append(Span(since, n))
-                since = (n if since < 0 else since) if there else -1
-            yield (*found, Span(since, len(plans))) if since >= 0 else tuple(found)
+        plans, addresses = self.plans, np.fromiter(blocks, dtype=np.int64)
+        entered = np.array([self.entered(at) for at in addresses.tolist()], dtype=np.int64)
+        since, found = np.full(len(addresses), -1), [list[Span]() for _ in addresses]
+        for i, (at, n) in enumerate(zip(addresses.tolist(), entered.tolist(), strict=True)):
+            if n < len(plans) and _state(plans[n], at) == "here":
+                since[i] = n
+        for n in (n for n in range(1, len(plans)) if _differ(plans[n - 1], plans[n])):
+            inside = np.flatnonzero(entered < n)
+            there, out = _shown(plans[n], addresses[inside]), since[inside] >= 0
+            for i in inside[out & ~there].tolist():
+                found[i].append(Span(int(since[i]), n))
+            since[inside[out & ~there]] = -1
+            since[inside[~out & there]] = n
+        for spans, start in zip(found, since.tolist(), strict=True):
+            yield (*spans, Span(start, len(plans))) if start >= 0 else tuple(spans)
 
     def _left_out(self, at: int, request: int) -> Decision | None:
         """The decision of the provider's by which the model does not see block `at`, which was sent."""
@@ -254,6 +258,19 @@ def _state(plan: Plan, at: int) -> State:
     if body is None:
         return "here" if plan.seen.at(at).body is None else "unseen"
     return "replaced" if body else "absent"
+
+
+def _shown(plan: Plan, addresses: Ints) -> NDArray[np.bool_]:
+    """Which of these blocks, all of them before the prompt's end, the model was shown as they are."""
+    shown = np.ones(len(addresses), dtype=bool)
+    for envelope in (plan.after,) if plan.seen is plan.after else (plan.after, plan.seen):
+        if len(envelope) > len(addresses):
+            shown &= np.array([envelope.at(at).body is None for at in addresses.tolist()], dtype=bool)
+        elif len(addresses):
+            stops = np.array([piece.stop for piece in envelope.pieces])
+            whole = np.array([piece.body is None for piece in envelope.pieces])
+            shown &= whole[np.searchsorted(stops, addresses, side="right")]
+    return shown
 
 
 def _differ(one: Plan, two: Plan) -> bool:

@@ -50,7 +50,8 @@ def _cut(piece: Piece, most: int, params: Params) -> tuple[Part, ...]:
     """The insert's text, shortened in proportion to what it may hold."""
     text = "\n".join(part.text for part in piece.body or ())
     kept = text[: int(len(text) * max(0, most - 4) / max(1, sum(piece.counts)))]
-    return (Part((piece.body or (Part(),))[0].role, text=kept + params.mark),) if kept else ()
+    first = (piece.body or (Part(),))[0]
+    return (Part(first.role, text=kept + params.mark, place=first.place),) if kept else ()
 
 
 def _oldest(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> Iterator[int]:

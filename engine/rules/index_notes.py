@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from engine.envelope.conversation import alone, call, since
 from engine.envelope.envelope import Envelope
+from engine.envelope.layers.places import insert_at
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.envelope.tidying import address
 from engine.session.index import upto
@@ -25,7 +26,7 @@ class Params:
     heading: Annotated[str, "line before the index; {read} is the tool that reads a note"] = (
         "Notes that were written in this conversation; read one with {read}:"
     )
-    most: Annotated[int, "notes that the index lists, the newest; older ones can still be read"] = 50
+    most: Annotated[int, "notes that the index lists, the newest that its share holds; all can be read"] = 50
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -52,17 +53,25 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield Edit("truncate" if span else "keep", because, span, (part,) if span else (), facts=facts)
     state = tuple(written.items())
     if written and ctx.index.messages:
-        lines = [
-            params.heading.replace("{read}", params.read),
-            *(f"- {name}: {title}" for name, title in state[-params.most :]),
-        ]
-        at = ctx.index.messages[0]
-        body = (Part("system", "text", "\n".join(lines if params.most > 0 else lines[:1]), place="system"),)
-        standing = next((p for p in envelope.along(Span(at, at + 1)) if p.slot == SLOT and p.start == p.stop), None)
-        if standing is None or standing.body != body:
-            because = f"{min(len(written), params.most)} of {len(written)} notes are listed"
-            yield Edit("insert", because, Span(at, at), body, slot=SLOT, facts={"notes": len(written)})
+        at, (body, many) = ctx.index.messages[0], _listed(state, ctx, params)
+        standing = insert_at(envelope, at, SLOT)
+        if body != (standing.body if standing else None):
+            because = f"{many} of {len(written)} notes are listed; every one is read back by its id"
+            facts = {"notes": len(written), "listed": many, "ids": [name for name, _ in state[len(state) - many :]]}
+            yield Edit("insert", because, Span(at, at), body, slot=SLOT, facts=facts)
     return ctx.state if state == ctx.state else state
+
+
+def _listed(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tuple[tuple[Part, ...], int]:
+    """The index, and how many lines it has: of the newest notes as many as its slot's share of the budget holds."""
+    share = int(ctx.budget.slots.get(SLOT, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
+    lines = [f"- {name}: {title}" for name, title in notes[-params.most :]] if params.most > 0 else []
+    while True:
+        text = "\n".join((params.heading.replace("{read}", params.read), *lines))
+        body = (Part("system", "text", text, place="system"),)
+        if not lines or sum(ctx.own.body(body)) <= share:
+            return body, len(lines)
+        lines = lines[max(1, len(lines) // 10) :]
 
 
 def _given(block: Block) -> Mapping[str, Any]:

@@ -70,6 +70,14 @@ def known(path: Path, source: str, entry: str, stamp: Stamp) -> str:
     return str(row[0]) if sure else ""
 
 
+def holds(path: Path, size: int) -> bool:
+    """Whether a source of so many bytes is in the catalogue."""
+    if not path.exists():
+        return False
+    with reading(path) as db:
+        return db.conn.execute("select 1 from catalogue where size = ?", [size]).fetchone() is not None
+
+
 def remember(path: Path, row: Recent, stamp: Stamp, seen: int) -> None:
     """Put a session into the catalogue. `seen`: nanoseconds since the epoch, before its source was read.
 

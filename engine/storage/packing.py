@@ -75,6 +75,14 @@ def unpack(packed: bytes, digests: bytes, fetch: Fetch) -> Session:
     return _unpacked(value, BytesIO(digests), fetch)
 
 
+def give_up(session: Session, digests: bytes, fetch: Fetch) -> None:
+    """Have the blocks of a session that is kept fetch their contents, which equal what they hold now, as `unpack`'s do.
+
+    So whoever holds the session goes on with it, and its texts are not in memory beside those on disk.
+    """
+    _give_up(session, BytesIO(digests), fetch)
+
+
 def digests_of(packed: bytes) -> Iterator[str]:
     """Digests from 16 bytes each."""
     return (packed[i : i + BYTES].hex() for i in range(0, len(packed), BYTES))
@@ -113,6 +121,18 @@ def _unpacked(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -
         mended = tuple(structs.replace(block_at(session, forks, of, at), pair=pair) for at, pair in pairs)
         forks.append(Fork(_unpacked(own, digests, fetch, left), of, left, mended))
     return structs.replace(session, forks=tuple(forks))
+
+
+def _give_up(session: Session, digests: BytesIO, fetch: Fetch) -> None:
+    texts = _Texts(digests.read(len(session.blocks) * BYTES), fetch)
+    for n, block in enumerate(session.blocks):
+        structs.force_setattr(block, "content", Later(texts, n))
+    for inner in session.subagents:
+        _give_up(inner, digests, fetch)
+    for fork in session.forks:
+        _give_up(fork.own, digests, fetch)
+        for mended in fork.mended:
+            structs.force_setattr(mended, "content", block_at(session, session.forks, fork.of, mended.at).content)
 
 
 class _Texts:

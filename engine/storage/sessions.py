@@ -51,8 +51,9 @@ def find(path: Path, key: str) -> Row | None:
     return Row(*row) if row else None
 
 
-def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Content]]]) -> None:
-    """Keep a session whole. `contents` gives its texts in order (`packing.contents`); `row.blobs` is made from them here.
+def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Content]]]) -> bytes:
+    """Keep a session whole. `contents` gives its texts in order (`packing.contents`); `row.blobs` is made from them here, and
+    given back.
 
     Texts go first, in several transactions; the session's own row makes them count. What is not among the newest goes.
     """
@@ -74,6 +75,7 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
             places = ", ".join("?" * len(values))
             db.conn.execute(f"insert or replace into sessions ({_NAMES}) values ({places})", values)  # noqa: S608
             _drop_old(db, row.key)
+    return bytes(digests)
 
 
 def think_again(path: Path, key: str, opinion: str, page: bytes) -> None:

@@ -75,7 +75,7 @@ def difference(trace: Trace, view: Overview, old: int, new: int) -> Difference:
     both = [unit for unit in was if unit in now and was[unit] != now[unit]]
     changed = tuple((made[0](unit, was[unit]), made[1](unit, now[unit])) for unit in both)
     cells = tuple(map(int, view.cells[old])), tuple(map(int, view.cells[new]))
-    return Difference(old, new, came, went, changed, cells, (int(view.prompts[old]), int(view.prompts[new])))
+    return Difference(old, new, came, went, changed, cells, (view.prompt(old), view.prompt(new)))
 
 
 def detail(trace: Trace, view: Overview, n: int) -> Detail:

@@ -34,13 +34,14 @@ EVENTS = {
         "cuts that are not in the log",
         "The tool cut something that its log does not hold.",
     ),
+    "back": Event("put back", "retrieval", "retrievals", "Something that had left the window stands in it again."),
     "break": Event("cache broke", "cache break", "cache breaks", "What the cache had held was billed in full again."),
     "overflow": Event("over the window", "overflow", "overflows", "The prompt was larger than the window."),
     "retry": Event("retried", "retry", "retries", "The provider answered with errors first."),
     "subagent": Event("subagent", "subagent", "subagents", "A subagent was started, with a window of its own."),
 }
 SHRINKS = ("compact", "cut", "clear", "unlogged")  # what takes something out of the window, the heaviest first
-_KINDS: dict[Action, str] = {"condense": "compact", "drop": "cut"}
+_KINDS: dict[Action, str] = {"condense": "compact", "drop": "cut", "retrieve": "back", "restore": "back"}
 
 
 def kind_of(action: Action) -> str:

@@ -6,6 +6,7 @@ APIs hold what was said on one path, in the form in which a model is sent it; Ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from engine.session.model import JSON, Block, Bucket, Session
 from engine.views import attachments
 
 NAMES = {"user": "You", "assistant": "Model", "system": "System"}
+OURS = re.compile(r"^\\*(?:## .* <!-- turnscope \w+ -->$|`{3,}\S+ turnscope\b|!\[[^]]*\]\(data:)", re.MULTILINE)
+"""Lines of our Markdown that are no text."""
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 
 
@@ -61,7 +64,7 @@ def anthropic(session: Session) -> dict[str, JSON]:
         body["model"] = model
     messages: list[dict[str, JSON]] = []
     for message in session.messages:
-        content = [block.raw for block in session.blocks[message.start : message.stop]]
+        content = [block.raw for block in session.blocks[message.start : message.stop] if block.raw is not None]
         if content and session.blocks[message.start].bucket in _STATIC:
             body[session.blocks[message.start].bucket.value] = (
                 [_listed(raw) for raw in content] if message.role != "tools" else content
@@ -108,12 +111,16 @@ def _answered(blocks: list[Any]) -> Iterator[JSON]:
     if thought:
         message["reasoning_content"] = thought
     if calls:
-        message["tool_calls"] = [{"id": call.get("id"), "type": "function", "function": _called(call)} for call in calls]
+        message["tool_calls"] = list(map(_called, calls))
     yield message
 
 
 def _called(call: Mapping[str, Any]) -> JSON:
-    return {"name": call.get("name"), "arguments": dumps(call.get("input"))}
+    """A call; one of a custom tool is given text."""
+    name, given = call.get("name"), call.get("input")
+    if isinstance(given, str):
+        return {"id": call.get("id"), "type": "custom", "custom": {"name": name, "input": given}}
+    return {"id": call.get("id"), "type": "function", "function": {"name": name, "arguments": dumps(given)}}
 
 
 def _said(role: str, blocks: list[Any]) -> Iterator[JSON]:
@@ -172,29 +179,37 @@ def _time(at: float | None) -> str:
 
 
 def markdown(session: Session) -> str:
-    """What was said, a heading for each message; what tools were called with and gave stands in fences."""
+    """What was said, a heading for each message; what tools were called with and gave stands in fences.
+
+    Headings and fences of ours say so, so that the file opens again (`importers.markdown`); a line of a text that looks like
+    one of them gets a backslash.
+    """
     lines = [f"# {' '.join(session.title.split()) or 'Chat'}"]
     for message in session.messages:
         if message.role not in NAMES:
             continue
         blocks = session.blocks[message.start : message.stop]
         tool = bool(blocks) and all(block.kind == "tool_result" for block in blocks)
-        lines.append(f"## {'Tool' if tool else NAMES[message.role]}")
+        lines.append(f"## {'Tool' if tool else NAMES[message.role]} <!-- turnscope {message.role} -->")
         lines += [_told(block) for block in blocks]
     return "\n\n".join(lines) + "\n"
 
 
 def _told(block: Block) -> str:
     """A block as Markdown; an image with its bytes, a text file in a fence with its name."""
-    if picture := attachments.picture(block.raw):
-        return f"![{picture}](data:{picture.type};base64,{block.raw['source']['data']})"
-    if file := attachments.file(block.raw):
-        return f"{file[0]}\n\n{_fenced('', file[1])}"
-    return block.text if block.kind == "text" else _fenced(block.kind, block.text)
+    raw = block.raw if isinstance(block.raw, Mapping) else {}
+    if picture := attachments.picture(raw):
+        return f"![{picture}](data:{picture.type};base64,{raw['source']['data']})"
+    if file := attachments.file(raw):
+        return f"{file[0]}\n\n{_fenced('file', file[1], file[0])}"
+    if block.kind in ("text", "system"):
+        return OURS.sub(r"\\\g<0>", block.text)
+    id = raw.get("id") if block.kind == "tool_use" else raw.get("tool_use_id")
+    return _fenced(block.kind, block.text, str(id or ""))
 
 
-def _fenced(kind: str, text: str) -> str:
+def _fenced(kind: str, text: str, about: str = "") -> str:
     fence = "```"
     while fence in text:
         fence += "`"
-    return f"{fence}{kind}\n{text}\n{fence}"
+    return f"{fence}{kind} turnscope {about}".rstrip() + f"\n{text}\n{fence}"

@@ -21,7 +21,7 @@ from engine.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
 from engine.views.events import EVENTS, kind_of
 from engine.views.overview import CELLS, Marker, Overview
 from engine.views.phrases import clock, short, span, times, word
-from engine.views.position import share, where
+from engine.views.position import LONG, amid, share
 from engine.views.repeats import repeats
 from engine.views.standing import STANDING, standing
 
@@ -34,7 +34,6 @@ REBILLED = 10_000  # tokens written again in all; less is not worth a sentence
 WORTH = 0.01  # of the session's price; cheaper breaks are not worth a sentence
 REPEATED = 2_000  # tokens of all copies of one file
 CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
-LONG = 50_000  # tokens of a prompt; in a shorter one it matters little where something stands
 TRIED = 20  # of those, before it is said that it stands in none
 TRIES = 3  # one repetition is everyday business
 STANDING_SHARE = 0.05  # of all that was sent; below it there is more to win elsewhere
@@ -107,7 +106,7 @@ def headline(view: Overview, n: int) -> str:
     """One sentence about request `n` alone: what the model saw. IndexError where there is no such request."""
     window = int(view.windows[n])
     about = "" if view.recorded[n] >= 0 else "about "
-    return f"At request {n} the model saw {about}{view.prompts[n]:,}{f' of {window:,}' if window else ''} tokens."
+    return f"At request {n} the model saw {about}{view.prompt(n):,}{f' of {window:,}' if window else ''} tokens."
 
 
 def markers(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
@@ -293,22 +292,23 @@ def _middle(known: _Facts) -> list[Finding]:
     found: list[Finding] = []
     for what, number in (("task", np.where(last >= 0, 0, -1)), ("last instruction", np.where(last > 0, last, -1))):
         there, at = long[number >= 0], asked[number[number >= 0]]
-        behind = _messages(known.trace.ledger, cuts[number >= 0]) - _messages(known.trace.ledger, at)
-        before = 1 - behind * known.view.scales[there] / known.prompts[there]
-        rows = [(int(known.prompts[n]), int(n), int(block)) for n, block, s in zip(there, at, before, strict=True) if _amid(s)]
+        whole, per_token = _messages(trace.ledger, cuts[number >= 0]), known.view.scales[there] / known.prompts[there]
+        begins, ends = (1 - (whole - _messages(trace.ledger, edge)) * per_token for edge in (at, at + 1))
+        rows = [
+            (int(known.prompts[n]), int(n), int(block))
+            for n, block, *edges in zip(there, at, begins, ends, strict=True)
+            if amid(*edges)
+        ]
         for tokens, n, block in sorted(rows, reverse=True)[:TRIED]:
             exact = share(trace, n, block)
-            if _amid(exact) and trace.plans[n].seen.at(block).body is None:
+            upto = share(trace, n, block + 1) if block + 1 < session.requests[n].cut else 1.0
+            if amid(exact, upto) and trace.plans[n].seen.at(block).body is None:
                 many = f"and so in {len(rows):,} long prompts" if len(rows) > 1 else "there alone"
                 place = f"behind {exact * 100:.0f} % of the prompt at request {n} ({short(tokens)} tokens), {many}"
                 text = f"The {what} stands {place}."
                 found.append(Finding(text, n, "middle", None, tokens, {"what": what, "share": exact, "requests": len(rows)}))
                 break
     return sorted(found, key=lambda each: -int(str(each.evidence["requests"])))[:1]
-
-
-def _amid(before: float) -> bool:
-    return where(before) == "middle"
 
 
 def _messages(ledger: Ledger, at: Ints) -> Ints:

@@ -1,11 +1,13 @@
-"""What a compaction kept that a tool recorded or a server made: scored when somebody looks, for no rule asked for its summary.
+"""What a condensation's summary kept of what it stands for, beside the facts of its decision: scored when somebody looks.
 
-The scores are those of `envelope.kept`, which a rule's own condensation carries as facts. Pure functions of a trace.
+Of a summary that a rule asked for, the source is what the rule asked about; of a compaction that a tool recorded or a server
+made, what stood there before. The scores are those of `envelope.kept`. Pure functions of a trace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from engine.envelope.kept import scored
 from engine.envelope.pieces import Decision
@@ -14,19 +16,38 @@ from engine.planning.foreign_summaries import summary_at
 from engine.planning.trace import Trace
 from engine.session.model import JSON, Block, Session
 
+REMEMBERED = 512  # scores that are not made again
 CLIP = 2_000  # characters of a tool's result that are read, as for those who make summaries
 
 
 def facts(trace: Trace, decision: Decision) -> Mapping[str, JSON]:
-    """The facts of a decision; of a condensation whose rule asked nobody, with what its summary kept."""
-    edit = decision.edit
-    if edit.action != "condense" or "kept" in edit.facts or edit.span is None or edit.facts.get("edited"):
-        return edit.facts
-    plan = trace.plans[decision.request]
+    """The facts of a decision; of a condensation with what its summary kept."""
+    edit, plan = decision.edit, trace.plans[decision.request]
+    told = asked(plan, decision)
+    if edit.action != "condense" or told is not edit.facts or edit.span is None or edit.facts.get("edited"):
+        return told
     group = [d for d in (*plan.decisions, *plan.server) if d.edit.action == "condense" and d.rule == decision.rule]
     summary = next((text for one in group if (text := _summary(trace.session, plan, one))), "")
     source = "\n".join(line for one in group for line in _lines(trace.session, plan, one))
     return {**edit.facts, **scored(source, summary)} if summary and source else edit.facts
+
+
+def asked(plan: Plan, decision: Decision) -> Mapping[str, JSON]:
+    """The same where a rule asked for the summary, which costs little; else the facts as they are."""
+    edit = decision.edit
+    if edit.action != "condense" or not edit.body or edit.restore:
+        return edit.facts
+    asks = [(ask, answer) for ask, answer in plan.asks if ask.kind == "summary" and answer.text.strip()]
+    stands = [pair for pair in asks if any(pair[1].text.strip() in part.text for part in edit.body)]
+    if not stands and len(asks) != 1:
+        return edit.facts
+    ask, answer = (stands or asks)[-1]
+    return {**edit.facts, **_known(ask.content, answer.text)}
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _known(source: str, summary: str) -> Mapping[str, JSON]:
+    return scored(source, summary)
 
 
 def _summary(session: Session, plan: Plan, decision: Decision) -> str:

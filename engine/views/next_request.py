@@ -16,8 +16,10 @@ from engine.counting.ledger import Ledger
 from engine.counting.reconcile import CELLS, Fit, Terms
 from engine.envelope.pieces import Piece
 from engine.envelope.plan import Plan
+from engine.planning.prompt_cache import behind
 from engine.planning.trace import fits_of
 from engine.session.model import Session
+from engine.views import position
 
 Fits = Sequence[Fit]
 
@@ -42,6 +44,20 @@ def parts(plan: Plan, fit: Terms) -> dict[str, int]:
     scale = (plan.projected - prefix - earlier) / max(1, plan.seen.tokens)
     named = {name: round(count * scale) for name, count in zip(CELLS[:5], plan.seen.counts, strict=True)}
     return {name: tokens for name, tokens in (("prefix", prefix), ("earlier", earlier)) if tokens} | named
+
+
+def amid(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, float] | None:
+    """The task or the last instruction, where it stands in the middle half of a long prompt as it was said, and which share
+    of the prompt stands before it. The words are those of the findings (`views.findings`)."""
+    asked = [message.start for message in session.messages if message.origin == "prompt" and message.start < plan.seen.stop]
+    if not asked or plan.projected < position.LONG:
+        return None
+    named = {asked[0]: "task"} | ({asked[-1]: "last instruction"} if len(asked) > 1 else {})
+    for at, what in reversed(named.items()):
+        before, upto = (1 - behind(plan.seen, n, ledger) * plan.calibration.scale / plan.projected for n in (at, at + 1))
+        if position.amid(before, upto) and plan.seen.at(at).body is None:
+            return what, before
+    return None
 
 
 # What becomes of each message

@@ -15,6 +15,7 @@ from engine.counting.reconcile import HIDDEN, Ints, Terms
 from engine.planning.trace import Trace
 from engine.session.content import PUT_IN
 from engine.session.model import BUCKETS
+from engine.views import slots
 from engine.views.cache_breaks import breaks
 from engine.views.columns import WARN_AT
 from engine.views.detail import Item
@@ -69,6 +70,7 @@ class Summary:
     notes: tuple[str, ...]
     sentence: str
     put_in: tuple[tuple[str, int], ...] = ()  # what the tool put in beside the prompt: word and tokens, largest first
+    inserts: tuple[tuple[str, str, int], ...] = ()  # what the policy put in: slot, bucket and tokens, largest first
 
     @property
     def free(self) -> int:
@@ -94,7 +96,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         n,
         int(view.turns[n]),
         view.models[n],
-        int(view.prompts[n]),
+        view.prompt(n),
         bool(view.recorded[n] >= 0),
         int(view.windows[n]),
         reserve if isinstance(reserve, int) else 0,
@@ -112,6 +114,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         notes(trace, n),
         headline(view, n),
         _put_in(view, trace, n),
+        slots.told(trace.plans[n].seen, float(view.scales[n])),
     )
 
 
@@ -155,7 +158,7 @@ def _put_in(view: Overview, trace: Trace, n: int) -> tuple[tuple[str, int], ...]
 
 
 def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
-    prompt = max(1, int(view.prompts[n]))
+    prompt = max(1, view.prompt(n))
     found: list[Segment] = []
     for name in ORDER:
         i = CELLS.index(name)
@@ -269,8 +272,9 @@ class Cut:
 def cuts(view: Overview) -> tuple[Cut, ...]:
     """Every cut and clearing of a session, in order; several at one request count once."""
     found: dict[int, Cut] = {}
+    prompts = view.prompts
     for marker in view.markers:
         if marker.kind in SHRINKS and marker.request not in found:
-            before = int(view.prompts[max(0, marker.request - 1)])
-            found[marker.request] = Cut(marker.request, marker.kind, marker.what, before, int(view.prompts[marker.request]))
+            before, after = int(prompts[max(0, marker.request - 1)]), int(prompts[marker.request])
+            found[marker.request] = Cut(marker.request, marker.kind, marker.what, before, after)
     return tuple(found.values())

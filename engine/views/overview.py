@@ -15,6 +15,7 @@ import numpy as np
 from engine import notebook
 from engine.counting.reconcile import CELLS as CELLS  # noqa: PLC0414 - pages find it beside the labels
 from engine.counting.reconcile import Fit, Floats, Ints, reconcile
+from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan
 from engine.planning.provider_edits import GOES_ON, UNASKED
 from engine.planning.trace import Trace, prompt_of
@@ -90,6 +91,10 @@ class Overview:
     def prompts(self) -> Ints:
         """Prompt tokens of each request: recorded, else estimated."""
         return np.where(self.recorded >= 0, self.recorded, self.cells.sum(axis=1))
+
+    def prompt(self, n: int) -> int:
+        """Prompt tokens of one request."""
+        return int(self.recorded[n] if self.recorded[n] >= 0 else self.cells[n].sum())
 
     @property
     def fill(self) -> Floats:
@@ -178,12 +183,8 @@ def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> li
         n = plan.request.n
         theirs = [d for d in plan.server if d.rule not in UNASKED and (summed < n - 1 or d.rule != GOES_ON)]
         summed = n if any(d.rule != GOES_ON and d.action == "condense" for d in theirs) else summed
-        acted = {d.action: d for d in (*plan.decisions, *theirs)}
-        for action, decision in acted.items():
-            span = decision.edit.span
-            spoken = span is None or any(block.kind != "notice" for block in session.blocks[span.start : span.stop])
-            if decision.splice and spoken and decision.edit.because != "superseded":
-                found.append(Marker(n, kind_of(action), decision.edit.because))
+        acted = {d.action: d for d in (*plan.decisions, *theirs) if _happened(session, d)}
+        found += [Marker(n, kind_of(action), decision.edit.because) for action, decision in acted.items()]
         if plan.request.attempts > 1:
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
         if plan.limit and prompt_of(plan.request) > plan.limit and one_prompt(session, plan.request):
@@ -194,6 +195,14 @@ def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> li
             n = int(np.searchsorted(starts, agent.at, side="right")) - 1
             found.append(Marker(max(0, n), "subagent", f"started subagent {agent.title or agent.id}"))
     return sorted(found, key=lambda marker: marker.request)
+
+
+def _happened(session: Session, decision: Decision) -> bool:
+    """Whether a decision changed something of the conversation: no insert, no notice, no older version of a prompt or tool."""
+    if not decision.splice or decision.edit.because == "superseded":
+        return False
+    span = decision.edit.span
+    return span is None or any(session.blocks[at].kind != "notice" for at in range(*span))
 
 
 @dataclass(frozen=True, slots=True)

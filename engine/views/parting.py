@@ -1,4 +1,4 @@
-"""Where two replays of a session part, and how each block stands in a request of either.
+"""Where two replays of a session part, and how each block, and each insert by its slot, stands in a request of either.
 
 Holds the reading of two traces; what it costs to part, and what is lost by it, is `comparison`'s.
 """
@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 from engine.envelope.difference import first_difference, repainted, shown
 from engine.planning.trace import Trace
+from engine.session.model import Body
+from engine.views import slots
 from engine.views.labels import label
 from engine.views.position import Where, share, shares, where
 
@@ -17,8 +19,9 @@ Both = Literal["in both", "only in A", "only in B"]
 
 
 class Differs(NamedTuple):
-    """A block that two policies treat otherwise in one request. `how`: only the first has it as it is, only the second, or both
-    have it in another form; `where` it stands in the prompt of the one that has it: the middle half is the middle."""
+    """A block that two policies treat otherwise in a request, or a slot, which stands before block `at`. `how`: only the first
+    has it as it is, only the second, or both have it in another form; `where` it stands in the prompt of the one that has it:
+    the middle half is the middle."""
 
     at: int
     label: str
@@ -28,8 +31,8 @@ class Differs(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A block that stands as it is in a request of one of two policies or of both, and where in the prompt of each; "" = it
-    does not."""
+    """A block that stands as it is in a request of one of two policies or both, or a slot, which stands before block `at`; and
+    where in the prompt of each; "" = it does not."""
 
     at: int
     label: str
@@ -58,7 +61,12 @@ def difference(one: Trace, other: Trace, request: int) -> tuple[Differs, ...]:
             stands = where(share(one if here or not there else other, request, at))
             block = one.session.blocks[at]
             found.append(Differs(at, label(one.session, block), one.ledger.tokens(at, at + 1), how, stands))
-    return tuple(found)
+    was, now = _inserts(one, request), _inserts(other, request)
+    for slot in dict.fromkeys((*was, *now)):
+        if (held := [known[slot] for known in (was, now) if slot in known]) and (len(held) == 1 or held[0] != held[1]):
+            how = "other form" if len(held) == 2 else "only in A" if slot in was else "only in B"
+            found.append(Differs(held[0].at, slots.label(slot), held[0].tokens, how, held[0].where))
+    return tuple(sorted(found, key=lambda each: each.at))
 
 
 def placed(one: Trace, other: Trace, request: int) -> tuple[Placed, ...]:
@@ -72,4 +80,39 @@ def placed(one: Trace, other: Trace, request: int) -> tuple[Placed, ...]:
         how: Both = "in both" if at in a and at in b else "only in A" if at in a else "only in B"
         there = (where(a[at]) if at in a else "", where(b[at]) if at in b else "")
         found.append(Placed(at, label(session, session.blocks[at]), one.ledger.tokens(at, at + 1), how, *there))
-    return tuple(found)
+    was, now = _inserts(one, request), _inserts(other, request)
+    for slot in dict.fromkeys((*was, *now)):
+        how = "in both" if slot in was and slot in now else "only in A" if slot in was else "only in B"
+        held = was.get(slot) or now[slot]
+        put: tuple[Where | Literal[""], Where | Literal[""]] = (
+            was[slot].where if slot in was else "",
+            now[slot].where if slot in now else "",
+        )
+        found.append(Placed(held.at, slots.label(slot), held.tokens, how, *put))
+    return tuple(sorted(found, key=lambda each: each.at))
+
+
+class _Insert(NamedTuple):
+    at: int
+    tokens: int
+    where: Where
+    bodies: tuple[Body, ...]
+
+
+def _inserts(trace: Trace, request: int) -> dict[str, _Insert]:
+    """What stands in each slot of a request beside its blocks."""
+    plan = trace.plans[request]
+    found: dict[str, _Insert] = {}
+    for piece in plan.seen.pieces:
+        if piece.start < piece.stop or not piece.body:
+            continue
+        at = min(piece.start, plan.request.cut - 1)
+        front = at < 0 or all(part.place == "system" for part in piece.body)
+        known = found.get(piece.slot)
+        found[piece.slot] = _Insert(
+            known.at if known else piece.start,
+            (known.tokens if known else 0) + sum(piece.counts),
+            known.where if known else "head" if front else where(share(trace, request, at)),
+            (*(known.bodies if known else ()), piece.body),
+        )
+    return found

@@ -13,6 +13,8 @@ from engine.session.model import Bucket
 
 Where = Literal["head", "middle", "tail"]
 
+LONG = 50_000  # tokens of a prompt; in a shorter one it matters little where something stands
+
 
 def share(trace: Trace, request: int, at: int) -> float:
     """Which share of a request's prompt stands before block `at`, 0 to 1. IndexError where there is no such one of either."""
@@ -41,3 +43,8 @@ def shares(trace: Trace, request: int) -> dict[int, float]:
 def where(share: float) -> Where:
     """The middle half is the middle; the quarters around it are head and tail."""
     return "head" if share < 0.25 else "tail" if share >= 0.75 else "middle"
+
+
+def amid(before: float, upto: float) -> bool:
+    """Whether what begins behind one share of the prompt and ends at another stands in the middle half as a whole."""
+    return where(before) == where(upto) == "middle"

@@ -27,7 +27,8 @@ from engine.envelope.pieces import Decision, Piece
 from engine.envelope.plan import Plan
 from engine.planning.foreign_summaries import LEFT_OUT, summary_at
 from engine.planning.trace import Cursor, Trace
-from engine.session.model import Body, Bucket, Edit, Span
+from engine.session.model import JSON, Body, Bucket, Edit, Span
+from engine.views import kept_of
 from engine.views.labels import label
 from engine.views.replay_cost import Costs, costs
 
@@ -262,10 +263,11 @@ class _Columns:
         return sum(self.trace.ledger.body(edit.body)) if edit.body and not edit.restore else 0
 
     def _facts(self, decision: Decision) -> int:
-        facts = dict(decision.edit.facts) | ({"model": decision.edit.model} if decision.edit.model else {})
+        told = kept_of.asked(self.trace.plans[decision.request], decision)
+        facts = dict(told) | ({"model": decision.edit.model} if decision.edit.model else {})
         if not facts:
             return -1
-        values = [value if isinstance(value, (int, float)) else str(value)[:_LONGEST] for value in facts.values()]
+        values = [value if isinstance(value, (int, float)) else _said(value)[:_LONGEST] for value in facts.values()]
         names = self.text("|".join(name.replace("_", " ") for name in facts))
         return self.facts.setdefault(json.dumps([names, *values]), len(self.facts))
 
@@ -356,3 +358,12 @@ def _outside(start: int, stop: int, spans: Sequence[Span]) -> Iterator[tuple[int
         start = max(start, span.stop)
     if start < stop:
         yield start, stop
+
+
+def _said(value: JSON) -> str:
+    """A fact as people read it: what a list or table holds, without its brackets."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_said(of)}" for name, of in value.items())
+    if not isinstance(value, list | tuple):
+        return str(value)
+    return ", ".join(" ".join(map(str, of)) if isinstance(of, list | tuple) else _said(of) for of in value)

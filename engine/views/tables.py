@@ -52,7 +52,7 @@ def _row(view: Overview, facts: Any) -> list[Any]:
     """One column of the figure: its prompt is that of its request, USD and answer are sums over the turn where it is one."""
     n = int(facts[0, 0])
     money = [f"{value:.6f}" for value in facts[:, 4]] + [int(facts[0, 8]), f"{facts[0, 9]:.6f}"]
-    return [n, int(facts[0, 1]), view.models[n], int(view.prompts[n]), *map(int, view.cells[n]), *money]
+    return [n, int(facts[0, 1]), view.models[n], view.prompt(n), *map(int, view.cells[n]), *money]
 
 
 def bill_csv(view: Overview) -> str:

@@ -20,6 +20,7 @@ HINTS = {
 }
 COUNTED = "How the text of this session was counted before it was scaled to what the provider recorded."
 PUT_IN = "What the tool itself put in beside the prompt, as text of messages: a part of Messages."
+INSERTED = "What the policy put in beside what was said: hatched in the bar, a row each in the heatmap."
 WORDS = {
     "measured": "Recorded in the log by the provider.",
     "estimated": "Counted here, then scaled to what was recorded.",
@@ -30,6 +31,7 @@ SIGNS = {
     "cut": "■",
     "clear": "▽",
     "unlogged": "◁",
+    "back": "▲",
     "break": "◆",
     "overflow": "✖",
     "retry": "×",
@@ -129,7 +131,7 @@ def filled(name: str) -> str:
 def bar(now: one_request.Summary, slim: bool = False) -> str:
     """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
     whole = max(now.window, now.prompt, 1)
-    parts = "".join(_segment(segment, whole, _put_in(now)) for segment in now.segments if segment.tokens)
+    parts = "".join(_segment(segment, whole, _put_in(now), now.inserts) for segment in now.segments if segment.tokens)
     free = f'<div class="ts-seg free">{k(now.free)} free</div>' if now.free > whole * 0.03 else ""
     reserve = ticks = scale = ""
     if now.window:
@@ -156,7 +158,17 @@ def _put_in(now: one_request.Summary) -> str:
     return " · ".join(f"{word} {k(tokens)}" for word, tokens in now.put_in if tokens)
 
 
-def _segment(segment: one_request.Segment, whole: int, put_in: str = "") -> str:
+def inserted(inserts: Sequence[tuple[str, str, int]], bucket: str, whole: int) -> str:
+    """The slots of a bucket as hatched parts at the end of its segment, which has `whole` tokens."""
+    parts = "".join(
+        f'<i title="{esc(slot)}: {tokens:,} tokens, put in" style="width:{100 * tokens / max(1, whole):.2f}%"></i>'
+        for slot, of, tokens in inserts
+        if of == bucket
+    )
+    return f'<span class="ts-slots">{parts}</span>' if parts else ""
+
+
+def _segment(segment: one_request.Segment, whole: int, put_in: str = "", inserts: Sequence[tuple[str, str, int]] = ()) -> str:
     width = 100 * segment.tokens / whole
     name = views.LABELS[segment.name]
     text = f"{name} {k(segment.tokens)}"
@@ -166,7 +178,8 @@ def _segment(segment: one_request.Segment, whole: int, put_in: str = "") -> str:
     hint = f"{name}: {segment.tokens:,} tokens, {segment.mark}"
     hint += f"; put in by the tool: {put_in}" if put_in and segment.name == "messages" else ""
     style = f"width:{width:.3f}%;{filled(segment.name)}"
-    return f'<div class="ts-seg{thin}" title="{esc(hint)}" style="{style}"><span>{esc(shown)}</span></div>'
+    slots = inserted(inserts, segment.name, segment.tokens)
+    return f'<div class="ts-seg{thin}" title="{esc(hint)}" style="{style}"><span>{esc(shown)}</span>{slots}</div>'
 
 
 def _ghost(now: one_request.Summary, whole: int) -> str:
@@ -193,6 +206,7 @@ def buckets(now: one_request.Summary, counter: str) -> str:
     chips += _answered(now)
     if put_in := _put_in(now):
         chips += f'<span class="ts-chip seg" title="{PUT_IN}">put in by the tool<em>{esc(put_in)}</em></span>'
+    chips += slots(now.inserts)
     unpriced = "no known price for this model" if now.recorded else "nothing to price"
     money = f"this request {usd(now.total)}" if now.total is not None else unpriced
     money += f" · log says {usd(now.logged)}" if now.logged is not None else ""
@@ -200,6 +214,12 @@ def buckets(now: one_request.Summary, counter: str) -> str:
     chips += f'<span class="ts-chip seg">{money}<em>{read}</em></span>'
     chips += f'<span class="ts-chip seg" title="{COUNTED}">counted by<em>{esc(counter)}</em></span>'
     return f'<div class="ts-cards">{cards}</div><div class="ts-chips">{chips}</div>'
+
+
+def slots(inserts: Sequence[tuple[str, str, int]]) -> str:
+    """What a policy put in, by slot, as a chip; "" where it put in nothing."""
+    text = " · ".join(f"{slot.lower()} {k(tokens)}" for slot, _, tokens in inserts)
+    return f'<span class="ts-chip seg" title="{INSERTED}">inserts<em>{esc(text)}</em></span>' if text else ""
 
 
 def _answered(now: one_request.Summary) -> str:

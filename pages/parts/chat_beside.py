@@ -69,3 +69,8 @@ def attach(chat: Chat, thread: str, turn: Callable[[Chat], Generator[Event]]) ->
     now = current(thread)
     beside.attach(chat, now)
     return beside.asked_after(now, turn)
+
+
+def look(chat: Chat, thread: str) -> None:
+    """Weigh a chat's next request with what stands beside it now."""
+    beside.look(chat, current(thread))

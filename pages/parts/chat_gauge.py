@@ -5,7 +5,9 @@ Text of sessions passes `esc`, always.
 
 from __future__ import annotations
 
-from engine.views import Plan, next_request
+from collections.abc import Sequence
+
+from engine.views import Decision, Plan, next_request, slots
 from engine.views import overview as views
 from pages.parts import cards
 from pages.parts.chat_weighed import Weighed
@@ -31,6 +33,8 @@ def envelope(
         f"<b>{k(tokens)}</b></div>"
         for name, tokens in drawn.items()
     )
+    begun = typed or any(message.role == "user" for message in weighed.session.messages)  # else a stand-in opens the prompt
+    inserts = slots.told(plan.seen, _scale(plan, drawn)) if begun else ()
     word = "being answered" if busy else "with what you are typing" if typed else "next request"
     said, tone = _verdict(weighed)
     window, mark = plan.budget.window, ahead.mark if ahead else None
@@ -40,16 +44,26 @@ def envelope(
         chips += f'<span class="ts-chip">{esc(plan.model)}</span>'
     if not plan.budget.known:
         chips += '<span class="ts-chip warn" title="No table knows this model: its window is assumed">window assumed</span>'
-    if plan.changed:
+    if _cuts(plan):
         chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
     line = (
         f'<div class="chat-fill" data-tokens="{plan.projected}"><b>{plan.projected:,}</b> of {window:,} tokens '
         f"({percent(plan.projected / max(1, window))}){f' · {verb} from about {mark:,} on' if mark else ''}</div>"
     )
     head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
-    tells = "" if busy else _outlook(weighed, ahead, typed)
-    bar = _bar(plan, drawn, None if ahead and ahead.ends else mark)
-    return f'{head}{bar}{line}{tells}{rows}<div class="ts-chips">{chips}</div>'
+    tells = "" if busy else _outlook(weighed, ahead, typed) + _amid(weighed)
+    bar = _bar(plan, drawn, inserts, None if ahead and ahead.ends else mark)
+    return f'{head}{bar}{line}{tells}{rows}<div class="ts-chips">{chips}{cards.slots(inserts)}</div>'
+
+
+def _scale(plan: Plan, drawn: dict[str, int]) -> float:
+    """Provider tokens for one counted, as the parts are drawn."""
+    return sum(tokens for name, tokens in drawn.items() if name not in cards.HATCHED) / max(1, plan.seen.tokens)
+
+
+def _cuts(plan: Plan) -> list[Decision]:
+    """The decisions that take something away: what is put in is none of them."""
+    return [made for made in plan.decisions if made.splice and not (made.edit.slot and made.edit.body)]
 
 
 def attached(weighed: Weighed | None, typed: Typed) -> str:
@@ -66,7 +80,7 @@ def attached(weighed: Weighed | None, typed: Typed) -> str:
 def _verdict(weighed: Weighed) -> tuple[str, str]:
     if weighed.refused:
         return "would be refused", "bad"
-    return ("fits after a cut", "warn") if weighed.plan.changed else VERDICTS[weighed.plan.verdict]
+    return ("fits after a cut", "warn") if _cuts(weighed.plan) else VERDICTS[weighed.plan.verdict]
 
 
 def _outlook(weighed: Weighed, ahead: next_request.Ahead | None, typed: bool) -> str:
@@ -76,7 +90,7 @@ def _outlook(weighed: Weighed, ahead: next_request.Ahead | None, typed: bool) ->
         return ""
     if refused:
         return f'<p class="chat-tells bad"><b>Would not be sent:</b> {esc(refused.what)}. {esc(refused.hint)}</p>'
-    made = [decision for decision in plan.decisions if decision.splice]
+    made = _cuts(plan)
     if made:
         verbs = ", ".join(dict.fromkeys(f"{d.action} ({d.rule.replace('_', ' ')})" for d in made))
         before, after = plan.calibration.predict(made[0].before), plan.calibration.predict(made[-1].after)
@@ -85,6 +99,15 @@ def _outlook(weighed: Weighed, ahead: next_request.Ahead | None, typed: bool) ->
         return f'<p class="chat-tells warn"><b>Will be cut before it is sent:</b> {esc(verbs)}, {size}. {why}.</p>'
     fits = "<b>Fits as it is:</b> nothing will be cut. " if typed else ""
     return f'<p class="chat-tells">{fits}{_next_cut(ahead)}</p>'
+
+
+def _amid(weighed: Weighed) -> str:
+    """What models will make least of: the task or the last instruction in the middle of a long prompt."""
+    if weighed.amid is None or weighed.refused:
+        return ""
+    what, before = weighed.amid
+    place = f"behind {before * 100:.0f} % of this prompt ({k(weighed.plan.projected)} tokens)"
+    return f'<p class="chat-tells warn">The {what} stands {place}: models make least of what is in the middle.</p>'
 
 
 def _next_cut(ahead: next_request.Ahead | None) -> str:
@@ -104,7 +127,7 @@ def _colour(name: str) -> str:
     return cards.filled(name) if name in cards.HATCHED else f"background:var(--ts-{name.replace('_', '-')})"
 
 
-def _bar(plan: Plan, drawn: dict[str, int], mark: int | None) -> str:
+def _bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, str, int]], mark: int | None) -> str:
     """The wide bar: buckets, free space, the answer's reserve, and where the policy begins to cut."""
     window, limit, prompt = plan.budget.window, mark or plan.budget.window, plan.projected
     whole = max(window, prompt, 1)
@@ -116,7 +139,8 @@ def _bar(plan: Plan, drawn: dict[str, int], mark: int | None) -> str:
         thin = "" if shown else " thin"
         hint = f"{views.LABELS[name]}: {tokens:,} tokens"
         style = f"width:{width:.3f}%;{_colour(name)};color:var(--ts-ink-{name.replace('_', '-')})"
-        parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}"><span>{shown}</span></div>' if tokens else ""
+        held = f"<span>{shown}</span>{cards.inserted(inserts, name, tokens)}"
+        parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}">{held}</div>' if tokens else ""
     reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
     # At the right, beside what is kept for the answer: at the left the mark would cross it.
     place = f"justify-content:flex-end;padding-right:calc({100 * reserve / whole:.2f}% + 9px)"

@@ -11,7 +11,7 @@ from engine.live import branches, gateway, providers
 from engine.live.chat import Chat
 from engine.live.sinks import Unkept
 from engine.views import Plan, attachments, next_request
-from pages.parts import chat_chosen, chatting
+from pages.parts import chat_beside, chat_chosen, chatting
 from pages.parts.chat_values import value
 from pages.parts.chatting import Room
 
@@ -19,12 +19,13 @@ from pages.parts.chatting import Room
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """The next request, and why it would not be sent; `attached`: tokens of each file that would go with the message;
-    `states`: what it carries of each message."""
+    `amid`: what stands in the middle of a long one (`next_request.amid`); `states`: what it carries of each message."""
 
     plan: Plan
     session: Session
     refused: TurnscopeError | None = None
     attached: tuple[int, ...] = ()
+    amid: tuple[str, float] | None = None
 
     @property
     def states(self) -> tuple[next_request.State, ...]:
@@ -40,6 +41,7 @@ def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Wei
         if held.busy:
             return Weighed(held.log[max(held.log)], held.session) if held.log else None
         held.chat.settings = chatting.settled(held, chat_chosen.goes(held.thread)[0])
+        chat_beside.look(held.chat, held.thread)
         return _weighed(held.chat, text, files)
 
 
@@ -49,7 +51,7 @@ def _weighed(chat: Chat, text: str, files: Sequence[Any]) -> Weighed:
     scale, ledger = plan.calibration.scale, growing.ledger
     sizes = tuple(round(scale * ledger.tokens(at, at + 1)) for at in range(first, first + len(files)))
     refused = gateway.refusal(plan, growing.session, growing.ledger)
-    return Weighed(plan, growing.session, refused, sizes)
+    return Weighed(plan, growing.session, refused, sizes, next_request.amid(plan, growing.session, ledger))
 
 
 def ahead(held: Room | None) -> next_request.Ahead | None:
@@ -88,4 +90,6 @@ def fits(held: Room | None, plan: Plan | None) -> next_request.Fits:
 def draft() -> Chat:
     """A chat that is only weighed: what a first message would be sent with."""
     spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
-    return branches.begun("draft", spare, Unkept(), chat_chosen.settings(), value("system"), chat_chosen.definitions())
+    chat = branches.begun("draft", spare, Unkept(), chat_chosen.settings(), value("system"), chat_chosen.definitions())
+    chat_beside.look(chat, "")
+    return chat

@@ -26,6 +26,7 @@ from pages.parts import chat_beside, chat_chosen, state
 from pages.parts.chat_values import about, value
 
 KEPT = 40  # requests that the decision log looks back on
+ENDING = 0.5  # seconds that a click on Stop waits for the end, so that the run after it draws the page as it is then
 
 
 @dataclass(slots=True)
@@ -191,11 +192,12 @@ def settled(held: Room, to: Place) -> Settings:
 
 
 def stop(held: Room) -> None:
-    """End the turn at the next piece of the answer."""
+    """End the turn at the next piece of the answer. Most have ended when this returns: one run less until the next message."""
     running = held.running
     if running is not None:
         held.stopping = True
         running.stop()
+        running.wait(ENDING)
 
 
 def change(held: Room, what: Callable[[Chat], object]) -> None:

@@ -44,7 +44,7 @@ def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> N
         st.text("Both send the same at every request.")
     else:
         many = len(parting.difference(a, b, at))
-        blocks = "1 block" if many == 1 else f"{many:,} blocks"
+        blocks = "1 block or insert" if many == 1 else f"{many:,} blocks and inserts"
         st.text(f"They first part at request {first:,}. At request {at:,} they differ in {blocks}.")
     if which == "kept":
         _placed(parting.placed(a, b, at), titles[one], titles[other])

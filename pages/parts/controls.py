@@ -189,10 +189,10 @@ def _help() -> None:
         st.html(f'<dl class="ts-glossary">{keys}</dl><hr style="margin:10px 0"><dl class="ts-glossary">{words}</dl>')
 
 
-def heatmap_choices(priced: bool) -> tuple[figures.Unit, figures.Measure, figures.Scale, bool]:
-    """What the heatmap shows: columns, measure, scale, and whether each row has a scale of its own.
+def heatmap_choices(priced: bool, slots: bool) -> tuple[figures.Unit, figures.Measure, figures.Scale, bool, bool]:
+    """What the heatmap shows: columns, measure, scale, whether each row has a scale of its own, whether each slot has a row.
 
-    `priced`: some of it has a price; tokens are shown first where nothing has.
+    `priced`: some of it has a price; tokens are shown first where nothing has. `slots`: something was put in.
     """
     measures: dict[figures.Measure, str] = {"cost": "Cost", "tokens": "Tokens", "share": "Share of window"}
     if not priced:
@@ -202,7 +202,8 @@ def heatmap_choices(priced: bool) -> tuple[figures.Unit, figures.Measure, figure
         measure = _choice("Measure", measures, "heatmap.measure" if priced else "heatmap.measure.unpriced")
         scale: figures.Scale = _choice("Scale", {"rank": "By rank", "log": "Logarithmic", "linear": "Linear"}, "heatmap.scale")
         each = _choice("Rows", {"shared": "One scale", "each": "Each row its own"}, "heatmap.rows") == "each"
-    return by, measure, scale, each
+        parted = slots and _choice("Inserts", {"in": "In their buckets", "apart": "Inserts apart"}, "heatmap.slots") == "apart"
+    return by, measure, scale, each, parted
 
 
 def _choice(label: str, options: dict[C, str], key: str) -> C:

@@ -65,7 +65,7 @@ def _dollars(shown: state.Shown, replay: replays.Replay) -> str:
         "Simulated at list prices with the recorded answers: what each request would have found in the prompt cache, and what "
         "its summaries would have cost. The same figure as on the compare page."
     )
-    told = f'title="{told}">{cost(spent.total, spent.unpriced, simulated=True)} · recorded {usd(recorded)}'
+    told = f'title="{told}">{cost(spent.total, spent.unpriced, simulated=True)} · as it ran {usd(recorded)}'
     return f'<span class="ts-chip" {told}</span>'
 
 

@@ -33,10 +33,12 @@ def forms(session: Session, name: str, key: str) -> None:
             )  # fmt: skip
 
 
-def heatmap(shown: state.Shown, by: figures.Unit, measure: figures.Measure, scale: figures.Scale, each: bool) -> None:
+def heatmap(
+    shown: state.Shown, by: figures.Unit, measure: figures.Measure, scale: figures.Scale, each: bool, parted: bool = False
+) -> None:
     """The heatmap page's chart, as chosen."""
-    figure = state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each)
-    _buttons("heatmap", figure, shown, by, lambda: scales.lines(shown, by, measure, scale, each))
+    figure = state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each, parted)
+    _buttons("heatmap", figure, shown, by, lambda: scales.lines(shown, by, measure, scale, each, parted))
 
 
 def _buttons(

@@ -15,34 +15,41 @@ SCALES: dict[figures.Scale, str] = {
 }
 
 
-def draw(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool) -> str:
+def draw(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool, parted: bool = False) -> str:
     """HTML of both, for the choices that the heatmap is drawn with."""
-    rows = figures.shades(shown.view, by, measure, scale, each)
-    told = f"{' '.join(_told(by, measure, scale))} Click a cell to go there, drag to sum up a range."
+    rows = _rows(shown, by, measure, scale, each, parted)
+    told = f"{' '.join(_told(by, measure, scale, parted))} Click a cell to go there, drag to sum up a range."
     if each:
         strips = "".join(_one(row, measure) for row in rows)
     else:
-        lines = "".join(f'<i class="strip" style="{_fade(row.name)}"></i>' for row in rows)
+        lines = "".join(f'<i class="strip" style="{_fade(name)}"></i>' for name in dict.fromkeys(row.name for row in rows))
         cold = '<i class="strip" style="background:linear-gradient(90deg,var(--ts-panel),var(--ts-cold))"></i>'
         strips = f'<div class="ts-shades all">{lines}{cold}{_ends(rows[0], measure)}</div>' if rows else ""
     return f'<div class="ts-scales"><p>{told}</p>{strips}</div>'
 
 
-def lines(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool) -> list[str]:
+def lines(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool, parted: bool = False) -> list[str]:
     """The same as text, for a chart that is taken away."""
-    rows = figures.shades(shown.view, by, measure, scale, each)
+    rows = _rows(shown, by, measure, scale, each, parted)
     spans = [(row.label if each else "All rows", [_value(row.values[place], measure) for place in (0, 2, -1)]) for row in rows]
     return [
-        *_told(by, measure, scale),
+        *(told := _told(by, measure, scale, parted)),
         *(f"{label}: darkest {low}, middle of the scale {middle}, brightest {high}." for label, (low, middle, high) in spans),
-    ][: None if each else 3]
+    ][: None if each else len(told) + 1]
 
 
-def _told(by: Unit, measure: Measure, scale: figures.Scale) -> tuple[str, str]:
+def _rows(
+    shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool, parted: bool
+) -> tuple[figures.Shades, ...]:
+    return figures.shades(shown.view, by, measure, scale, each, state.slots_of(shown, shown.key) if parted else None)
+
+
+def _told(by: Unit, measure: Measure, scale: figures.Scale, parted: bool) -> tuple[str, ...]:
     one = "request" if by == "requests" else "turn"
     return (
         f"Each column is a {one}, each row a part of it; brighter = {BRIGHT[measure]}, {SCALES[scale]}.",
         "A bright column from top to bottom: the cache was lost.",
+        *(["› stands for what was put in: a part of the bucket above it, at that bucket's price."] if parted else ()),
     )
 
 

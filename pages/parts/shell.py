@@ -11,6 +11,8 @@ from pathlib import Path
 
 import streamlit as st
 
+from pages.parts import state
+
 PAGES = Path(__file__).resolve().parent.parent
 THROUGH_APP = "shell.through_app"
 
@@ -21,6 +23,7 @@ def run() -> None:
     page = _navigation()
     st.session_state[THROUGH_APP] = True
     page.run()
+    state.keep()
 
 
 def ensure() -> None:

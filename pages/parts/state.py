@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 
 import streamlit as st
 
@@ -25,7 +26,7 @@ from engine import Session, Trace, figures, library, settings
 from engine.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available, hanging
 from engine.library import known as known_lines
 from engine.live import threads
-from engine.views import find_text, one_request
+from engine.views import find_text, one_request, slots
 from engine.views import overview as views
 from engine.views.findings import Finding
 from pages.parts import registry
@@ -269,13 +270,34 @@ def opened(entry: Entry, part: int = 0, progress: Progress | None = None, *, liv
             slot.opened = follow(entry).opened()
         if slot.opened is None:
             kept = store().reopen(entry.key) if entry.key and not entry.path.exists() else None
-            slot.opened = kept or store().open(entry.path, entry=entry.inside, name=entry.name, progress=progress)
+            slot.opened = kept or store().open(
+                entry.path, entry=entry.inside, name=entry.name, progress=progress, keeper=_unkept().put
+            )
         if entry.origin != "chat":
             _sharpen(slot, slot.opened)
         if part not in slot.shown:
             slot.shown[part] = _shown(entry, slot.opened, part)
             settle()
         return slot.shown[part]
+
+
+@st.cache_resource(show_spinner=False)
+def _unkept() -> SimpleQueue[Callable[[], None]]:
+    """What writes to the disk what was read: it takes a third of the time that opening takes, and nobody has to wait for it."""
+    return SimpleQueue()
+
+
+def keep() -> None:
+    """Have what was read kept on disk, beside. For the end of a script run: then the page is drawn."""
+    if not _unkept().empty():
+        # a daemon: where it is cut short, the session is read again from its file
+        Thread(target=_drain, args=(_unkept(),), name="keeping", daemon=True).start()
+
+
+def _drain(waiting: SimpleQueue[Callable[[], None]]) -> None:
+    with suppress(Empty):
+        while True:
+            waiting.get_nowait()()
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
@@ -378,15 +400,23 @@ def _alone(key: str, session: Session, ledger: Ledger | None = None) -> Opened:
 @st.cache_resource(max_entries=24, show_spinner=False)
 def heatmap(
     _shown: Shown,
-    key: str,  # noqa: ARG001  what the cache goes by
+    key: str,
     by: figures.Unit,
     measure: figures.Measure,
     scale: figures.Scale,
     theme: figures.Theme,
     each: bool = False,
+    parted: bool = False,
 ) -> figures.Figure:
-    """The heatmap of a session, made once per choice."""
-    return figures.heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=each)
+    """The heatmap of a session, made once per choice. `parted`: with a row for each slot."""
+    parts = slots_of(_shown, key) if parted else None
+    return figures.heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=each, parts=parts)
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def slots_of(_shown: Shown, key: str) -> slots.Slots | None:  # noqa: ARG001  what the cache goes by
+    """What was put into the requests of a session, by slot; None where nothing was."""
+    return slots.slots(_shown.trace, _shown.view)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)

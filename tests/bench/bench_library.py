@@ -190,7 +190,10 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=250)
     parser.add_argument("--open", type=Path, default=OPEN if OPEN.is_dir() else ROOT / "sample_sessions")
     given = parser.parse_args()
-    sources = sorted(path for path in given.open.glob("*.jsonl") if b'"sessionId"' in path.read_bytes()[:20_000])
+    files = [*given.open.glob("*.jsonl")] or given.open.rglob("*.jsonl")
+    sources = sorted(path for path in files if b'"sessionId"' in path.read_bytes()[:20_000])
+    if not sources:
+        parser.error(f"no session of Claude Code lies in {given.open}")
     folder = Path(tempfile.mkdtemp(prefix="turnscope-library-")) / "logs"
     folder.mkdir()
     try:

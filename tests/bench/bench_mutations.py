@@ -43,6 +43,7 @@ import engine  # noqa: E402
 from engine import importers  # noqa: E402
 from engine.errors import TurnscopeError  # noqa: E402
 from engine.reading.holders import open_source  # noqa: E402
+from engine.views import exporting  # noqa: E402
 
 OPEN = ROOT.parent / "shared" / "data" / "open"
 SAMPLES = ROOT / "sample_sessions"
@@ -123,6 +124,8 @@ def written(folder: Path) -> Iterator[Path]:
     yield folder / "claude.jsonl"
     (folder / "turnscope.json").write_bytes(engine.dumps(engine.load(folder / "claude.jsonl")))
     yield folder / "turnscope.json"
+    (folder / "chat.md").write_bytes(exporting.forms()["markdown"].make(engine.load(folder / "claude.jsonl")))
+    yield folder / "chat.md"
     ask = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
     said = {"id": "r", "choices": [{"message": {"role": "assistant", "content": "ok"}}], "usage": {"prompt_tokens": 3}}
     (folder / "openai.jsonl").write_bytes(data_of([{"request": ask, "response": said}] * 2, lines=True))

@@ -2,15 +2,15 @@
 
 Every built-in policy on a Claude Code session of 20 MB, 2,000 requests and 21 compactions, which most of them outgrow: CPU
 seconds, growth from its first half to the whole, memory that the plans hold. Where more than twice as much was read for
-summaries in the whole as in its half, time may grow as that did. Then each rule alone, and the policy `balanced`, over 8,000
-requests: the same. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, one request per turn,
-beside what `trim_messages` of langchain-core and of litellm take for the same turns (the `bench` extra; skipped with a word
-where absent). langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and counts
-with a tokenizer.
+summaries, or decided, in the whole as in its half, time may grow as that did. Then each rule alone, and the policy `balanced`,
+over 8,000 requests: the same. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, one request
+per turn, beside what `trim_messages` of langchain-core and of litellm take for the same turns (the `bench` extra; skipped with
+a word where absent). langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and
+counts with a tokenizer.
 
 What counts is the process's CPU time with the sessions out of the garbage collector's sight, as the app has them. What is over
 a limit is measured again, up to ROUNDS times, and its best counts: a busy machine slows even CPU time, a slow rule stays slow.
-What takes less than BRIEF seconds is measured up to BRIEF_ROUNDS times, since one such time says little of growth.
+What takes less than BRIEF seconds may be measured up to BRIEF_ROUNDS times: one such time says little of growth.
 """
 
 from __future__ import annotations
@@ -186,13 +186,13 @@ def logged() -> Session:
         return engine.load(path)
 
 
-def compacted(chosen: Sequence[str]) -> Iterator[tuple[str, bool]]:
+def compacted(policies: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """A line per policy, and whether it holds its limits."""
     whole = logged()
     n = len(whole.requests) // 2
     half, memo = upto(whole, whole.requests[n].cut, n), dict[str, int]()
     sessions = [(session, build_ledger(session, CHARS, memo)) for session in (half, whole)]
-    for name in chosen:
+    for name in policies:
         policy = load(name)
         most, room = LOG_MORE.get(name, LOG_LIMITS)
         own = own_counts(whole, policy)
@@ -207,9 +207,10 @@ def compacted(chosen: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _more(plans: list[Any], half: int) -> float:
-    """How many times as much was read for summaries in all requests as in the first half of them; 2 where that is less."""
-    read = [sum(len(ask.content) for plan in part for ask, _ in plan.asks) for part in (plans[:half], plans)]
-    return max(2.0, read[1] / read[0]) if read[0] else 2.0
+    """How many times as much was read for summaries, or decided, in all requests as in the first half of them; at least 2."""
+    parts = (plans[:half], plans)
+    read = [sum(len(ask.content) for plan in part for ask, _ in plan.asks) for part in parts]
+    return max([2.0, *(whole / first for first, whole in (read, list(map(decided, parts))) if first)])
 
 
 def _within(most: float, more: float, short: float, long: float) -> bool:
@@ -282,21 +283,15 @@ def comparison() -> Iterator[tuple[str, bool]]:
 def main(chosen: list[str]) -> int:
     """Print the tables; 1 where a limit is exceeded."""
     bad = False
-    unknown = [name for name in chosen if name not in rules() and name not in names()]
+    unknown = [name for name in chosen if name not in (*rules(), *names())]
     if unknown:
-        print(f"no such rule or policy: {', '.join(unknown)}; rules: {', '.join(rules())}; policies: {', '.join(names())}")
+        print(f"no such rule or policy: {', '.join(unknown)}; known: {', '.join((*rules(), *names()))}")
         return 2
-    policies = [name for name in chosen or names() if name in names()]
-    single = [name for name in chosen if name in rules()] or ([] if chosen else [*RULES])
-    single += [WHOLE] if WHOLE in policies else []
-    tables: list[tuple[str, Iterator[tuple[str, bool]]]] = []
-    if policies:
-        title = (
-            f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions under every policy, from the first half to the whole:"
-        )
-        tables.append((title, compacted(policies)))
-    if single:
-        tables.append((f"{REQUESTS:,} requests, each rule alone, and one whole policy:", rule_costs(single)))
+    single = [name for name in chosen if name in rules()] if chosen else [*RULES, WHOLE]
+    whole = [name for name in chosen if name in names()] if chosen else names()
+    over = f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions"
+    tables = [(f"{over} under every policy, from the first half to the whole:", compacted(whole))] if whole else []
+    tables += [(f"{REQUESTS:,} requests, each rule alone, and one whole policy:", rule_costs(single))] if single else []
     if not chosen:
         tables.append((f"{REQUESTS:,} requests under each ported policy, counts by characters:", ports()))
         tables.append(("reverse iteration beside other libraries:", comparison()))

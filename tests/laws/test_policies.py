@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
+from long_session import long_session
 from msgspec import structs
 
 from engine.envelope.plan import Plan
@@ -29,6 +30,7 @@ from engine.session.model import Answer, Ask, Bucket, Recorded, Session
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAMES = policies.names()
 MODEL = "claude-opus-4-5"
+LAYERED = ("layered", "layered-24", "openwebui-memory", "relevant-within-budget")  # also where conversations are asked for
 limits = st.integers(60, 1_500)
 EXAMPLES = settings(max_examples=12)
 
@@ -153,6 +155,13 @@ def everything() -> str:
         for name in NAMES
         for limit in (250, 900)
         for plan in replay(session, tight(name, limit), ledger_of(session))
+    ]
+    long = long_session(14, {11: ("Look at falcon again.", {"ids": ["c2", "c4"], "format": "mixed"})}, lines=4)
+    said += [
+        digest(plan)
+        for name in LAYERED
+        for plan in replay(long, tight(name, 1_500), ledger_of(long))
+        if plan.request.n % 3 == 1
     ]
     return hashlib.blake2b("".join(said).encode(), digest_size=16).hexdigest()
 

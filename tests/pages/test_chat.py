@@ -6,6 +6,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,13 +19,14 @@ from engine.live.chat import Chat, Settings
 from engine.live.events import Done, Held, Stopped
 from engine.live.offline import FAULTS
 from engine.live.provider import connected
+from engine.live.running import Running
 from engine.live.sinks import Unkept
 from engine.live.threads import Place, Threads
 from engine.session import portable
 from engine.session.model import Block
 from engine.session.timeline import block_of
 from engine.storage.database import StorageError, reading
-from engine.views import exporting
+from engine.views import exporting, next_request
 from engine.views.attachments import IMAGE
 from pages.parts import chat_attached, chat_cards, chat_chosen, chat_gauge, chat_weighed, chatting, typing_box
 from pages.parts.chat_values import TOOLS
@@ -96,6 +98,23 @@ def test_a_message_is_kept_answered_and_shown_as_text(app: AppTest, data_folder:
     session = store(data_folder).load(row.id)
     assert [m.role for m in session.messages] == ["tools", "system", "user", "assistant"]
     assert session.requests[-1].stop_reason == "end_turn"
+
+
+def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
+    app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = Running.stop
+    monkeypatch.setattr(Running, "stop", lambda self: Timer(0.3, now, (self,)).start())  # a turn that takes its time to end
+    chat_chosen.offline().delay = 0.2
+    opened(app).chat_input[0].set_value("How long is the road?").run()
+    assert app.chat_input[0].disabled
+    app.button(key="chat.stop").click().run()
+    assert not app.exception
+    assert not app.chat_input[0].disabled
+    assert not [button for button in app.button if button.key == "chat.stop"]
+    chat_chosen.offline().delay = 0.0
+    say(app, "And now?")
+    assert [r.stop_reason for r in store(data_folder).load(app.query_params["thread"]).requests] == ["interrupted", "end_turn"]
 
 
 def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
@@ -521,8 +540,8 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
     again = portable.loads(json.loads(engine.dumps(session)))
     assert again == session
     text = exporting.markdown(session)
-    assert "## You\n\nWhat is ``` here?" in text
-    assert "## Model\n\nI am the built-in offline model" in text
+    assert "## You <!-- turnscope user -->\n\nWhat is ``` here?" in text
+    assert "## Model <!-- turnscope assistant -->\n\nI am the built-in offline model" in text
 
 
 def test_a_hit_of_a_search_opens_its_chat_and_is_marked(app: AppTest) -> None:
@@ -598,7 +617,10 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
     said = exporting.markdown(session)
     assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
-    assert f"n.txt\n\n```\n{notes.decode()}\n```" in said
+    assert f"n.txt\n\n```file turnscope n.txt\n{notes.decode()}\n```" in said
+    (data_folder / "said.md").write_text(said)
+    again = engine.load(data_folder / "said.md")
+    assert [b.raw for b in again.blocks if b.role == "user"] == [b.raw for b in session.blocks if b.role == "user"]
     area = next(a for a in app.text_area if a.key.startswith("chat.instead"))
     assert area.value == "What is this?"
     area.set_value("And what is this?").run()
@@ -660,6 +682,22 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
     assert f"<b>cat.png</b> {chat.attached[0]} tokens, <b>n.txt</b>" in shown
     assert "a.zip is neither an image" in shown
     assert chat_gauge.attached(None, typing_box.Typed("hello")) == ""
+
+
+def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent() -> None:
+    def told(system: int, task: int, rest: int) -> str:
+        settings = Settings("claude-sonnet-4-5", chat_chosen.policies()["keep-everything"])
+        spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
+        chat = branches.begun("draft", spare, Unkept(), settings, "word " * system, [])
+        said = [("user", "word " * task), ("assistant", "word " * rest), ("user", "and then?")]
+        plan, growing = chat.weighed(said)
+        amid = next_request.amid(plan, growing.session, growing.ledger)
+        return chat_gauge._amid(chat_weighed.Weighed(plan, growing.session, amid=amid))
+
+    assert re.search(r"The task stands behind 5\d % of this prompt \(7\d\.\dk tokens\)", told(32_000, 100, 30_000))
+    assert told(16_000, 100, 15_000) == "", "a short prompt"
+    assert told(2_000, 100, 60_000) == "", "the head"
+    assert told(32_000, 30_000, 100) == "", "its end stands near the prompt's"
 
 
 def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: AppTest, data_folder: Path) -> None:

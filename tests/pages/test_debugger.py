@@ -147,7 +147,7 @@ def test_a_policy_that_changes_nothing_says_so(app: AppTest) -> None:
 
 def test_a_replay_says_how_sure_its_dollars_are(app: AppTest) -> None:
     opened(app, session=FIRST, policy="balanced")
-    assert re.search(r"simulated \$[\d.,]+ · recorded \$[\d.,]+", bodies(app))
+    assert re.search(r"simulated \$[\d.,]+ · as it ran \$[\d.,]+", bodies(app))
     opened(app, session=FIRST, policy="as-recorded")
     assert "simulated" not in bodies(app)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,15 @@ def test_facts_are_found_refused_forgotten_and_reach_the_next_chat(app: AppTest,
     app.selectbox(key="chat.memory").set_value("off").run()
     say(app, "My name is Bob.")
     assert [fact.text for fact in store.all()] == [""], "switched off, nothing is remembered beyond the chat"
+    app.session_state["heatmap.slots"] = "apart"
+    app.switch_page("pages/heatmap.py")
+    app.query_params.clear()
+    app.query_params["session"] = f"thread-{thread}"
+    app.query_params["request"] = "0"
+    app.run()
+    assert not app.exception
+    assert "› stands for what was put in" in bodies(app)
+    assert re.search("inserts<em>memory \\d+</em>", bodies(app))
 
 
 def test_the_library_lists_what_is_remembered_by_project(app: AppTest, data_folder: Path) -> None:

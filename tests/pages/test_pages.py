@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,10 @@ import hostile
 import pytest
 from claude_log import Log
 from conftest import ROOT
+
+import engine
+from engine import settings
+from engine.library import Store
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -48,6 +53,19 @@ def cold() -> None:
     import streamlit as st
 
     st.cache_resource.clear()
+
+
+@pytest.mark.usefixtures("cold")
+def test_what_a_page_opened_is_kept_once_it_is_drawn(app: AppTest) -> None:
+    log = SAMPLES / f"{FIRST}.jsonl"
+    memory = Store(settings.data_file())
+    opened(app)
+    key = memory.recent()[0].key
+    until = time.monotonic() + 20
+    while (kept := memory.reopen(key)) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert kept is not None
+    assert kept.session == engine.load(log)
 
 
 def claude_folder(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -113,7 +113,8 @@ def laid(envelope: Envelope, ctx: Ctx, forms: Forms, was: Mapping[int, str], now
         if was.get(number) != "full":
             because = f"{name_of(ctx, forms, number)} was asked for in full: its blocks stand again"
             yield from (
-                Edit("retrieve", because, span, None, restore=True, facts=facts) for span in _gone(envelope, ctx, forms, number)
+                Edit("retrieve", because, span, None, restore=True, slot=RETRIEVED, facts=facts)
+                for span in _gone(envelope, ctx, forms, number)
             )
     texts = tuple(_text(ctx, forms, number, form) for number, form in now.items() if form != "full")
     because = f"of the retrieved conversations {len(texts)} stand as header or summary"

@@ -28,6 +28,12 @@ TRANSCRIPT = re.compile(r"<transcript>\n?(.*)\n?</transcript>", re.DOTALL)
 
 _WISHES = (
     (
+        re.compile(r"\b(?:write|take|make|keep)\s+a\s+note(?:\s+(?:that|of|on))?[\s:]+(.+)", re.IGNORECASE | re.DOTALL),
+        "write_note",
+        "text",
+    ),
+    (re.compile(r"\bread\s+(?:back\s+)?(?:the\s+)?note\s+([0-9a-f]+)", re.IGNORECASE), "read_note", "id"),
+    (
         re.compile(r"\b(?:read|open|show)\s+(?:me\s+)?(?:the\s+)?(?:file\s+)?[`'\"]?([\w./-]+\.\w+)", re.IGNORECASE),
         "read_file",
         "path",
@@ -144,6 +150,7 @@ def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
                 call = f"toolu_{_digest(dumps(messages) + name)[:16]}"
                 wish = found.group(1).strip() or "."
                 asked_for = {argument: [wish], **_form(typed)} if argument == "ids" else {argument: wish}
+                asked_for |= {"title": wish.splitlines()[0].partition(": ")[0][:60]} if name == "write_note" else {}
                 return [*blocks, {"type": "tool_use", "id": call, "name": name, "input": asked_for}]
     return [*blocks, {"type": "text", "text": _seen(attached) + _say(typed, results, size, len(messages))}]
 

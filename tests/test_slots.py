@@ -1,0 +1,138 @@
+"""What is put in has its place in bar, gauge and heatmap: named by its slot, a part of its bucket, totals as before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from claude_log import Log, call
+from conftest import let_go
+from long_session import long_session
+
+import engine
+from engine import figures
+from engine.live import beside, branches
+from engine.live.beside import Beside
+from engine.live.chat import Chat, Settings
+from engine.live.offline import Offline
+from engine.live.provider import connected
+from engine.live.providing import Providing
+from engine.planning.policy import load
+from engine.planning.trace import Trace
+from engine.storage.memories import Memories
+from engine.storage.threads import Threads
+from engine.views import columns, one_request, parting
+from engine.views.overview import Overview, overview
+from engine.views.slots import Slots, slots, split, stood
+
+
+def parted(trace: Trace) -> tuple[Overview, Slots, Overview]:
+    view = overview(trace)
+    found = slots(trace, view)
+    assert found
+    return view, found, split(view, found)
+
+
+def same_totals(view: Overview, apart: Overview) -> None:
+    assert (apart.cells >= 0).all()
+    assert (apart.billed >= 0).all()
+    assert (apart.cells.sum(axis=1) == view.cells.sum(axis=1)).all()
+    assert (apart.billed.sum(axis=1) == view.billed.sum(axis=1)).all()
+    assert np.allclose(apart.usd.sum(axis=1), view.usd.sum(axis=1))
+    assert (apart.billed.sum(axis=2)[:, :5] <= view.cells[:, :5] + 1).all()
+
+
+def test_layers_have_rows_below_their_bucket_whose_tokens_are_those_of_the_envelope() -> None:
+    trace = engine.replay(long_session(40), "layered")
+    view, found, apart = parted(trace)
+    same_totals(view, apart)
+    assert set(found.names) == {"headers", "summaries", "context", "references"}
+    last = trace.plans[-1]
+    held = {slot: sum(counts) * float(view.scales[-1]) for slot, counts in stood(last.seen).items()}
+    shown = dict(zip(found.names, found.tokens[-1].sum(axis=1).tolist(), strict=True))
+    assert all(abs(shown[slot] - size) <= 1 for slot, size in held.items())
+    rows = [row for row in figures.heatmap(view, measure="tokens", trace=trace, parts=found).data if row.type == "heatmap"]
+    names = [row.name for row in rows]
+    at = names.index("Messages")
+    assert names[at + 1 : at + 1 + len(found.names)] == [*found.labels]
+    whole = {row.name: row for row in figures.heatmap(view, measure="tokens", trace=trace).data if row.type == "heatmap"}
+    tokens = np.sum([row.customdata[0][:, 2] for row in rows[at : at + 1 + len(found.names)]], axis=0)
+    assert (tokens == whole["Messages"].customdata[0][:, 2]).all(), "together they are the bucket"
+    assert len({tuple(shade.values) for shade in figures.shades(view, parts=found)}) == 1, "one scale for all of them"
+
+
+def test_two_policies_that_differ_in_what_they_put_in_differ_by_slot() -> None:
+    session = long_session(12)
+    whole, layered = (engine.replay(session, name) for name in ("keep-everything", "layered"))
+    at = parting.parted(whole, layered)
+    assert at == 2
+    found = parting.difference(whole, layered, at)
+    assert [(each.label, each.how) for each in found] == [("Context summary", "only in B"), ("Headers", "only in B")]
+    assert all(each.tokens > 0 for each in found)
+    assert {each.how for each in parting.difference(layered, whole, at)} == {"only in A"}
+    assert parting.difference(layered, layered, at) == ()
+    kept = {each.label: (each.a, each.b) for each in parting.placed(layered, layered, 20)}
+    assert kept["Headers"] == kept["Context summary"]
+    assert all(kept["Summaries"])
+
+
+def test_every_cut_and_every_retrieval_is_marked_as_what_it_is() -> None:
+    trace = engine.replay(long_session(12, {9: ("Tell me more.", {"ids": ["c2"], "format": "full"})}), "layered")
+    marks = {(marker.request, marker.kind) for marker in overview(trace).markers}
+    left = {p.request.n for p in trace.plans for d in p.decisions if d.rule == "keep_recent_conversations" and d.splice}
+    assert {n for n, kind in marks if kind == "cut"} >= left > {12}, "also where an insert moved afterwards"
+    assert {n for n, kind in marks if kind == "back"} == {19}
+    assert not {n for n, kind in marks if kind == "clear"}
+    assert sum(stood(trace.plans[19].seen)["retrieved"]) > 100, "its blocks stand in a slot of their own"
+
+
+def test_what_a_log_says_that_its_tool_put_in_has_rows_too_and_bears_a_part_of_the_price(tmp_path: Path) -> None:
+    log = Log()
+    log.user("Read the file.")
+    log.line("attachment", attachment={"type": "skill_listing", "content": "- review: reads what was changed\n" * 40})
+    for n in range(4):
+        log.answer(f"m{n}", f"Answer {n}.", call(f"t{n}"), usage=(50, 400, 900 * n + 300, 20))
+        log.result(f"t{n}", "line\n" * 300)
+    trace = engine.replay(engine.load(log.save(tmp_path / "s1.jsonl")))
+    view = overview(trace)
+    found = slots(trace, view)
+    assert found
+    assert found.labels == ("Skills",)
+    assert (found.tokens[:, 0].sum(axis=1) > 100).all()
+    apart = split(view, found)
+    same_totals(view, apart)
+    assert apart.usd[:, view.cells.shape[1] :].sum() > 0
+    for by in ("requests", "turns"):
+        whole, more = (columns.grid(of, by, "cost", 10_000).values.sum() for of in (view, apart))  # type: ignore[arg-type]
+        assert np.isclose(whole, more)
+
+
+def begun(server: Offline, path: Path, policy: str) -> Chat:
+    threads = Threads(path)
+    thread = threads.create(title="test")
+    provider = connected(server.url, "secret-key-123", retries=0, timeout=10)
+    return branches.begun(thread, provider, threads.sink(thread), Settings("offline-64k", load(policy)), "Be brief.", [])
+
+
+def test_a_request_that_is_only_weighed_shows_what_will_be_put_in_and_keeps_nothing(tmp_path: Path) -> None:
+    folder, path = tmp_path / "falcon", tmp_path / "db"
+    folder.mkdir()
+    (folder / "CLAUDE.md").write_text("Answer in French.")
+    store = Memories(path)
+    store.add("The user's name is Ada.")
+    said = "What is my name?"
+    with let_go(Offline()) as server:
+        chat = begun(server, path, "context-providers")
+        stands = Beside(store, Providing(folder))
+        assert not stood(chat.planned(said).after), "nobody was asked"
+        beside.look(chat, stands)
+        before, growing = chat.planned(said), chat.growing
+        assert {*stood(before.after)} == {"memory", "project_rules", "workspace"}
+        assert chat.growing is growing
+        assert not growing.recorded.answers
+        beside.attach(chat, stands)
+        [*chat.send(said)]
+    assert chat.plan
+    assert stood(chat.plan.after) == stood(before.after), "as it was shown, it is sent"
+    shown = one_request.summary(overview(trace := engine.replay(chat.growing.session, "context-providers")), trace, 0)
+    assert {slot for slot, _, _ in shown.inserts} == {"Memory", "Project rules", "Workspace"}
