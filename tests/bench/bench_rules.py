@@ -227,7 +227,7 @@ def _more(plans: list[Any], half: int) -> float:
     """How many times as much was read for summaries, or decided, in all requests as in the first half of them; at least 2."""
     parts = (plans[:half], plans)
     read = [sum(len(ask.content) for plan in part for ask, _ in plan.asks) for part in parts]
-    return max(2.0, *(whole / first for first, whole in (read, list(map(decided, parts))) if first))
+    return max([2.0, *(whole / first for first, whole in (read, list(map(decided, parts))) if first)])
 
 
 def _within(most: float, more: float, short: float, long: float) -> bool:
