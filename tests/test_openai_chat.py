@@ -184,3 +184,18 @@ def test_any_sequence_of_bodies_renders_as_its_counterparts(lists: list[list[Any
     bodies = [{"model": "gpt-4o", "messages": [SYSTEM, opening, *messages]} for messages in lists]
     (session,) = importers.read_source(source([{"request": body} for body in bodies], lines=True))
     assert rendered(session) == [converted(body) for body in bodies]
+
+
+def test_thinking_in_tags_is_a_block_of_its_own_and_a_tag_that_is_not_closed_is_text() -> None:
+    answers = [
+        "<think>\nEasy.\n</think>\n\nIt is 4.",
+        "<think>never closed, 4",
+        "Both: <thinking>a</thinking>b<think>c</think>",
+    ]
+    talk = [row for said in answers for row in ({"role": "user", "content": "?"}, {"role": "assistant", "content": said})]
+    body = {"model": "m", "messages": [*talk, {"role": "user", "content": "<think>x</think>"}]}
+    (session,) = importers.read_source(source(body))
+    found = [[b for b in session.blocks if b.message == n] for n in (1, 3, 5, 6)]
+    kinds = [[b.kind for b in blocks] for blocks in found]
+    assert kinds == [["thinking", "text"], ["text"], ["text", "thinking", "text", "thinking"], ["text"]]
+    assert ["".join(b.text for b in blocks) for blocks in found[:3]] == answers

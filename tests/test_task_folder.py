@@ -15,10 +15,15 @@ from msgspec import structs
 
 import engine
 from engine import importers
+from engine.counting.ledger import build_ledger
+from engine.counting.tokens import CHARS
 from engine.errors import TurnscopeError
 from engine.importers.task_folder import IMPORTER
 from engine.importers.task_folder.markup import Piece, unfold
 from engine.planning import render
+from engine.planning.assemble import replay
+from engine.planning.lint import lint
+from engine.planning.policy import load
 from engine.reading.source import Source
 from engine.session.model import Session, Usage
 from tests import original_tasks
@@ -110,6 +115,41 @@ def test_written_calls_and_their_results_become_blocks_and_turns_stay_one(tmp_pa
     ]
     assert {r.turn for r in session.requests} == {0}
     assert session.blocks[-1].raw == task(3)[0][-1]["content"][0], "a call without a result stays the text that it is"
+
+
+def test_thinking_in_tags_is_thinking_and_goes_out_as_the_text_that_it_is(tmp_path: Path) -> None:
+    history, screen = task(3)
+    said = ["<thinking>\nFirst.\n</thinking>\n\n", "a <think>b</think>\n", "<thinking>never closed "]
+    for message, ahead in zip(history[1::2], said, strict=True):
+        message["content"][0]["text"] = ahead + message["content"][0]["text"]
+    history[4]["content"][1]["text"] += "<thinking>of a user</thinking>"
+    session = folder(tmp_path, history, screen)
+    answers = [[b for b in session.blocks if b.role == "assistant" and b.message == n] for n in (1, 3, 5)]
+    kinds = [[b.kind for b in blocks] for blocks in answers]
+    assert kinds == [["thinking", "text", "tool_use"], ["text", "thinking", "text", "tool_use"], ["text"]]
+    assert [b.text for b in session.blocks if b.kind == "thinking"] == [said[0], "<think>b</think>\n"]
+    assert [b.raw["text"] for b in answers[1][:2]] == ["a ", "<think>b</think>\n"], (
+        "one after the other they are what is stored"
+    )
+    (plan,) = list(replay(session, load("as-recorded"), build_ledger(session, CHARS)))[1:2]
+    body = render.body(plan, session)
+    assert body["messages"][1]["content"][0] == text(said[0])
+    assert not any("signature" in problem.what for problem in lint(body, "claude-sonnet-4-5"))
+
+
+def test_thinking_in_tags_is_stripped_by_the_rule_that_strips_thinking_and_by_no_server(tmp_path: Path) -> None:
+    history, screen = task(3)
+    for message in history[1::2]:
+        message["content"][0]["text"] = "<thinking>hm</thinking>" + message["content"][0]["text"]
+    for message in history[2::2]:
+        message["content"] = [text("<feedback>\ngo on\n</feedback>")]
+    session = folder(tmp_path, history, screen)
+    ledger = build_ledger(session, CHARS)
+    for name, gone in ("strip-thinking", 1), ("server-clear-thinking", 0), ("as-recorded", 0):
+        plan = list(replay(session, load(name), ledger))[-1]
+        thinking = [b.at for b in session.blocks[: plan.request.cut] if b.kind == "thinking"]
+        assert len(thinking) == 2
+        assert [at for at in thinking if plan.seen.at(at).body == ()] == thinking[:gone]
 
 
 def test_a_request_that_was_cut_off_has_no_answer(tmp_path: Path) -> None:

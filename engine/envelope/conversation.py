@@ -41,6 +41,12 @@ def once(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
 
 
 @once
+def sealed(session: Session, index: Index) -> tuple[int, ...]:
+    """Addresses of thinking that a provider knows as such; what stands in tags is text to it."""
+    return tuple(at for at in index.thinking if not session.blocks[at].in_tags)
+
+
+@once
 def _parted(session: Session, index: Index) -> tuple[int, ...]:
     """Per conversation message: the first result at or after its start that answers a call before it; else past the end."""
     links = sorted((block.pair, at) for at in index.results if 0 <= (block := session.blocks[at]).pair < at)

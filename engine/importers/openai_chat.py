@@ -86,5 +86,6 @@ IMPORTER = Importer(
     entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
     wants="body with `messages` for chat completions, bare or beside its response",
+    version=2,
     right="recorded bodies laid along each other; calls and results paired",
 )

@@ -20,6 +20,7 @@ from engine.envelope.plan import Plan
 from engine.planning.calls import MAPPING, Calls, blocks
 from engine.pricing.abilities import binds_thinking, takes_prefill
 from engine.pricing.prices import PRICES, Prices
+from engine.session.content import is_text
 from engine.session.model import BUCKETS, JSON, Bucket, Session
 
 MESSAGES = 100_000  # Messages API, limit of one request
@@ -159,14 +160,14 @@ def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
     for piece in plans[-1].after.pieces if plans else Envelope().pieces:
         if piece.body is None:
             for block in session.blocks[piece.start : piece.stop]:
-                if block.bucket == Bucket.THINKING:
+                if block.bucket == Bucket.THINKING and not block.in_tags:
                     if edited > (birth := _last(births, block.at)) and (birth < 0 or changed(birth, block.at)):
                         found.append(number)
                     number += 1
             continue
         if any(count for bucket, count in zip(BUCKETS, piece.counts, strict=True) if bucket != Bucket.SYSTEM) or not piece.body:
             edited = max(edited, _last(firsts, piece.by))
-        number += sum(part.kind in _THINKING for part in piece.body)
+        number += sum(part.kind in _THINKING and not is_text(part.raw) for part in piece.body)
     return tuple(found)
 
 

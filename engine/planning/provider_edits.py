@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from engine.envelope.clearing import cleared
+from engine.envelope.conversation import sealed
 from engine.envelope.envelope import Envelope
 from engine.envelope.pieces import Decision
 from engine.envelope.plan import Plan, StepState
@@ -42,7 +43,7 @@ def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None)
     told = api.THINKING in api.edits_of(ctx.request.settings)
     if told or ctx.prices.facts(ctx.request.model).keeps_thinking or (carried and carried.request.turn == ctx.request.turn):
         return
-    turns, thinking, cut = ctx.index.turns, ctx.index.thinking, ctx.request.cut
+    turns, thinking, cut = ctx.index.turns, sealed(ctx), ctx.request.cut
     start = (before(turns, carried.request.cut - 1) if carried else 0) or 0
     stop = before(turns, cut - 1) or 0
     old = thinking[bisect_left(thinking, start) : bisect_left(thinking, stop)]

@@ -7,7 +7,7 @@ readings of a session, and how a row's text is replaced. It decides nothing.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from engine.counting.ledger import Ledger
@@ -104,7 +104,21 @@ def content(session: Session, row: Row) -> str | list[JSON] | None:
     for block in blocks:
         if isinstance(block.raw, str):
             return block.raw
-    return [block.raw for block in blocks if block.raw is not None and block.kind != "tool_use"] or None
+    return raws(block for block in blocks if block.kind != "tool_use") or None
+
+
+def raws(blocks: Iterable[Block]) -> list[JSON]:
+    """Content of blocks as it was stored: a text that was taken apart at the thoughts in it is one again."""
+    held: list[JSON] = []
+    thought = False
+    for block in blocks:
+        raw, told = block.raw, block.in_tags
+        if (thought or told) and held and _typed(raw) == _typed(held[-1]) == "text":
+            held[-1] = {**held[-1], **raw, "text": f"{held[-1]['text']}{raw['text']}"}
+        elif raw is not None:
+            held.append(raw)
+        thought = told
+    return held
 
 
 def texts(session: Session, row: Row) -> list[Block]:

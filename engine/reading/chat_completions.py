@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.reading.calls import as_text, parsed
 from engine.session.builder import usage
-from engine.session.content import dumps, text_of
+from engine.session.content import dumps, text_of, thoughts_apart
 from engine.session.model import JSON, Usage
 
 SYSTEM = ("system", "developer")
@@ -68,7 +68,8 @@ def content_of(message: Mapping[str, Any]) -> list[Any]:
         ]
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     blocks: list[Any] = [{"type": "thinking", "thinking": reasoning}] if isinstance(reasoning, str) and reasoning else []
-    blocks += _blocks(content)
+    said = _blocks(content)
+    blocks += [one for block in said for one in _apart(block)] if message.get("role") == "assistant" else said
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         blocks.append({"type": "refusal", "text": message["refusal"]})
     calls = message.get("tool_calls")
@@ -84,6 +85,13 @@ def _blocks(content: Any) -> list[Any]:
     if content is None or content == "":
         return []
     return [{"type": "text", "text": content if isinstance(content, str) else dumps(content)}]
+
+
+def _apart(block: Any) -> list[Any]:
+    """A text block whose thoughts in tags are blocks of their own."""
+    text = block.get("text") if block.get("type") == "text" else None
+    texts = thoughts_apart(text) if isinstance(text, str) else []
+    return [{**block, "text": one} for one in texts] if len(texts) > 1 else [block]
 
 
 def _use(call: Mapping[str, Any]) -> dict[str, JSON]:

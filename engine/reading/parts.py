@@ -9,10 +9,9 @@ from typing import Any
 
 from engine.reading.calls import as_text, parsed
 from engine.session.builder import usage
-from engine.session.content import dumps, text_of
+from engine.session.content import dumps, text_of, thoughts_in
 from engine.session.model import JSON, Usage
 
-_THOUGHT = re.compile(r"<(think|thinking|thought)>(.*?)</\1>\s*", re.DOTALL)
 _DATA = re.compile(r"data:([\w/+.-]+);base64,")
 
 
@@ -42,9 +41,9 @@ def with_thoughts(value: str) -> list[JSON]:
     """A text with its `<think>` stretches as thinking; a tag that is not closed is text."""
     blocks: list[JSON] = []
     at = 0
-    for found in _THOUGHT.finditer(value):
-        blocks += [*text(value[at : found.start()].strip()), *thinking(found[2].strip())]
-        at = found.end()
+    for found in thoughts_in(value):
+        blocks += [*text(value[at : found.start].strip()), *thinking(found.words.strip())]
+        at = found.stop
     return [*blocks, *text(value[at:])] if blocks else text(value)
 
 

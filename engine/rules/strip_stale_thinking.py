@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from engine.envelope.conversation import once
+from engine.envelope.conversation import once, sealed
 from engine.envelope.difference import first_difference
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.pricing.abilities import binds_thinking
+from engine.session.content import is_text
 from engine.session.index import Index, before, runs
-from engine.session.model import Body, Edit, Session, Span
+from engine.session.model import Body, Edit, Part, Session, Span
 
 _THINKING = ("thinking", "redacted_thinking")
 
@@ -43,24 +44,25 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 @once
 def _unsigned(session: Session, index: Index) -> tuple[int, ...]:
     """Thinking that no provider signed: from a log that does not hold it, or from another kind of model."""
-    thinking = (session.blocks[at] for at in index.thinking)
-    return tuple(b.at for b in thinking if isinstance(b.raw, dict) and b.kind == "thinking" and not b.raw.get("signature"))
+    thinking = (session.blocks[at] for at in index.thinking if session.blocks[at].kind == "thinking")
+    return tuple(b.at for b in thinking if isinstance(b.raw, dict) and not b.in_tags and not b.raw.get("signature"))
 
 
 def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Body]]:
     """Thinking at or after `start` that would be sent, in its own place or among the parts of a stand-in; newest last."""
-    newest = before(ctx.index.thinking, ctx.request.cut - 1)
-    parts = [
-        piece
-        for piece in envelope.over(Span(start, envelope.stop))
-        if piece.body and any(part.kind in _THINKING for part in piece.body)
-    ]
+    newest = before(sealed(ctx), ctx.request.cut - 1)
+    parts = [piece for piece in envelope.over(Span(start, envelope.stop)) if piece.body and any(map(_sealed, piece.body))]
     for piece in parts:
-        yield Span(piece.start, piece.stop), tuple(part for part in piece.body or () if part.kind not in _THINKING)
+        yield Span(piece.start, piece.stop), tuple(part for part in piece.body or () if not _sealed(part))
     if newest is None or newest < start:
         return
-    there = (at for at in ctx.index.thinking if start <= at < ctx.request.cut)
+    there = (at for at in sealed(ctx) if start <= at < ctx.request.cut)
     yield from ((span, ()) for span in runs(at for at in there if envelope.at(at).body is None))
+
+
+def _sealed(part: Part) -> bool:
+    """Whether a stand-in's part is thinking that goes out as such, and not in tags."""
+    return part.kind in _THINKING and not is_text(part.raw)
 
 
 RULE = Rule(

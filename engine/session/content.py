@@ -7,8 +7,9 @@ of our own and never raises on odd data.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -25,6 +26,56 @@ PUT_IN = {
 }
 
 _MEDIA = ("image", "document", "image_url", "input_image", "file", "input_file", "redacted_thinking")
+_THOUGHT = re.compile(r"<(think|thinking|thought)>")
+_BLANK = re.compile(r"\s*")
+
+
+class Thought(NamedTuple):
+    """Where thinking stands that is written in a text: `[start, stop)` with its tags and the white space behind; its words."""
+
+    start: int
+    stop: int
+    words: str
+
+
+def thoughts_in(text: str) -> Iterator[Thought]:
+    """Thinking that a text holds between tags, in order; a tag that is not closed is text. Reads the text once."""
+    at, unclosed = 0, set[str]()
+    while opened := _THOUGHT.search(text, at):
+        tag, at = opened[1], opened.end()
+        stop = -1 if tag in unclosed else text.find(f"</{tag}>", at)
+        if stop < 0:
+            unclosed.add(tag)
+            continue
+        blank = _BLANK.match(text, stop + len(tag) + 3)
+        words, at = text[at:stop], blank.end() if blank else stop
+        yield Thought(opened.start(), at, words)
+
+
+def thoughts_apart(text: str) -> list[str]:
+    """A text in pieces that make it up again, each written thought one of its own, with the white space behind it."""
+    pieces: list[str] = []
+    at = 0
+    for thought in thoughts_in(text):
+        before = text[at : thought.start]
+        pieces += [before, text[thought.start : thought.stop]] if before.strip() else [text[at : thought.stop]]
+        at = thought.stop
+    return [*pieces, text[at:]] if at < len(text) or not pieces else pieces
+
+
+def is_thought(text: str) -> bool:
+    """Whether a text is one written thought and nothing else."""
+    opened = _BLANK.match(text)
+    start = opened.end() if opened else 0
+    if not text.startswith("<th", start):
+        return False
+    found = next(thoughts_in(text), None)
+    return found is not None and found.start == start and found.stop == len(text)
+
+
+def is_text(raw: Any) -> bool:
+    """Whether content goes out as text."""
+    return isinstance(raw, str) or (isinstance(raw, (dict, Mapping)) and raw.get("type") == "text")
 
 
 def text_of(content: Any) -> str:

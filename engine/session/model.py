@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, overload
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from engine.session.content import block_text
+from engine.session.content import block_text, is_text
 
 CHAT = "turnscope-chat"  # the source of sessions that were chatted here
 BEGUN = "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log
@@ -92,6 +92,11 @@ class Block(Struct, frozen=True, gc=False):
         """What a person would read and a tokenizer would count; media have none."""
         raw = self.raw
         return raw if isinstance(raw, str) else block_text(self.kind, raw)
+
+    @property
+    def in_tags(self) -> bool:
+        """Whether it is thinking that goes out as text, in tags: a provider takes it for what was said."""
+        return self.kind == "thinking" and is_text(self.raw)
 
     def __repr__(self) -> str:
         head = self.text[:40].replace("\n", " ")

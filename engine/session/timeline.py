@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from msgspec import structs
 
-from engine.session.content import encoded
+from engine.session.content import encoded, is_thought, text_of
 from engine.session.model import JSON, Block, Bucket, Message, Session
 
 STATIC = ("system", "tools")  # roles that are no part of the conversation
@@ -167,7 +167,10 @@ class Timeline:
 
 
 def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) -> Block:
-    """The block at an address: kind and bucket from its type (or from a role system or tools), digest from its content."""
+    """The block at an address: kind and bucket from its type (or from a role system or tools), digest from its content.
+
+    A text of an answer that is a thought in tags is thinking, and goes out as the text that it is.
+    """
     name = ""
     bucket = Bucket.SYSTEM if role == "system" else Bucket.TOOLS if role == "tools" else Bucket.MESSAGES
     if isinstance(raw, str):
@@ -185,6 +188,8 @@ def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) 
         digest = _digest(encoded(raw))
     else:
         kind, digest = kind or "empty", _digest(b"")
+    if kind == "text" and role == "assistant" and is_thought(text_of(raw)):
+        kind, bucket = "thinking", Bucket.THINKING
     return Block(at, message, turn, role, bucket, kind, digest, -1, name, raw)
 
 

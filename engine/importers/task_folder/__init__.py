@@ -64,7 +64,7 @@ IMPORTER = Importer(
     finds=finds,
     related=related,
     part_of=part_of,
-    version=2,
+    version=3,
     wants="history or messages of a task",
     right="masks, edits, tags and markers become decisions; tools written as XML become calls and results",
 )

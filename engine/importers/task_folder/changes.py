@@ -16,6 +16,7 @@ from engine.session.builder import Draft, drop, stand_in
 from engine.session.model import JSON, Block, Edit, Observed, Part, Session, Span
 
 _ANSWERING = frozenset({"text", "reasoning", "completion_result", "tool", "command"})  # events that an answer causes
+_TEXTS = {"text", "thinking", "reminder", "tool_use"}  # kinds of blocks that were one stored text
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def _with_text(parts: Sequence[Block], place: Said, block: int, text: str) -> tu
         new = [{"type": "text", "text": text}, *content[1:]]
         return (stand_in(parts[0].role, {**raw, "content": joined(new)}),)
     kinds = {part.kind for part in parts}
-    return (stand_in(parts[0].role, {"type": "text", "text": text}),) if kinds <= {"text", "reminder", "tool_use"} else ()
+    return (stand_in(parts[0].role, {"type": "text", "text": text}),) if kinds <= _TEXTS else ()
 
 
 # --- Roo --------------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Tools written as XML inside texts: calls in an answer, results behind a header in the user's next message.
 
 `unfold` gives the same messages with calls and results as blocks of their own. A call becomes one only where its result is
-found, and the reverse; everything else stays the text it is, to the letter.
+found, and the reverse; everything else stays the text it is, to the letter. Thinking in tags, too: each in a block of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from engine.session.content import thoughts_apart
 from engine.session.model import JSON
 
 # Tools of Cline (to 3.89) and Roo Code (to 3.52) that models call in XML.
@@ -61,7 +62,22 @@ def unfold(contents: Sequence[tuple[str, JSON]]) -> list[str | list[Piece]]:
         done.append(content if isinstance(content, str) else [Piece(raw, block) for block, raw in enumerate(listed)])
         if role == "user" and number and contents[number - 1][0] == "assistant":
             _pair(done, number)
-    return done
+    return [_apart(content) if role == "assistant" else content for (role, _), content in zip(contents, done, strict=True)]
+
+
+def _apart(content: str | list[Piece]) -> str | list[Piece]:
+    """An answer whose written thoughts are pieces of their own."""
+    held = [Piece({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
+    made = [one for piece in held for one in _thoughts(piece)]
+    return made if len(made) > len(held) else content
+
+
+def _thoughts(piece: Piece) -> Iterator[Piece]:
+    text = piece.raw.get("text") if isinstance(piece.raw, Mapping) and piece.raw.get("type") == "text" else None
+    if not isinstance(text, str) or len(texts := thoughts_apart(text)) < 2:
+        yield piece
+        return
+    yield from (Piece({**piece.raw, "text": one}, piece.block) for one in texts)
 
 
 def _pair(done: list[str | list[Piece]], number: int) -> None:

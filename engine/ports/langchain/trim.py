@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.counting.ledger import Ledger
 from engine.envelope.rule import Ctx
-from engine.ports.rows import Row, content, remembered, rows, rows_of, texts
+from engine.ports.rows import Row, content, raws, remembered, rows, rows_of, texts
 from engine.session.content import text_of
 from engine.session.index import Index
 from engine.session.model import JSON, Part, Session
@@ -85,7 +85,7 @@ def content_of(session: Session, row: Row) -> str | list[JSON]:
     held = content(session, row)
     if isinstance(held, str) or row.role == "tool":
         return held or ""
-    return [block.raw for block in session.blocks[row.start : row.stop] if block.raw is not None]
+    return raws(session.blocks[row.start : row.stop])
 
 
 def _call(raw: JSON) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import islice
 
 from engine.envelope.condensing import transcript
-from engine.envelope.conversation import alone
+from engine.envelope.conversation import alone, sealed
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx
 from engine.session.index import after, before, runs, upto
@@ -53,7 +53,7 @@ def kept_from(seen: Envelope, ctx: Ctx, keep: int) -> int:
     """Where the oldest of the newest `keep` turns with thinking begins; 0 where there are no more. A tool loop is one turn."""
     at = ctx.request.cut
     for _ in range(keep):
-        last = before(ctx.index.thinking, at - 1)
+        last = before(sealed(ctx), at - 1)
         if last is None or last < begin(seen, ctx):
             return 0
         at = before(ctx.index.turns, last) or 0
@@ -64,7 +64,7 @@ def cleared_to(seen: Envelope, ctx: Ctx, many: int) -> int:
     """Where the first turn begins behind the oldest `many` that hold thinking."""
     at = begin(seen, ctx)
     for _ in range(many):
-        first = after(ctx.index.thinking, at)
+        first = after(sealed(ctx), at)
         if first is None or first >= ctx.request.cut:
             return ctx.request.cut
         at = after(ctx.index.turns, first + 1) or ctx.request.cut
@@ -73,7 +73,7 @@ def cleared_to(seen: Envelope, ctx: Ctx, many: int) -> int:
 
 def clear_thinking(seen: Envelope, ctx: Ctx, start: int, stop: int, because: str, facts: Mapping[str, JSON]) -> Iterator[Edit]:
     """No thinking in `[start, stop)`."""
-    thinking = ctx.index.thinking
+    thinking = sealed(ctx)
     read = thinking[upto(thinking, max(start, begin(seen, ctx))) : upto(thinking, min(stop, ctx.request.cut))]
     for span in runs(at for at in read if seen.at(at).body is None):
         yield Edit("strip", because, span, facts=facts)

@@ -24,7 +24,7 @@ def pieces_of(session: Session) -> tuple[Piece, ...]:
     for number, message in enumerate(session.messages):
         start, thinking = message.start, False
         for block in session.blocks[message.start : message.stop]:
-            thinking = thinking or block.bucket is Bucket.THINKING
+            thinking = thinking or (block.bucket is Bucket.THINKING and not block.in_tags)
             if block.kind == "tool_use":
                 found.append(Piece(start, block.at + 1, "action", number, str(block.at), thinking))
                 start, thinking = block.at + 1, False

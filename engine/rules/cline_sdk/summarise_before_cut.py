@@ -12,6 +12,7 @@ from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.cline_sdk import messages as port
+from engine.ports.rows import raws
 from engine.session.index import Index, upto
 from engine.session.model import Bucket, Edit, Session, Span
 
@@ -68,7 +69,7 @@ def _sizes(session: Session, index: Index) -> _Sizes:
     counts, prompts, begins = [], [], []
     for number, message in enumerate(messages):
         blocks = session.blocks[message.start : message.stop]
-        counts.append(port.tokens({"role": message.role, "content": [block.raw for block in blocks]}))
+        counts.append(port.tokens({"role": message.role, "content": raws(blocks)}))
         typed = message.role == "user" and any(block.bucket is not Bucket.TOOL_RESULTS for block in blocks)
         if typed:
             prompts.append(number)

@@ -13,6 +13,7 @@ from engine.envelope.conversation import once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.letta import summarizer as port
+from engine.ports.rows import raws
 from engine.session.index import Index, upto
 from engine.session.model import Edit, Session, Span
 
@@ -89,7 +90,7 @@ def _left(envelope: Envelope, ctx: Ctx) -> int:
 @once
 def _read(session: Session, index: Index) -> _Read:
     messages = [session.messages[session.blocks[at].message] for at in index.messages]
-    written = ({"role": m.role, "content": [b.raw for b in session.blocks[m.start : m.stop]]} for m in messages)
+    written = ({"role": m.role, "content": raws(session.blocks[m.start : m.stop])} for m in messages)
     static = accumulate((port.estimate(session.blocks[at].raw) for at in index.static), initial=0)
     answers = tuple(m.role == "assistant" for m in messages)
     return _Read(tuple(accumulate(map(port.estimate, written), initial=0)), tuple(static), answers)
