@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from conftest import ROOT
+from msgspec import structs
 
 import engine
 from engine import __main__ as command
@@ -47,6 +48,8 @@ def test_a_row_says_what_its_replay_came_to(made: Comparison) -> None:
     assert record.billed == engine.overview(made.session).path_total
     assert record.usd is not None
     assert "Held against the record" in record.checked
+    assert record.counted == 0
+    assert "estimated" not in record.checked
     assert whole.billed is None
     assert whole.checked == ""
 
@@ -198,3 +201,13 @@ def test_a_bar_says_what_each_request_lacked(made: Comparison) -> None:
     assert dict(zip(bars.x, bars.y, strict=True)) == {n: many for n, many in enumerate(row.losses.per_request) if many}
     assert sum(bars.y) == len(row.losses.hits)
     assert missing(made.rows[1]).data[0].y == ()
+
+
+def test_what_is_counted_of_a_bill_is_said_to_be_estimated() -> None:
+    session = engine.load(COLD)
+    last = session.requests[-1]
+    assert last.usage is not None
+    stub = structs.replace(last, output_stub=True, usage=structs.replace(last.usage, output_tokens=1))
+    record = engine.compare(structs.replace(session, requests=(*session.requests[:-1], stub)), NAMES[:1]).rows[0]
+    assert record.counted > 0
+    assert f"({record.counted:,.2f} of it estimated" in record.checked

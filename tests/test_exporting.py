@@ -16,6 +16,7 @@ import engine
 from engine import Session
 from engine.__main__ import main
 from engine.importers import importers
+from engine.session.builder import Builder
 from engine.views import exporting
 
 SAMPLES = ROOT / "sample_sessions"
@@ -123,6 +124,23 @@ def test_markdown_of_texts_that_look_like_its_own_lines_opens_again(tmp_path: Pa
     assert turns(again) == turns(session)
     assert calls(again) == calls(session)
     assert [block.kind for block in again.blocks] == [block.kind for block in session.blocks]
+
+
+def test_attachments_are_in_every_form(tmp_path: Path) -> None:
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjMgeA=="}
+    address = {"type": "url", "url": "https://a.test/a.png"}
+    words = {"type": "text", "media_type": "text/plain", "data": "words"}
+    kinds = (("document", pdf), ("image", address), ("document", words))
+    builder = Builder("s", "test")
+    builder.message("user", [{"type": kind, "source": source} for kind, source in kinds], origin="prompt")
+    builder.request(builder.message("assistant", "Seen."))
+    session = builder.build()
+    for form in ("anthropic", "chainreview", "markdown"):
+        again = opened_again(session, form, tmp_path)
+        assert [(b.kind, b.raw["source"]) for b in again.blocks if b.role == "user"] == [*kinds], form
+    file, picture, text = (block.raw for block in opened_again(session, "openai", tmp_path).blocks[:3])
+    assert file["file"] == {"filename": "document.pdf", "file_data": f"data:application/pdf;base64,{pdf['data']}"}
+    assert (picture["image_url"], text["text"]) == ({"url": address["url"]}, "words")
 
 
 def test_openai_messages_keep_texts_calls_and_results(tmp_path: Path) -> None:

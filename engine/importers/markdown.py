@@ -63,11 +63,20 @@ def _said(role: str, body: str) -> Said:
                 blocks += thinking(inner)
             case "file":
                 blocks += text(f'<file name="{about}">\n{inner}\n</file>')
+            case "image" | "document" if about:
+                blocks.append({"type": kind, "source": _source(about, inner)})
             case _:
                 blocks += text(inner)
                 kinds.add(kind)
     blocks += _texts(body[at:])
     return Said(role, blocks, kind=kinds.pop() if len(kinds) == 1 else "", request={} if role == "assistant" else None)
+
+
+def _source(about: str, inner: str) -> JSON:
+    """What an image or a document holds: a type of media with its data, or an address."""
+    if not inner:
+        return {"type": "url", "url": about}
+    return {"type": "text" if about == "text/plain" else "base64", "media_type": about, "data": inner}
 
 
 def _texts(body: str) -> Iterator[JSON]:

@@ -48,9 +48,10 @@ def read(source: Source, entry: Entry) -> Thread:
     run = conversation(source, entry, "simulations")
     about = {key: run[key] for key in ABOUT if run.get(key) is not None}
     builder, passed = (
-        Builder(f"{source.path.stem}/{entry.id}" if entry.id else source.path.stem, NAME, _entry(run).title, **about),
+        Builder(f"{source.path.stem}/{entry.id}" if entry.id else source.path.stem, NAME, _entry(run).title),
         Passed(),
     )
+    builder.about |= about  # a reward of 0 is one
     cost = dollars(run.get("agent_cost")) or dollars(mapping(run.get("info")).get("total_cost"))
     if cost:
         builder.about["run_usd"] = cost
@@ -77,5 +78,5 @@ IMPORTER = Importer(
     wants="list of runs with `traj`, nor `simulations`",
     right="a session for each run",
     sample=False,
-    version=2,
+    version=3,
 )

@@ -286,4 +286,6 @@ def parse(data: bytes) -> JSON:
 def unreadable(path: Path, error: Exception) -> UnreadableFile:
     """Why a file cannot be read, as an error that says what to do."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)  # ValueError: a path with a NUL
-    return UnreadableFile(f"{path.name} cannot be read: {why}", hint="Check the path and its permissions.")
+    named = isinstance(error, OSError | ValueError)
+    hint = "Check the path and its permissions." if named else "It may be damaged: copy it again."
+    return UnreadableFile(f"{path.name} cannot be read: {why}", hint=hint)

@@ -53,9 +53,10 @@ class Row:
     """One policy's replay in numbers. `sizes`: provider tokens of every prompt; `limits`: what each may have; `rejected`:
     requests that the provider's API would reject; `overflows`: those over what their policy allows or over the model's window,
     `over_window`: of these the latter, which no provider takes; `kept`: tokens sent of those with everything kept, 0 to 1. Of
-    the record alone: `billed` in USD, and `off`: by what share of each prompt the simulated cache reads miss the recorded
-    ones. `fetching`: USD of writing again the blocks whose words answers needed and had not; `published`: what its source
-    promises of tokens saved, "" where it promises nothing; `unjudged`: requests to a provider whose rules are not known."""
+    the record alone: `billed` in USD, `counted` of it for answers that it cuts short, and `off`: by what share of each
+    prompt the simulated cache reads miss the recorded ones. `fetching`: USD of writing again the blocks whose words answers
+    needed and had not; `published`: what its source promises of tokens saved, "" where it promises nothing; `unjudged`:
+    requests to a provider whose rules are not known."""
 
     policy: str
     title: str
@@ -77,6 +78,7 @@ class Row:
     unjudged: int = 0
     billed: Decimal | None = None
     off: tuple[float, ...] = ()
+    counted: Decimal = Decimal(0)
 
     @property
     def usd(self) -> Decimal | None:
@@ -100,8 +102,9 @@ class Row:
         if not self.off or self.billed is None or self.usd is None:
             return ""
         within = sum(error <= 0.02 for error in self.off) / len(self.off)
+        part = f" ({self.counted:,.2f} of it estimated, where the record cuts answers short)" if self.counted else ""
         return (
-            f"Held against the record: {self.usd:,.2f} USD simulated, {self.billed:,.2f} billed; cache reads are off by "
+            f"Held against the record: {self.usd:,.2f} USD simulated, {self.billed:,.2f} billed{part}; cache reads are off by "
             f"{median(self.off):.2%} of the prompt at the median request, and within 2 % at {within:.0%} of them."
         )
 
@@ -190,14 +193,15 @@ def _fetching(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decimal:
     return usd
 
 
-def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, tuple[float, ...]]:
-    """What was billed for the record, and how far off each simulated cache read is, as a share of the prompt."""
+def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, tuple[float, ...], Decimal]:
+    """What was billed for the record, how far off each simulated cache read is as a share of the prompt, and USD counted."""
     session = trace.session
     pairs = [(r, cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]
     off = tuple(abs(read - r.usage.cache_read_input_tokens) / r.usage.prompt_tokens for r, read in pairs if r.usage)
-    made = (charge(r, trace.prices, written(session.blocks[r.cut : r.stop]), trace.ledger.content).cost for r, _ in pairs)
-    billed = [cost.total for cost in made if cost]
-    return (sum(billed, Decimal(0)) if billed else None), off
+    made = [charge(r, trace.prices, written(session.blocks[r.cut : r.stop]), trace.ledger.content) for r, _ in pairs]
+    billed = [each.cost.total for each in made if each.cost]
+    counted = sum((each.counted_usd for each in made if each.cost), Decimal(0))
+    return (sum(billed, Decimal(0)) if billed else None), off, counted
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -85,7 +85,10 @@ def _listed(raw: JSON) -> JSON:
 
 
 def openai(session: Session) -> dict[str, JSON]:
-    """The same as a body of OpenAI's Chat Completions: calls in `tool_calls`, their results as messages of the role tool."""
+    """The same as a body of OpenAI's Chat Completions: calls in `tool_calls`, their results as messages of the role tool.
+
+    Those hold text only there: an image in a result is left out.
+    """
     body = anthropic(session)
     messages: list[JSON] = []
     if system := "\n\n".join(filter(None, map(text_of, body.get("system") or ()))):
@@ -141,6 +144,9 @@ def _part(block: Mapping[str, Any]) -> dict[str, JSON]:
     if block.get("type") == "image" and isinstance(source, Mapping):
         held = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
         return {"type": "image_url", "image_url": {"url": held}}
+    if block.get("type") == "document" and isinstance(source, Mapping) and source.get("type") == "base64":
+        held = f"data:{source.get('media_type')};base64,{source.get('data')}"
+        return {"type": "file", "file": {"filename": str(block.get("title") or "document.pdf"), "file_data": held}}
     return {"type": "text", "text": text_of(block)}
 
 
@@ -182,7 +188,7 @@ def markdown(session: Session) -> str:
     """What was said, a heading for each message; what tools were called with and gave stands in fences.
 
     Headings and fences of ours say so, so that the file opens again (`importers.markdown`); a line of a text that looks like
-    one of them gets a backslash.
+    one of them gets a backslash. An image in a tool's result is left out.
     """
     lines = [f"# {' '.join(session.title.split()) or 'Chat'}"]
     for message in session.messages:
@@ -204,6 +210,10 @@ def _told(block: Block) -> str:
         return f"{file[0]}\n\n{_fenced('file', file[1], file[0])}"
     if block.kind in ("text", "system"):
         return OURS.sub(r"\\\g<0>", block.text)
+    source = raw.get("source") if block.kind in ("image", "document") else None
+    if isinstance(source, Mapping) and source.get("type") in ("url", "base64", "text"):
+        # what is no picture of a known type: its address, or its type with what it holds
+        return _fenced(block.kind, str(source.get("data") or ""), str(source.get("url") or source.get("media_type") or ""))
     id = raw.get("id") if block.kind == "tool_use" else raw.get("tool_use_id")
     return _fenced(block.kind, block.text, str(id or ""))
 

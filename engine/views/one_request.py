@@ -71,6 +71,12 @@ class Summary:
     sentence: str
     put_in: tuple[tuple[str, int], ...] = ()  # what the tool put in beside the prompt: word and tokens, largest first
     inserts: tuple[tuple[str, str, int], ...] = ()  # what the policy put in: slot, bucket and tokens, largest first
+    seconds: float = 0.0  # from when it was sent to the end of its answer; 0 where the log does not tell
+
+    @property
+    def speed(self) -> float:
+        """Tokens of the answer per second; 0 where the log tells no duration."""
+        return self.answer / self.seconds if self.seconds else 0.0
 
     @property
     def free(self) -> int:
@@ -115,6 +121,7 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         headline(view, n),
         _put_in(view, trace, n),
         slots.told(trace.plans[n].seen, float(view.scales[n])),
+        max(0.0, (request.answered_at or 0) - request.sent_at) if request.sent_at is not None else 0.0,
     )
 
 

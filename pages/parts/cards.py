@@ -225,6 +225,7 @@ def slots(inserts: Sequence[tuple[str, str, int]]) -> str:
 def _answered(now: one_request.Summary) -> str:
     """The answer has a price of its own: no part of the prompt bears it."""
     price = f" · {usd(now.answer_usd)}" if now.total is not None else ""
+    price += f" · {now.speed:,.{int(now.speed < 9.95)}f} tokens/s" if now.speed else ""
     mark, hint = ("estimated", COUNTED) if now.counted else ("measured", WORDS["measured"])
     return f'<span class="ts-chip seg" title="{hint}">Answer {now.answer:,} tokens{price}<em>{mark}</em></span>'
 

@@ -13,6 +13,8 @@ import engine
 from engine import importers
 from engine.importers.jan import finds
 from engine.settings import Machine
+from engine.views import one_request
+from pages.parts import cards
 
 T = 1_750_000_000_000
 THREAD = {
@@ -77,6 +79,16 @@ def test_a_folder_is_read_with_speed_and_times(tmp_path: Path) -> None:
     assert (first.sent_at, last.answered_at) == (T / 1000 + 1, T / 1000 + 5)
     assert session.about["tokenSpeed"] == {"a1": SPEED}
     assert (pairs(session), session.title, session.id) == (1, "A title", "t1")
+
+
+def test_a_request_with_a_duration_has_a_speed() -> None:
+    answer = said("a1", "assistant", part("text", "4."), n=1, completed_at=T + 5_000, metadata=USED)
+    session = opened([LINEAR[0], answer, said("u2", "user", part("text", "5?"), n=6), said("a2", "assistant", n=7)], lines=True)
+    view, trace = engine.overview(session), engine.replay(session)
+    timed, untimed = (one_request.summary(view, trace, n) for n in range(2))
+    assert (timed.seconds, timed.speed) == (4.0, 2.0)
+    assert "· 2.0 tokens/s<em>measured" in cards.buckets(timed, "")
+    assert (untimed.speed, "tokens/s" in cards.buckets(untimed, "")) == (0.0, False)
 
 
 def test_its_files_open_as_the_folder_and_alone_without_it(tmp_path: Path) -> None:

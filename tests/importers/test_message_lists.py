@@ -74,6 +74,7 @@ def test_tau_bench() -> None:
     one, two = (thread.session for thread in threads(data_of(RUNS)))
     assert told(one) == told(two) == SEEN
     assert (one.title, one.id, two.id, one.source) == ("task 0.0: reward 1.0", "made/0.0", "made/1.0", "tau-bench")
+    assert opened([{**RUNS[0], "reward": 0.0}]).about == {"task_id": 0, "trial": 0, "reward": 0.0}
     cost = [{**message, "cost": 0.5, "usage": {"prompt_tokens": 30, "completion_tokens": 7}} for message in CHAT]
     run = {
         "task_id": "a",
