@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from statistics import median
 from typing import Any
@@ -204,3 +205,26 @@ def test_recorded_cache_reads_are_met_within_two_percent_of_the_prompt_at_the_me
     assert usd is not None
     assert billed is not None
     assert abs(usd - billed) / billed < Decimal("0.06")
+
+
+def test_a_summary_is_priced_as_the_model_s_that_the_policy_names() -> None:
+    """What was made offline stands for a text of that model, and not of the model that answers."""
+    builder = Builder("s", "test")
+    for n in range(12):
+        builder.message("user", f"{n}: {WORDS * 4}", id=f"q{n}", origin="prompt")
+        builder.request(builder.message("assistant", f"a{n}", id=f"a{n}"), model=OPUS, sent_at=NOON + n)
+    said = builder.build()
+    totals = {}
+    for name, rule, size in (
+        ("multi-turn-summary", "condense", {}),
+        ("continue-cli", "compact_whole_history", {"output": 120_000}),
+    ):
+        for model in ("", OPUS, "claude-haiku-4-5"):
+            found = policy(name)
+            changed = [
+                replace(part, params=replace(part.params, model=model, **size)) if part.rule.name == rule else part
+                for part in found.rules
+            ]
+            trace = replay(said, replace(found, rules=tuple(changed)))
+            totals[name, model] = sum(spent(trace, walked(trace)).condensing)
+        assert 0 < totals[name, "claude-haiku-4-5"] < totals[name, OPUS] == totals[name, ""], name

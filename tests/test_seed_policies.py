@@ -170,6 +170,16 @@ def test_today_sends_twenty_messages_as_role_and_text() -> None:
     assert not load("chainreview-today").counter
 
 
+@pytest.mark.parametrize(("stored", "keep", "left"), [(40, 20, 20), (40, 0, 28), (8, 20, 8), (0, 0, 28), (6, 4, 4)])
+def test_of_the_messages_that_are_stored_so_many_are_sent(stored: int, keep: int, left: int) -> None:
+    session = work(*[[("Read", {"path": "a.py"}, "x")]] * 14)
+    policy = load("chainreview-today")
+    made = replace(policy.rules[0], params=replace(policy.rules[0].params, stored=stored, keep=keep))
+    messages = render(plans(replace(policy, rules=(made, *policy.rules[1:])), session)[-1].after, session)["messages"]
+    prompts = sum(message["role"] == "user" for message in messages)
+    assert prompts - 1 == left // 2, "the newest turn's result is a user's message, too; 28 are 14 turns"
+
+
 def test_a_call_that_was_told_stays_a_text_where_its_id_is_mended() -> None:
     session = work(*[[("Bash", {"command": "run"}, "x" * 900)]] * 3, id="{}.{}")
     last = plans("chainreview-today", session)[-1]

@@ -153,8 +153,22 @@ def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How, old: str = "") -> As
     """The question for a summary of the conversation in `span`, and of an `old` one; None where nothing can be read."""
     lines = [f"summary: {old}"] if old else []
     text, content = prompt(how.prompt), "\n".join([*lines, *_lines(envelope, ctx, span, how)])
-    key = blake2b("\0".join((text, how.model, str(how.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
-    return Ask("summary", key.hexdigest(), text, content, how.cap, model=how.model) if content else None
+    key = _key(text, how.model, str(how.cap), content)
+    return Ask("summary", key, text, content, how.cap, model=how.model) if content else None
+
+
+def question(name: str, content: str, cap: int, model: str = "", capped: bool = True) -> Ask:
+    """The question for a summary of what a port writes out itself.
+
+    `name`: of the prompt; `model` "" = whoever answers decides; `capped`: with another cap it is another question.
+    """
+    text = prompt(name)
+    key = _key(text, *([model] if model else []), *([str(cap)] if capped else []), content)
+    return Ask("summary", key, text, content, cap, model=model)
+
+
+def _key(*told: str) -> str:
+    return blake2b("\0".join(told).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def uncut(envelope: Envelope, span: Span) -> Span:

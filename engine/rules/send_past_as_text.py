@@ -20,6 +20,7 @@ class Params:
 
     result: Annotated[int, "characters of a tool's result that are told behind its call (0 = none)"] = 1_000
     keep: Annotated[int, "newest messages that stay; all that answers one prompt is one (0 = all)"] = 0
+    stored: Annotated[int, "newest messages that are stored at all, of which those that stay are sent (0 = all)"] = 0
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -37,11 +38,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             envelope = yield Edit("drop", f"a past turn is sent as role and text: {what}", Span(at, at + 1))
     heads = _heads(ctx)
     there = upto(heads, ctx.request.cut)
-    if 0 < params.keep < there:
-        first = begin(ctx, heads[there - params.keep])
-        because = f"only the last {params.keep} of {there} messages are kept"
+    keep = min(filter(None, (params.keep, params.stored)), default=0)
+    if 0 < keep < there:
+        first = begin(ctx, heads[there - keep])
+        of = f"{min(there, params.stored)} that are stored" if params.stored else f"{there} messages"
+        because = f"only the last {keep} of {of} are kept"
         for span in droppable(ctx, envelope, heads[0], first):
-            yield Edit("drop", because, span, facts={"messages": there, "keep": params.keep})
+            yield Edit("drop", because, span, facts={"messages": there, "keep": keep, "stored": params.stored})
     return max(start, stop)
 
 

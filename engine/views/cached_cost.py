@@ -117,15 +117,16 @@ def spent(trace: Trace, kept: Sequence[Kept], answers: Sequence[int] | None = No
 def _called(trace: Trace, ask: Ask, answer: Answer, model: str, request: Request) -> Decimal | None:
     """What a summary cost, or would: from its recorded usage, else all that was asked as uncached prompt; None: no price.
 
-    A text that was made offline stands for one of a model, and is priced as if that had written it.
+    A text that was made offline stands for one of the model that the policy names, and is priced as if that had written it.
     """
     if answer.failed:
         return None
     usage = answer.usage or Usage(
         input_tokens=_size(trace, ask.prompt) + _size(trace, ask.content), output_tokens=_size(trace, answer.text)
     )
-    cost = trace.prices.cost(usage, answer.model or model, request.sent_at)
-    if cost is None and answer.model:  # the built-in model bills nothing
+    named = answer.model or ask.model
+    cost = trace.prices.cost(usage, named or model, request.sent_at)
+    if cost is None and named:  # the built-in model bills nothing, and a model may be unknown here
         cost = trace.prices.cost(usage, model, request.sent_at)
     return cost.total if cost else None
 

@@ -47,6 +47,7 @@ WORDS: Mapping[str, str] = {
     "cut_long_files.lines": "Keep of a file (lines)",
     "send_past_as_text.result": "Tell of a result (characters)",
     "send_past_as_text.keep": "Keep the newest (messages)",
+    "send_past_as_text.stored": "Stored at all (newest messages, 0 = all)",
     "compress_old_calls.calls": "What becomes of the calls",
     "compress_old_calls.above": "Compress results above (tokens)",
     "condense.fraction": f"Part that is condensed ({_SHARE})",

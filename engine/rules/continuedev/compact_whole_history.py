@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import Struct
 
 from engine.counting.ledger import Ledger
-from engine.envelope.condensing import prompt
+from engine.envelope.condensing import question
 from engine.envelope.conversation import droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -44,6 +43,7 @@ class Params:
     output: Annotated[int, "tokens of the answer; -1 = 35 % of the window, at most 64,000"] = -1
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     cap: Annotated[int, "most tokens of the summary"] = 4_000
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
 
 
 class Compacted(Struct, frozen=True):
@@ -195,9 +195,7 @@ def _seen(talk: History, first: int, there: int, state: Compacted | None) -> tup
 
 
 def _ask(content: str, params: Params) -> Ask:
-    text = prompt(params.prompt)
-    key = blake2b(f"{text}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return Ask("summary", key, text, content, params.cap)
+    return question(params.prompt, content, params.cap, params.model, capped=False)
 
 
 RULE = Rule(

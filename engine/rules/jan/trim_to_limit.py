@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Annotated, Any
 
-from engine.envelope.condensing import prompt
+from engine.envelope.condensing import question
 from engine.envelope.conversation import droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -34,6 +33,7 @@ class Params:
     output: Annotated[int, "tokens kept free for the answer"] = OUTPUT
     compact: Annotated[bool, "summarise what is dropped, anew for each request"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -79,9 +79,7 @@ def _end(dropped: list[Unit], limit: int) -> list[Unit]:
 
 
 def _ask(messages: list[dict[str, Any]], params: Params, limit: int) -> Ask:
-    text, content = prompt(params.prompt), excerpt(messages, limit)
-    key = blake2b(f"{text}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return Ask("summary", key, text, content, SUMMARY_TOKENS)
+    return question(params.prompt, excerpt(messages, limit), SUMMARY_TOKENS, params.model, capped=False)
 
 
 RULE = Rule(

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Annotated, Any
 
-from engine.envelope.condensing import STAND_IN, SUMMARY, prompt, standing
+from engine.envelope.condensing import STAND_IN, SUMMARY, question, standing
 from engine.envelope.conversation import droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
 from engine.ports.librechat.legacy import PRIMER, begin, instructions, summary_of, talk
 from engine.session.index import upto
-from engine.session.model import Answer, Ask, Edit, Part, Span
+from engine.session.model import Answer, Edit, Part, Span
 
 SLOT = "summary"
 
@@ -24,6 +23,7 @@ class Params:
 
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     cap: Annotated[int, "tokens that the summary may have (0 = no limit)"] = 0
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -73,9 +73,7 @@ def _old(envelope: Envelope) -> Part | None:
 
 def _asked(ctx: Ctx, params: Params, content: str, count: int, facts: dict[str, Any]) -> Any:
     """Ask for the summary; gives "" where none was made."""
-    text = prompt(params.prompt)
-    key = blake2b("\0".join((text, str(params.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    answer: Answer = yield Ask("summary", key, text, content, params.cap)
+    answer: Answer = yield question(params.prompt, content, params.cap, params.model)
     if answer.failed or not answer.text.strip():
         facts["failed"] = answer.failed or "the summary was empty"
         return ""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Annotated, Any
 
 from msgspec import Struct
 
-from engine.envelope.condensing import prompt
+from engine.envelope.condensing import question
 from engine.envelope.conversation import droppable
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -30,6 +29,7 @@ class Params:
     last_step: Annotated[bool, "the step limit is reached: no tools are sent, and none are counted"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     cap: Annotated[int, "most tokens of the summary"] = 1_000
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
 
 
 class Compressed(Struct, frozen=True):
@@ -94,9 +94,7 @@ def _ask(gone: list[Said], params: Params) -> Ask:
     old = stored_summary([unit.message for unit in gone])
     lines = [f"summary: {old}"] if old else []
     lines += [f"{m['role']}: {m['content']}" for m in (unit.message for unit in gone) if m.get("content")]
-    text, content = prompt(params.prompt), "\n".join(lines)
-    key = blake2b("\0".join((text, str(params.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
-    return Ask("summary", key.hexdigest(), text, content, params.cap)
+    return question(params.prompt, "\n".join(lines), params.cap, params.model)
 
 
 RULE = Rule(

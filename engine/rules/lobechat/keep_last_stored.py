@@ -5,13 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Annotated, Any
 
 from msgspec import Struct
 
 from engine.counting.ledger import Ledger
-from engine.envelope.condensing import prompt
+from engine.envelope.condensing import question
 from engine.envelope.conversation import droppable, once
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -19,7 +18,7 @@ from engine.ports.chats import chat, chat_of, leading, parts
 from engine.ports.lobechat.messages import BESIDE, COUNT, TOOL, framed, handed_over, limited, ordered, window
 from engine.ports.rows import remembered
 from engine.session.index import Index
-from engine.session.model import Answer, Ask, Edit, Part, Session, Span
+from engine.session.model import Answer, Edit, Part, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,7 @@ class Params:
     summarise: Annotated[bool, "summarise what is older, after each answer"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     cap: Annotated[int, "most tokens of the summary"] = 400
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
 
 
 class Topic(Struct, frozen=True):
@@ -148,9 +148,7 @@ def _summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:
     if read < 2:
         return Topic(state.summary, turn) if state else None
     lines = (f"{one.message['role']}: {one.message['content']}" for one in talk.said[:read] if one.message.get("content"))
-    text, content = prompt(params.prompt), "\n".join(lines)
-    key = blake2b("\0".join((text, str(params.cap), content)).encode("utf-8", "surrogatepass"), digest_size=16)
-    answer: Answer = yield Ask("summary", key.hexdigest(), text, content, params.cap)
+    answer: Answer = yield question(params.prompt, "\n".join(lines), params.cap, params.model)
     if answer.failed or not answer.text.strip():
         return Topic(state.summary if state else "", turn)
     return Topic(answer.text.strip(), turn, read)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Annotated, Any
 
 from msgspec import Struct
 
 from engine.counting.ledger import Ledger
-from engine.envelope.condensing import prompt
+from engine.envelope.condensing import question
 from engine.envelope.conversation import droppable, since
 from engine.envelope.envelope import Envelope
 from engine.envelope.rule import Ctx, Edits, Rule
@@ -43,6 +42,7 @@ class Params:
     retention: Annotated[int, "per cent of the messages that stay, 10 to 50"] = 40
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     summary: Annotated[int, "most tokens of the summary"] = 1_000
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
 
 
 class Compacted(Struct, frozen=True):
@@ -107,9 +107,7 @@ def _size(ctx: Ctx, numbers: History, first: int, there: int, summary: str | Non
 def _ask(messages: list[dict[str, Any]], previous: str | None, params: Params) -> Ask:
     lines = [f"summary: {previous}"] if previous else []
     lines += [f"{m.get('role')}: {m['content']}" for m in messages if m.get("content")]
-    text, content = prompt(params.prompt), "\n".join(lines)
-    key = blake2b("\0".join((text, str(params.summary), content)).encode("utf-8", "surrogatepass"), digest_size=16)
-    return Ask("summary", key.hexdigest(), text, content, params.summary)
+    return question(params.prompt, "\n".join(lines), params.summary, params.model)
 
 
 def _cut(envelope: Envelope, ctx: Ctx, state: Compacted, because: str, facts: dict[str, Any]) -> Edits:
