@@ -28,6 +28,17 @@ def test_every_policy_has_a_page_in_a_group_with_every_rule_and_constant_and_a_p
         assert each.group != knobs.OTHERS, f"say in knobs.SYSTEMS whose {each.name} is"
 
 
+def test_every_page_says_when_to_use_it_what_it_costs_saves_and_loses_with_the_source() -> None:
+    for made in pages(shipped()):
+        told = dict(made.facts)
+        for name in ("When to use it", "Loss", "Source", "Saving, as published", "Cost to build"):
+            assert told.get(name), (made.name, name)
+        assert all("(" in told[name] for name in ("When to use it", "Loss")), made.name
+    told = dict(page(policies.load("roo")).facts)
+    assert "agent loops with many tool calls (survey of memory patterns, 3.1: summarization)" in told["When to use it"]
+    assert "60-80 %" in told["Saving, as published"]
+
+
 def test_a_page_has_the_parameters_in_words_with_their_values() -> None:
     made = page(policies.load("last-5-pairs"))
     rule = made.rules[0]

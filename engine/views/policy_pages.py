@@ -72,6 +72,9 @@ class PolicyPage:
     constants: tuple[tuple[str, str], ...]
 
 
+NO_SAVING = "no published figure is known; Compare measures it on a session"
+
+
 def page(policy: Policy, group: str = "") -> PolicyPage:
     """The page about a policy. `group`: what it belongs to in the list of all."""
     told = {
@@ -81,10 +84,10 @@ def page(policy: Policy, group: str = "") -> PolicyPage:
         "Counts with": _counter(policy),
         "Tools are sent as": "XML text" if policy.tools else "",
         "Guarantees": "; ".join(f"{name}: {GUARANTEES[name]}" for name in policy.guarantees) or "none",
-        "When to use it": policy.when,
+        "When to use it": _with_source(policy.when),
         "Cost to build": policy.build_cost,
-        "Saving, as published": policy.saving,
-        "Loss": policy.loss,
+        "Saving, as published": policy.saving or NO_SAVING,
+        "Loss": _with_source(policy.loss),
         "Caution": policy.caution,
     }
     facts = tuple((name, text) for name, text in told.items() if text)
@@ -99,6 +102,11 @@ def page(policy: Policy, group: str = "") -> PolicyPage:
 def pages(shelf: Shelf) -> tuple[PolicyPage, ...]:
     """The pages of all policies, in the order in which they are offered."""
     return tuple(page(shelf.policies[name], group.title) for group in kin(shelf) for name in group.names)
+
+
+def _with_source(text: str) -> str:
+    """A sentence with its sources in brackets; one without any is ours, and says so."""
+    return text if not text or "(" in text else f"{text} (our words: no source is known)"
 
 
 def _counter(policy: Policy) -> str:
