@@ -5,10 +5,10 @@ from pages.parts import shell
 shell.ensure()
 
 import streamlit as st  # noqa: E402
+from turnscope import TurnscopeError  # noqa: E402
+from turnscope.live.events import Unkept  # noqa: E402
+from turnscope.views import attachments  # noqa: E402
 
-from engine import TurnscopeError  # noqa: E402
-from engine.live.events import Unkept  # noqa: E402
-from engine.views import attachments  # noqa: E402
 from pages.parts import (  # noqa: E402
     chat_branches,
     chat_cards,

@@ -4,7 +4,8 @@ from pages.parts import shell
 
 shell.ensure()
 
-from engine import TurnscopeError  # noqa: E402
+from turnscope import TurnscopeError  # noqa: E402
+
 from pages.parts import compare_closer, compare_sessions, comparing, controls, leaving, replays, saving  # noqa: E402
 
 shown = controls.header()

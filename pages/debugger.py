@@ -5,8 +5,8 @@ from pages.parts import shell
 shell.ensure()
 
 import streamlit as st  # noqa: E402
+from turnscope import TurnscopeError  # noqa: E402
 
-from engine import TurnscopeError  # noqa: E402
 from pages.parts import (  # noqa: E402
     closeups,
     controls,

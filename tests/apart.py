@@ -18,7 +18,7 @@ from typing import Any
 _METHODS = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
 if "forkserver" in get_all_start_methods():
     _METHODS.set_forkserver_preload(
-        ["pytest", "engine.library", "engine.live.growing", "engine.live.offline.model", "sqlite_utils"]
+        ["pytest", "turnscope.library", "turnscope.live.growing", "turnscope.live.offline.model", "sqlite_utils"]
     )
 
 
@@ -55,8 +55,8 @@ Say = Callable[[Any], None]
 
 def take_over(say: Say, path: Path, slowly: bool) -> None:
     """Open chats of an older version; `slowly`: dwell in the step before the last, that a kill may come at any moment of it."""
-    from engine.storage import database, schema
-    from engine.storage.threads import Threads
+    from turnscope.storage import database, schema
+    from turnscope.storage.threads import Threads
 
     slow, last = schema.STEPS[-2:]
 
@@ -74,9 +74,9 @@ def take_over(say: Say, path: Path, slowly: bool) -> None:
 
 def append(say: Say, path: Path, thread: str) -> None:
     """Write messages into a chat for ever, and say of each that it is kept."""
-    from engine.live.growing import Growing
-    from engine.live.offline.model import COUNTER
-    from engine.storage.threads import Threads
+    from turnscope.live.growing import Growing
+    from turnscope.live.offline.model import COUNTER
+    from turnscope.storage.threads import Threads
 
     threads = Threads(path)
     growing, sink = Growing(threads.load(thread), COUNTER), threads.sink(thread)
@@ -92,7 +92,7 @@ def open_on_full_disk(say: Say, path: Path, file: Path, limit: int) -> None:
     """Open a session where no file may grow beyond `limit` bytes; says how many requests it has, and how many are listed."""
     import resource
 
-    from engine.library import Store
+    from turnscope.library import Store
 
     store = Store(path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -101,7 +101,7 @@ def open_on_full_disk(say: Say, path: Path, file: Path, limit: int) -> None:
 
 def open_priced(say: Say, path: Path, file: Path) -> None:
     """Open a session with the prices that lie in the data folder now; says its limit, its window and what it cost."""
-    from engine.library import Store
+    from turnscope.library import Store
 
     opened = Store(path).open(file)
     say((int(opened.trace.plans[0].limit), int(opened.overview.windows[0]), opened.overview.total))
@@ -110,8 +110,7 @@ def open_priced(say: Say, path: Path, file: Path) -> None:
 def write(say: Say, path: Path, own: str, common: str, name: str) -> None:
     """Write into a chat of one's own and into one that others write into; says how often one had to begin again."""
     from test_threads import write_own, write_shared
-
-    from engine.storage.threads import Threads
+    from turnscope.storage.threads import Threads
 
     threads = Threads(path)
     write_own(threads, own, name)

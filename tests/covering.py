@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.planning.policy import load
+from turnscope.planning.policy import load
 
 
 def covering(names: Sequence[str]) -> list[str]:

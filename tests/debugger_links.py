@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import turnscope
 from conftest import ROOT
-
-import engine
-from engine.envelope.pieces import Decision
-from engine.planning.policy import load
-from engine.views import knobs
+from turnscope.envelope.pieces import Decision
+from turnscope.planning.policy import load
+from turnscope.views import knobs
 
 
 def linked() -> tuple[dict[str, int], Decision]:
     """Changed parameters of `clear-tool-results` under which request 17 of the first sample has three decisions; the third."""
-    whole = engine.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
-    start = engine.replay(whole).fork(18)
+    whole = turnscope.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
+    start = turnscope.replay(whole).fork(18)
     for trigger in range(20_000, 60_000, 500):
         changed = {"1.trigger": trigger}
-        plan = engine.replay(start, knobs.tuned(load("clear-tool-results"), changed)).plans[17]
+        plan = turnscope.replay(start, knobs.tuned(load("clear-tool-results"), changed)).plans[17]
         if len(plan.decisions) >= 3:
             return changed, plan.decisions[2]
     raise AssertionError("no trigger makes the rule act at request 17")

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from engine import importers
-from engine.errors import TurnscopeError
-from engine.reading.holders import open_source
-from engine.reading.source import Source
-from engine.session.model import Session
-from engine.session.thread import Thread
+from turnscope import importers
+from turnscope.errors import TurnscopeError
+from turnscope.reading.holders import open_source
+from turnscope.reading.source import Source
+from turnscope.session.model import Session
+from turnscope.session.thread import Thread
 
 ODD: list[Any] = [None, True, -1, 10**30, 1e400, "\ud800", "", [None], {"a": []}, "x" * 50, [], {}]
 
@@ -124,7 +123,7 @@ def survives(value: Any, lines: bool = False, count: int = 40) -> int:
 
 def sound(session: Session) -> None:
     """What is true of any session, whatever it was read from: it replays, and its cuts can be applied."""
-    from engine.library.opening import replay
+    from turnscope.library.opening import replay
 
     assert [request.n for request in session.requests] == list(range(len(session.requests)))
     assert all(note.line >= 0 and note.what for note in session.notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.importers import Importer, importers
+from turnscope.importers import Importer, importers
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 BEGIN, END = "<!-- formats: made by `python -m tests.formats_table` -->", "<!-- end of formats -->"

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.library.opening import replay
-from engine.planning.trace import Trace
-from engine.session.builder import Builder
-from engine.session.model import Edit, Observed, Part, Session, Span, Usage
+from turnscope.library.opening import replay
+from turnscope.planning.trace import Trace
+from turnscope.session.builder import Builder
+from turnscope.session.model import Edit, Observed, Part, Session, Span, Usage
 
 OPUS = "claude-opus-4-5-20251101"  # USD 5 in, 0.50 cache read, 6.25 and 10 cache writes, 25 out; keeps thinking
 SONNET = "claude-sonnet-4-5-20250929"  # USD 3 in, 0.30 cache read, 3.75 and 6 cache writes, 15 out; strips thinking

@@ -1,7 +1,7 @@
 """Whether an installed Turnscope works, away from its repository. Run it with the Python into which the wheel was installed.
 
-Loads a sample through `import engine`, starts the command `turnscope` with an empty home, and has Chromium look at the session
-that it opens with and at every other page. Prints one line; an AssertionError says what is not as it should be.
+Loads a sample through `import turnscope`, starts the command `turnscope` with an empty home, and has Chromium look at the
+session that it opens with and at every other page. Prints one line; an AssertionError says what is not as it should be.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import turnscope
 from playwright.sync_api import Page, expect, sync_playwright
-
-import engine
-from engine.__main__ import APP
+from turnscope.__main__ import APP
 
 SAMPLE = APP / "sample_sessions" / "tool-results-eat-the-window.jsonl"
 GROUND = "rgb(15, 19, 25)"  # of the dark theme in .streamlit/config.toml
@@ -41,11 +40,11 @@ SECONDS = 60
 
 def main() -> None:
     """Look at all of it."""
-    assert Path(engine.__file__).is_relative_to(sys.prefix), f"{engine.__file__} is not the installed engine"
-    assert (Path(engine.__file__).parent / "py.typed").is_file(), "the wheel says nothing of its types"
-    session = engine.load(SAMPLE)
+    assert Path(turnscope.__file__).is_relative_to(sys.prefix), f"{turnscope.__file__} is not the installed engine"
+    assert (Path(turnscope.__file__).parent / "py.typed").is_file(), "the wheel says nothing of its types"
+    session = turnscope.load(SAMPLE)
     assert session.subagents, "the sample's subagent is not in the wheel"
-    assert len(engine.replay(session, "balanced").plans) == len(session.requests) > 0
+    assert len(turnscope.replay(session, "balanced").plans) == len(session.requests) > 0
     with tempfile.TemporaryDirectory() as home, served(Path(home)) as url, sync_playwright() as playwright:
         chromium = os.environ.get("CHROMIUM_PATH") or shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
@@ -56,7 +55,7 @@ def main() -> None:
     print(f"the wheel works: a sample of {len(session.requests)} requests and {len(PAGES)} more pages shown from {APP}")
 
 
-def look(page: Page, session: engine.Session) -> None:
+def look(page: Page, session: turnscope.Session) -> None:
     """The sample on the first page, in the app's own colours; then the other pages."""
     page.goto("/")
     headline = page.locator(".ts-headline[data-request]")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-
-from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.tokens import CHARS
-from engine.session.builder import Builder
-from engine.session.model import Session, Usage
+from turnscope.counting.ledger import Ledger, build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session, Usage
 
 
 def make(turns: list[list[tuple[str, int]]], system: bool = False, usage: bool = True) -> Session:

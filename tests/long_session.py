@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.session.builder import Builder
-from engine.session.model import Session
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
 
 MODEL = "claude-opus-4-5"
 FILES = "render cache parser store router queue mailer login search export import report".split()

@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import engine
-from engine.envelope import wishes
-from engine.errors import UnsendableError
-from engine.live import branches
-from engine.live.chat import Chat, Settings
-from engine.live.events import Called, Done, Event, Failed, Planned, Refused
-from engine.live.offline import Offline
-from engine.live.provider import connected
-from engine.live.tools import Toolbox
-from engine.planning import lint
-from engine.planning.policy import load, names
-from engine.planning.render import body
-from engine.session.model import Session
-from engine.storage.threads import Threads
+import turnscope
+from turnscope.envelope import wishes
+from turnscope.errors import UnsendableError
+from turnscope.live import branches
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Called, Done, Event, Failed, Planned, Refused
+from turnscope.live.offline import Offline
+from turnscope.live.provider import connected
+from turnscope.live.tools import Toolbox
+from turnscope.planning import lint
+from turnscope.planning.policy import load, names
+from turnscope.planning.render import body
+from turnscope.session.model import Session
+from turnscope.storage.threads import Threads
 
 PASTE = 200_000  # characters
 SENTENCE = "Whoever carries the message further remembers everything important that somebody mentioned about weather."
@@ -191,7 +191,7 @@ def _driven(
 def _compared(stored: Session, chosen: Settings, wire: dict[int, dict[str, Any]], row: Row) -> None:
     """Bodies on the wire against the replay's, and both against what is known of rejections."""
     try:
-        plans = engine.replay(stored, chosen.policy).plans
+        plans = turnscope.replay(stored, chosen.policy).plans
     except Exception as error:  # noqa: BLE001 - as above
         row.differ = len(wire)
         row.why.append(f"replay: {type(error).__name__}: {error}"[:300])

@@ -15,16 +15,15 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-
-import engine
-from engine import importers
-from engine.errors import BrokenFile, TurnscopeError, UnknownFormat
-from engine.library.opening import own_prices
-from engine.planning.trace import Trace
-from engine.reading.holders import open_source
-from engine.session.model import BEGUN, Session
-from engine.session.thread import hanging
-from engine.views.overview import CELLS, Overview, overview
+import turnscope
+from turnscope import importers
+from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat
+from turnscope.library.opening import own_prices
+from turnscope.planning.trace import Trace
+from turnscope.reading.holders import open_source
+from turnscope.session.model import BEGUN, Session
+from turnscope.session.thread import hanging
+from turnscope.views.overview import CELLS, Overview, overview
 
 READ = ("file", "format", "sessions", "requests", "blocks", "tokens in", "tokens out", "notes", "seconds")
 HEAD = (
@@ -163,14 +162,14 @@ def _read_one(found: Read, main: Session) -> None:
 
 def row(path: Path) -> Row | None:
     """Everything that is asked of a file's main session; None where it holds no request. TurnscopeErrors."""
-    main = engine.load(path)
+    main = turnscope.load(path)
     if not main.requests:
         return None
     found = Row("/".join(path.parts[-2:]))
     billed: set[tuple[str, int] | str] = set()
-    found.bill = overview(engine.replay(main)).total or Decimal(0)
+    found.bill = overview(turnscope.replay(main)).total or Decimal(0)
     for session in _sessions(main):
-        trace = engine.replay(session)
+        trace = turnscope.replay(session)
         view = overview(trace)
         _add(found, session, view, billed)
         _looked_at(found, trace, view)

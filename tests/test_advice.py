@@ -11,23 +11,22 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import turnscope
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
-
-import engine
-from engine import __main__ as command
-from engine.errors import PolicyError, TurnscopeError
-from engine.figures import front as drawn
-from engine.library import advising
-from engine.library.advising import Case, advise
-from engine.library.advising_job import AdvisingJob, Task, work
-from engine.library.opening import named
-from engine.library.tried import memory_of
-from engine.planning import policy as policies
-from engine.planning.policy import Policy
-from engine.views import knobs
-from engine.views.advice import Advice, Figures, axes, chosen, front
+from turnscope import __main__ as command
+from turnscope.errors import PolicyError, TurnscopeError
+from turnscope.figures import front as drawn
+from turnscope.library import advising
+from turnscope.library.advising import Case, advise
+from turnscope.library.advising_job import AdvisingJob, Task, work
+from turnscope.library.opening import named
+from turnscope.library.tried import memory_of
+from turnscope.planning import policy as policies
+from turnscope.planning.policy import Policy
+from turnscope.views import knobs
+from turnscope.views.advice import Advice, Figures, axes, chosen, front
 
 SAMPLES = ROOT / "sample_sessions"
 COLD = SAMPLES / "cache-goes-cold.jsonl"
@@ -73,21 +72,21 @@ def test_what_is_advised_loses_no_more_and_costs_less_than_the_file_or_is_the_fi
 
 @pytest.fixture(scope="module")
 def found() -> Advice:
-    return advise(engine.load(COLD), "clear-tool-results", trials=16)
+    return advise(turnscope.load(COLD), "clear-tool-results", trials=16)
 
 
 def test_an_advised_policy_saved_and_replayed_gives_exactly_the_figures_that_were_told(found: Advice, tmp_path: Path) -> None:
     assert found.method == "grid"
     assert found.chosen is not None
     assert len(found.front) > 1
-    session = engine.load(COLD)
+    session = turnscope.load(COLD)
     for number, point in found.on_front:
         knobs.save("tried", found.toml(number), tmp_path)
-        (row,) = engine.compare(session, [policies.load("tried", tmp_path)]).rows
+        (row,) = turnscope.compare(session, [policies.load("tried", tmp_path)]).rows
         told = point.searched
         assert (row.usd, len(row.losses.hits)) == (told.usd, told.lost), found.told(point.changes)
         assert (row.peak[0], len(row.changed), sum(row.losses.uses)) == (told.peak, told.changed, told.uses)
-    (row,) = engine.compare(session, ["clear-tool-results"]).rows
+    (row,) = turnscope.compare(session, ["clear-tool-results"]).rows
     assert (row.usd, len(row.losses.hits)) == (found.points[0].searched.usd, found.points[0].searched.lost)
 
 
@@ -96,7 +95,7 @@ def test_the_text_of_a_point_says_where_it_comes_from_and_claims_no_more_than_is
     made = found.policy_of(number)
     assert "--trials 16 --seed 0" in made.source
     assert made.fidelity.startswith("ours")
-    port = advise(engine.load(COLD), "swe-agent-last-5", trials=4)
+    port = advise(turnscope.load(COLD), "swe-agent-last-5", trials=4)
     assert port.policy_of(1).fidelity.startswith("approximate")
     assert port.policy_of(0) == named("swe-agent-last-5")
     assert found.policy_of(0) == named("clear-tool-results")
@@ -125,8 +124,8 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return asked
 
 
-def several(count: int) -> Iterator[engine.Session]:
-    whole = engine.load(COLD)
+def several(count: int) -> Iterator[turnscope.Session]:
+    whole = turnscope.load(COLD)
     for number in range(count):
         requests = whole.requests[: 60 + number]
         yield msgspec.structs.replace(whole, id=f"s{number}", title=f"session {number}", requests=requests)
@@ -195,7 +194,7 @@ def test_a_small_space_is_a_grid_around_what_the_file_says_and_a_large_one_is_sa
 
 
 def test_it_says_when_the_data_are_too_few() -> None:
-    session = engine.load(COLD)
+    session = turnscope.load(COLD)
     short = msgspec.structs.replace(session, requests=session.requests[:20])
     assert "20 requests are too few" in advise(short, "last-20-messages").too_few
     assert (
@@ -216,18 +215,18 @@ def test_it_says_when_the_data_are_too_few() -> None:
         advise(session, "last-20-messages", trials=0)
 
 
-def several_short() -> list[engine.Session]:
-    session = engine.load(COLD)
+def several_short() -> list[turnscope.Session]:
+    session = turnscope.load(COLD)
     return [msgspec.structs.replace(session, requests=session.requests[:3])]
 
 
 def test_answers_that_take_up_nothing_say_nothing_about_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advising, "USES", 10_000)
-    assert "things that were said before, too few" in advise(engine.load(COLD), "last-20-messages").too_few
+    assert "things that were said before, too few" in advise(turnscope.load(COLD), "last-20-messages").too_few
 
 
 def test_every_built_in_policy_with_a_number_can_be_turned_within_its_range() -> None:
-    for policy in engine.policies():
+    for policy in turnscope.policies():
         for axis in axes(policy):
             if axis.usual and not axis.values:
                 assert axis.low <= axis.own <= axis.high, (policy.name, axis.key)
@@ -259,7 +258,7 @@ def test_the_command_advises_saves_and_says_what_is_wrong(
 
 
 def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
-    session, policy = engine.load(COLD), named("clear-tool-results")
+    session, policy = turnscope.load(COLD), named("clear-tool-results")
     task = Task("", policy.name, knobs.as_text(policy), str(tmp_path), 10, turn=("1.keep",))
     job = AdvisingJob(task, session)
     until = time.monotonic() + 60

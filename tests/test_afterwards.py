@@ -8,27 +8,26 @@ from pathlib import Path
 import pytest
 from conftest import let_go
 from msgspec import structs
-
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.extracting import question
-from engine.envelope.layers import written
-from engine.envelope.wishes import rated
-from engine.live import branches
-from engine.live.afterwards import afterwards
-from engine.live.chat import Chat, Settings
-from engine.live.events import Asked, Done
-from engine.live.offline import Offline
-from engine.live.provider import connected
-from engine.live.remembering import Remembering
-from engine.live.sinks import Sinks
-from engine.planning.assemble import replay
-from engine.planning.policy import load, parse, sendable
-from engine.session.builder import Builder
-from engine.session.facts import noted
-from engine.session.model import Answer, Answered, Session
-from engine.storage.memories import Memories
-from engine.storage.threads import Threads
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.extracting import question
+from turnscope.envelope.layers import written
+from turnscope.envelope.wishes import rated
+from turnscope.live import branches
+from turnscope.live.afterwards import afterwards
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Asked, Done
+from turnscope.live.offline import Offline
+from turnscope.live.provider import connected
+from turnscope.live.remembering import Remembering
+from turnscope.live.sinks import Sinks
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load, parse, sendable
+from turnscope.session.builder import Builder
+from turnscope.session.facts import noted
+from turnscope.session.model import Answer, Answered, Session
+from turnscope.storage.memories import Memories
+from turnscope.storage.threads import Threads
 
 
 def begun(server: Offline, path: Path, policy: str, store: Memories) -> Chat:

@@ -11,18 +11,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from engine import importers
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import estimator
-from engine.importers.anthropic_api import IMPORTER
-from engine.planning import policy, render
-from engine.planning.assemble import replay
-from engine.reading.body import common
-from engine.reading.holders import open_source
-from engine.reading.source import Source
-from engine.reading.streams import message_of
-from engine.session.model import Session
+from turnscope import importers
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import estimator
+from turnscope.importers.anthropic_api import IMPORTER
+from turnscope.planning import policy, render
+from turnscope.planning.assemble import replay
+from turnscope.reading.body import common
+from turnscope.reading.holders import open_source
+from turnscope.reading.source import Source
+from turnscope.reading.streams import message_of
+from turnscope.session.model import Session
 
 Shared = Callable[..., Path]
 USAGE = {"input_tokens": 11, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 5, "output_tokens": 3}

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import turnscope
 from conftest import let_go
-
-import engine
-from engine.library.opening import ledger_of
-from engine.live.offline import Offline
-from engine.live.provider import Anthropic, connected
-from engine.live.summaries import asked
-from engine.planning.policy import Policy, parse
-from engine.session.builder import Builder
-from engine.session.model import Session, Usage
-from engine.storage.threads import Threads
+from turnscope.library.opening import ledger_of
+from turnscope.live.offline import Offline
+from turnscope.live.provider import Anthropic, connected
+from turnscope.live.summaries import asked
+from turnscope.planning.policy import Policy, parse
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session, Usage
+from turnscope.storage.threads import Threads
 
 POLICY = """
 [budget]
@@ -56,13 +55,13 @@ def session() -> Session:
 
 def test_a_model_writes_every_summary_and_later_replays_use_them(server: Offline, tmp_path: Path) -> None:
     threads, talk = Threads(tmp_path / "chats.db"), session()
-    before = engine.replay(talk, policy())
+    before = turnscope.replay(talk, policy())
     assert len(before.standins()) > 1
     for ask, answer in asked(talk, policy(), before.ledger, client(server), "offline-200k", threads.kept_answers()):
         assert (answer.source, answer.model, answer.failed) == ("model", "offline-200k", "")
         threads.keep_answer(ask.key, answer)
     kept = threads.kept_answers()
-    after = engine.replay(talk, policy(), before.ledger, kept)
+    after = turnscope.replay(talk, policy(), before.ledger, kept)
     assert after.standins() == ()
     used = [answer for plan in after.plans for _, answer in plan.asks]
     assert {answer.source for answer in used} == {"model"}
@@ -78,7 +77,7 @@ def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: Offl
     ask, answer = next(asking)
     threads.keep_answer(ask.key, answer)
     server.faults.append("overloaded")
-    with pytest.raises(engine.TurnscopeError, match="no summary was made") as refused:
+    with pytest.raises(turnscope.TurnscopeError, match="no summary was made") as refused:
         next(asking)
     assert refused.value.hint
     rest = [*asked(talk, policy(), ledger, client(server), "offline-200k", threads.kept_answers())]
@@ -88,7 +87,7 @@ def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: Offl
 
 def test_a_session_without_a_summary_asks_nothing(server: Offline) -> None:
     talk = session()
-    trace = engine.replay(talk, "keep-everything")
+    trace = turnscope.replay(talk, "keep-everything")
     assert trace.standins() == ()
     assert [*asked(talk, trace.policy, trace.ledger, client(server), "offline-200k", {})] == []
     assert server.memory.billed == []

@@ -10,25 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from covering import covering
 from matrix import Row, Watched, _compared, offered
-
-import engine
-from engine.counting.media import media_tokens
-from engine.errors import TurnscopeError
-from engine.live import branches, gateway
-from engine.live.chat import Settings
-from engine.live.events import Done, Refused
-from engine.live.offline.strict import rejected
-from engine.live.provider import connected
-from engine.planning.bodies import Bodies
-from engine.planning.policy import load
-from engine.pricing.prices import PRICES
-from engine.session.place import Place
-from engine.storage.database import reading
-from engine.storage.threads import Threads
-from engine.views import attachments
-from engine.views.attachments import ENCODED, IMAGE, MOST, SIDE, TEXT, attached, file, message, parted, picture, wrong
+from turnscope.counting.media import media_tokens
+from turnscope.errors import TurnscopeError
+from turnscope.live import branches, gateway
+from turnscope.live.chat import Settings
+from turnscope.live.events import Done, Refused
+from turnscope.live.offline.strict import rejected
+from turnscope.live.provider import connected
+from turnscope.planning.bodies import Bodies
+from turnscope.planning.policy import load
+from turnscope.pricing.prices import PRICES
+from turnscope.session.place import Place
+from turnscope.storage.database import reading
+from turnscope.storage.threads import Threads
+from turnscope.views import attachments
+from turnscope.views.attachments import ENCODED, IMAGE, MOST, SIDE, TEXT, attached, file, message, parted, picture, wrong
 
 
 def png(width: int, height: int, pixel: bytes = b"\x40\x80\xc0") -> bytes:
@@ -151,8 +150,8 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
             found = [str(row["content"]) for row in db.query("select content from blobs")]
         assert sum(b64encode(image).decode() in text for text in found) == 1
         exported = tmp_path / "chat.json"
-        exported.write_bytes(engine.dumps(stored))
-        again = engine.load(exported)
+        exported.write_bytes(turnscope.dumps(stored))
+        again = turnscope.load(exported)
         kept = next(block.raw for block in again.blocks if block.kind == "image")
         assert b64decode(kept["source"]["data"]) == image
 

@@ -8,26 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from claude_log import Log, call
 from conftest import let_go, shared
-
-import engine
-from engine import settings
-from engine.live import branches
-from engine.live.chat import Settings
-from engine.live.events import Event, Refused
-from engine.live.offline import Offline
-from engine.live.provider import connected
-from engine.live.tools import Toolbox
-from engine.planning.policy import parse
-from engine.session.model import Session
-from engine.share.report import report
-from engine.storage.threads import Threads
-from engine.telemetry import names
-from engine.telemetry.chats import followed
-from engine.telemetry.export import Exporting
-from engine.views.audit import Point, audit
-from engine.views.overview import overview
+from turnscope import settings
+from turnscope.live import branches
+from turnscope.live.chat import Settings
+from turnscope.live.events import Event, Refused
+from turnscope.live.offline import Offline
+from turnscope.live.provider import connected
+from turnscope.live.tools import Toolbox
+from turnscope.planning.policy import parse
+from turnscope.session.model import Session
+from turnscope.share.report import report
+from turnscope.storage.threads import Threads
+from turnscope.telemetry import names
+from turnscope.telemetry.chats import followed
+from turnscope.telemetry.export import Exporting
+from turnscope.views.audit import Point, audit
+from turnscope.views.overview import overview
 
 ROOT = Path(__file__).resolve().parent.parent
 GOES_COLD, FORGETS = (
@@ -58,7 +57,7 @@ trigger = 50000
 
 
 def points(session: Session, policy: str = "as-recorded") -> Mapping[str, Point]:
-    trace = engine.replay(session, policy)
+    trace = turnscope.replay(session, policy)
     return {point.key: point for point in audit(trace, overview(trace))}
 
 
@@ -92,20 +91,20 @@ def test_a_chat_of_ours_passes_all_of_it(tmp_path: Path) -> None:
     assert {key: point.found for key, point in found.items() if point.verdict != "pass"} == {}
     assert "provider's server" in found["compaction"].found
     assert found["typed"].requests == found["gateway"].requests == (len(threads.load(thread).requests) - 1,)
-    back = points(engine.load(tmp_path / "trace.jsonl"))
+    back = points(turnscope.load(tmp_path / "trace.jsonl"))
     assert back["id"].verdict == "pass"
     assert thread in back["id"].found
 
 
 def test_a_log_that_cuts_by_number_fails_and_says_where() -> None:
-    found = points(engine.load(FORGETS))
+    found = points(turnscope.load(FORGETS))
     assert found["last-n"].verdict == "fail"
     assert found["last-n"].requests[0] >= 10
     assert found["cache"].verdict == "warning"
 
 
 def test_what_a_transcript_cannot_show_is_unknown() -> None:
-    found = points(engine.load(GOES_COLD))
+    found = points(turnscope.load(GOES_COLD))
     assert [found[key].verdict for key in ("id", "gateway", "typed", "shared-id")] == ["unknown"] * 4
     assert found["editing"].verdict == "fail"
     assert found["editing"].requests[0] == 34
@@ -121,7 +120,7 @@ def test_agents_that_share_an_id_are_told_apart_by_their_system_prompts(tmp_path
         answer = {"model": "gpt-4o", "choices": [choice], "usage": {"prompt_tokens": 20 + n, "completion_tokens": 2}}
         lines.append({"request": {"model": "gpt-4o", "messages": said}, "response": answer})
     (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = points(engine.load(tmp_path / "calls.jsonl"))
+    found = points(turnscope.load(tmp_path / "calls.jsonl"))
     assert found["shared-id"].verdict == "fail"
     assert found["shared-id"].requests
 
@@ -136,7 +135,7 @@ def test_a_summary_without_its_usage_is_silent(tmp_path: Path) -> None:
         log.compact(**meta)
         log.user("Go on.")
         log.answer("d", "Yes.", usage=(900, 0, 0, 10))
-        return engine.load(log.save(tmp_path / f"{len(meta)}-{sum(meta.values())}.jsonl"))
+        return turnscope.load(log.save(tmp_path / f"{len(meta)}-{sum(meta.values())}.jsonl"))
 
     assert points(compacted())["silent"].verdict == "pass"
     assert points(compacted(preTokens=0))["silent"].verdict == "fail"
@@ -144,7 +143,7 @@ def test_a_summary_without_its_usage_is_silent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FORMATS, ids=lambda name: name.partition("/")[0])
 def test_real_sessions_of_five_formats_pass_through_audit_and_share(name: str) -> None:
-    session = engine.load(shared("data", "open", *name.split("/")))
+    session = turnscope.load(shared("data", "open", *name.split("/")))
     found = points(session)
     assert len(found) == 10
     assert found["id"].verdict == ("fail" if name.startswith("otel") else "unknown")

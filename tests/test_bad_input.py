@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import turnscope
 from claude_log import Log, call
 from conftest import SHARED, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import engine
-from engine import importers
-from engine.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
-from engine.reading.source import Source
-from engine.session.model import Session
+from turnscope import importers
+from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
+from turnscope.reading.source import Source
+from turnscope.session.model import Session
 
 NO_VALUES: list[Any] = [None, True, -1, 10**30, float("nan"), "\ud800", [None], {"a": []}]
 DEEP = 100_000
@@ -40,7 +39,7 @@ def looked_at(data: bytes, name: str = "s1.jsonl") -> Session | None:
         return None
     for session in sessions:
         for one in everyone(session):
-            view = engine.overview(one)
+            view = turnscope.overview(one)
             assert len(view) == len(one.requests)
             has = view.recorded >= 0
             assert (view.cells.sum(axis=1)[has] == view.recorded[has]).all()
@@ -120,7 +119,7 @@ def test_an_empty_file_is_refused(data: bytes, tmp_path: Path) -> None:
     file = tmp_path / "empty.jsonl"
     file.write_bytes(data)
     with pytest.raises(UnreadableFile, match=r"empty\.jsonl is empty") as caught:
-        engine.load(file)
+        turnscope.load(file)
     assert caught.value.hint
 
 
@@ -154,14 +153,14 @@ def test_what_is_no_session_is_refused_with_a_hint(data: bytes) -> None:
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match="is a folder") as caught:
-        engine.load(tmp_path)
+        turnscope.load(tmp_path)
     assert "files inside" in caught.value.hint
 
 
 @pytest.mark.parametrize("path", ["missing.jsonl", "missing/too.jsonl", "nul\0.jsonl", "n" * 300])
 def test_a_path_to_nothing_is_refused(path: str, tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match="cannot be read") as caught:
-        engine.load(tmp_path / path)
+        turnscope.load(tmp_path / path)
     assert caught.value.hint == "Check the path and its permissions."
 
 
@@ -175,14 +174,14 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
 
         monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(UnreadableFile, match=r"s1\.jsonl cannot be read: Permission denied"):
-        engine.load(file)
+        turnscope.load(file)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
 def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(UnreadableFile, match="no regular file"):
-        engine.load(tmp_path / "pipe.jsonl")
+        turnscope.load(tmp_path / "pipe.jsonl")
 
 
 def test_a_session_in_which_nothing_was_said_is_refused() -> None:
@@ -323,12 +322,12 @@ def test_one_line_of_many_megabytes_is_read(megabytes: int, tmp_path: Path) -> N
     log.result("t1", text * (megabytes * 2**20 // len(text)))
     file = log.save(tmp_path / "big.jsonl")
     start = time.process_time()
-    session = engine.load(file)
+    session = turnscope.load(file)
     assert len(session.blocks) == 3
     assert time.process_time() - start < 10
     single = tmp_path / "single.jsonl"
     single.write_bytes(file.read_bytes().splitlines()[2])
-    assert len(engine.load(single).blocks) == 1
+    assert len(turnscope.load(single).blocks) == 1
 
 
 # Mutations ----------------------------------------------------------------------------------------------------------------

@@ -11,23 +11,22 @@ from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.memories import Memory, Owner
-from engine.envelope.plan import Plan
-from engine.envelope.provided import KINDS, Provided, provided
-from engine.envelope.tidying import address, tidied
-from engine.live.beside import definitions, with_memory
-from engine.live.outputs import Outputs
-from engine.live.providing import Providing
-from engine.planning.answers import answerer
-from engine.planning.assemble import replay
-from engine.planning.policy import load, names, parse
-from engine.planning.render import render
-from engine.session.builder import Builder
-from engine.session.model import Answer, Ask, Session
-from engine.storage.memories import FADES, Memories
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.memories import Memory, Owner
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.provided import KINDS, Provided, provided
+from turnscope.envelope.tidying import address, tidied
+from turnscope.live.beside import definitions, with_memory
+from turnscope.live.outputs import Outputs
+from turnscope.live.providing import Providing
+from turnscope.planning.answers import answerer
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load, names, parse
+from turnscope.planning.render import render
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Ask, Session
+from turnscope.storage.memories import FADES, Memories
 
 DAY = 86_400.0
 OWNERS: tuple[Owner, ...] = ("user", "agent")

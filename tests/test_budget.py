@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 from law_sessions import ledger_of, make
-
-from engine.envelope.budget import BudgetParams, budget
-from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.errors import PolicyError
-from engine.planning.assemble import replay
-from engine.planning.policy import Step, load, parse, write
-from engine.session.model import Edit, Part, Span
+from turnscope.envelope.budget import BudgetParams, budget
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, NoParams, Rule
+from turnscope.errors import PolicyError
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Step, load, parse, write
+from turnscope.session.model import Edit, Part, Span
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,12 @@ from conftest import ROOT, shared
 from hand_made import OPUS, SONNET, Row, call, cleared, compacted, result, session, traced
 from hypothesis import given
 from hypothesis import strategies as st
-
-from engine.counting.ledger import Ledger
-from engine.envelope.envelope import Chunk, Envelope
-from engine.envelope.pieces import Piece
-from engine.library.opening import ledger_of, load, replay
-from engine.session.model import ZERO, Edit, Part, Span
-from engine.views.cache_breaks import CacheBreak, breaks, first_difference
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.envelope import Chunk, Envelope
+from turnscope.envelope.pieces import Piece
+from turnscope.library.opening import ledger_of, load, replay
+from turnscope.session.model import ZERO, Edit, Part, Span
+from turnscope.views.cache_breaks import CacheBreak, breaks, first_difference
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
 

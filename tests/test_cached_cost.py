@@ -14,21 +14,20 @@ from hand_made import NOON, OPUS, SONNET, Row, call, result, session, traced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import sessions
-
-from engine.library.comparing import compare, sized
-from engine.library.opening import load, load_all, overview, replay
-from engine.planning.policy import load as policy
-from engine.planning.policy import names
-from engine.planning.prompt_cache import uncached, walked
-from engine.pricing.caches import all_rules, rules_of
-from engine.pricing.prices import PRICES
-from engine.session.builder import Builder
-from engine.session.model import Session, Usage
-from engine.views.cache_breaks import IDLE
-from engine.views.cached_cost import answers_of, cache_prices, spent
-from engine.views.decision_log import rows
-from engine.views.stepper import steps
-from engine.views.stretch import stretch
+from turnscope.library.comparing import compare, sized
+from turnscope.library.opening import load, load_all, overview, replay
+from turnscope.planning.policy import load as policy
+from turnscope.planning.policy import names
+from turnscope.planning.prompt_cache import uncached, walked
+from turnscope.pricing.caches import all_rules, rules_of
+from turnscope.pricing.prices import PRICES
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session, Usage
+from turnscope.views.cache_breaks import IDLE
+from turnscope.views.cached_cost import answers_of, cache_prices, spent
+from turnscope.views.decision_log import rows
+from turnscope.views.stepper import steps
+from turnscope.views.stretch import stretch
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200
 

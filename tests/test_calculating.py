@@ -8,15 +8,14 @@ import json
 from typing import Any
 
 import pytest
-
-import engine
-from engine import __main__ as command
-from engine.counting.tokens import count_texts, estimator
-from engine.errors import TurnscopeError
-from engine.figures import turns
-from engine.library.calculating import CALCULATED, WORDS, Shape, session_of
-from engine.library.comparing import sized
-from engine.library.opening import named
+import turnscope
+from turnscope import __main__ as command
+from turnscope.counting.tokens import count_texts, estimator
+from turnscope.errors import TurnscopeError
+from turnscope.figures import turns
+from turnscope.library.calculating import CALCULATED, WORDS, Shape, session_of
+from turnscope.library.comparing import sized
+from turnscope.library.opening import named
 
 SMALL = Shape(window=30_000, turns=12)
 NAMES = ("keep-everything", "last-5-pairs", "condense-oldest", "cline-classic")
@@ -24,15 +23,15 @@ NAMES = ("keep-everything", "last-5-pairs", "condense-oldest", "cline-classic")
 
 @pytest.fixture(scope="module")
 def made() -> Any:
-    return engine.calculate(SMALL, NAMES)
+    return turnscope.calculate(SMALL, NAMES)
 
 
 def test_its_figures_are_those_of_a_replay_of_the_same_session(made: Any) -> None:
     session = session_of(SMALL)
     for name, each in zip(NAMES, made.outlooks, strict=True):
         policy = sized(named(name), SMALL.window)
-        trace = engine.replay(session, policy)
-        (row,) = engine.compare(session, [policy]).rows
+        trace = turnscope.replay(session, policy)
+        (row,) = turnscope.compare(session, [policy]).rows
         assert each.row.sizes == tuple(trace.tokens(n) for n in range(len(trace.plans)))
         assert (each.row.usd, each.row.cost, each.row.kept, each.row.changed) == (row.usd, row.cost, row.kept, row.changed)
         by_turn: dict[int, list[float]] = {}
@@ -64,7 +63,7 @@ def test_keeping_everything_fills_the_window_and_ends_and_what_condenses_does_no
 def test_sizes_are_those_that_were_asked_for(model: str) -> None:
     shape = Shape(system=1_000, tools=2_000, person=100, answer=500, results=801, calls=2, turns=3, model=model)
     session = session_of(shape)
-    counter = engine.replay(session).ledger.counter
+    counter = turnscope.replay(session).ledger.counter
     sizes = {"text": [100] * 3, "answer": [500] * 3, "tool_result": [400, 401] * 3, "system": [1_000]}
     found: dict[str, list[int]] = {}
     for block in session.blocks:
@@ -85,7 +84,7 @@ def test_every_word_is_one_token() -> None:
 
 
 def test_asking_again_costs_nothing_and_gives_the_same(made: Any) -> None:
-    again = engine.calculate(SMALL, NAMES[::-1])
+    again = turnscope.calculate(SMALL, NAMES[::-1])
     assert all(one is other for one, other in zip(again.outlooks, made.outlooks[::-1], strict=True))
 
 
@@ -112,4 +111,4 @@ def test_what_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["calculate", "--turns", "0"]) == 2
     assert command.main(["calculate", "--policies", "no-such"]) == 2
     assert "no policy 'no-such'" in capsys.readouterr().err
-    assert {*CALCULATED} <= {policy.name for policy in engine.policies()}
+    assert {*CALCULATED} <= {policy.name for policy in turnscope.policies()}

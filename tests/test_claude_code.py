@@ -16,22 +16,21 @@ from typing import Any
 
 import genai_prices
 import pytest
+import turnscope
 from claude_log import MODEL, Line, Log, billed, call
 from conftest import SHARED, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-
-import engine
-from engine.importers.claude_code.attachments import put_in
-from engine.library import opening
-from engine.planning.policy import load as load_policy
-from engine.session.model import Request, Session
-from engine.views import one_request
-from engine.views.findings import findings
-from engine.views.labels import label
-from engine.views.overview import turns
-from engine.views.phrases import short
+from turnscope.importers.claude_code.attachments import put_in
+from turnscope.library import opening
+from turnscope.planning.policy import load as load_policy
+from turnscope.session.model import Request, Session
+from turnscope.views import one_request
+from turnscope.views.findings import findings
+from turnscope.views.labels import label
+from turnscope.views.overview import turns
+from turnscope.views.phrases import short
 
 FOLDER = SHARED / "data" / "open" / "claude-code"
 FILES = sorted(FOLDER.rglob("*.jsonl"))
@@ -63,13 +62,13 @@ def opened(log: Log | str | bytes, folder: Path, name: str = "s1") -> Session:
     path = folder / f"{name}.jsonl"
     data = log.text() if isinstance(log, Log) else log
     path.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
-    return engine.load(path)
+    return turnscope.load(path)
 
 
 def seen(session: Session, n: int) -> list[str]:
     """Texts that request `n` carried, stand-ins included."""
     found: list[str] = []
-    for piece in engine.replay(session).plans[n].seen.pieces:
+    for piece in turnscope.replay(session).plans[n].seen.pieces:
         if piece.body is None:
             found += [block.text for block in session.blocks[piece.start : piece.stop]]
         else:
@@ -87,7 +86,7 @@ def notes(session: Session, severity: str = "") -> list[str]:
 @real
 def test_every_message_with_usage_is_one_request(file: Path) -> None:
     """Over the session, its subagents and its branches; nothing is billed twice along the main path and its subagents."""
-    session = engine.load(file)
+    session = turnscope.load(file)
     assert requests(session).keys() == by_hand(file).keys()
     ids = [r.id for one in (session, *session.subagents) for r in one.requests]
     assert len(ids) == len(set(ids))
@@ -96,7 +95,7 @@ def test_every_message_with_usage_is_one_request(file: Path) -> None:
 
 @real
 def test_usage_is_that_of_the_last_line_of_a_message(file: Path) -> None:
-    found = requests(engine.load(file))
+    found = requests(turnscope.load(file))
     for id, line in by_hand(file).items():
         usage, own = line["message"]["usage"], found[id].usage
         assert own is not None
@@ -110,8 +109,8 @@ def test_usage_is_that_of_the_last_line_of_a_message(file: Path) -> None:
 @real
 def test_cells_of_every_request_sum_to_the_recorded_prompt(file: Path) -> None:
     wanted = by_hand(file)
-    for one in everyone(engine.load(file)):
-        view = engine.overview(one)
+    for one in everyone(turnscope.load(file)):
+        view = turnscope.overview(one)
         for n, request in enumerate(one.requests):
             usage = wanted[request.id]["message"]["usage"]
             prompt = (
@@ -130,8 +129,8 @@ def test_cells_of_every_request_sum_to_the_recorded_prompt(file: Path) -> None:
 def test_money_of_every_request_equals_a_total_made_by_hand(file: Path) -> None:
     """Priced by genai-prices from the raw line; where the recorded output is a stub, from the count that replaces it."""
     wanted = by_hand(file)
-    for one in everyone(engine.load(file)):
-        view = engine.overview(one)
+    for one in everyone(turnscope.load(file)):
+        view = turnscope.overview(one)
         for n, request in enumerate(one.requests):
             output = int(view.answers[n]) if request.output_stub else None
             assert view.totals[n] == dollars(wanted[request.id], request.sent_at, output)
@@ -156,8 +155,8 @@ def dollars(line: Line, sent_at: float | None, output: int | None) -> Decimal:
 
 @real
 def test_the_window_now_is_the_last_prompt_and_nothing_exceeds_the_recorded_peak(file: Path) -> None:
-    session = engine.load(file)
-    view, wanted = engine.overview(session), by_hand(file)
+    session = turnscope.load(file)
+    view, wanted = turnscope.overview(session), by_hand(file)
     usage = wanted[session.requests[-1].id]["message"]["usage"]
     prompts = [
         sum(v for k, v in usage.items() if k in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
@@ -165,13 +164,13 @@ def test_the_window_now_is_the_last_prompt_and_nothing_exceeds_the_recorded_peak
     assert view.prompts[-1] == prompts[0]
     peak = view.recorded.max()
     assert view.prompts.max() == peak
-    assert max(plan.projected for plan in engine.replay(session).plans) <= peak * 1.01  # a projection is an estimate
+    assert max(plan.projected for plan in turnscope.replay(session).plans) <= peak * 1.01  # a projection is an estimate
 
 
 @real
 def test_after_a_compaction_the_envelope_shrinks(file: Path) -> None:
-    session = engine.load(file)
-    plans = engine.replay(session).plans
+    session = turnscope.load(file)
+    plans = turnscope.replay(session).plans
     cuts = {o.request for o in session.observed if o.edit.action == "condense"}
     boundaries = sum(
         json.loads(line).get("subtype") == "compact_boundary" for line in file.open() if '"subtype":"compact_boundary"' in line
@@ -185,9 +184,9 @@ def test_after_a_compaction_the_envelope_shrinks(file: Path) -> None:
 @real
 def test_the_first_requests_alone_give_the_same_plans(file: Path) -> None:
     """No plan looks at what comes later."""
-    session = engine.load(file)
+    session = turnscope.load(file)
     policy = load_policy("as-recorded")
-    whole = engine.replay(session, policy).plans
+    whole = turnscope.replay(session, policy).plans
     for n in sorted({1, len(whole) // 3, len(whole) // 2, len(whole) - 1} - {0}):
         stop = session.requests[n - 1].cut
         part = structs.replace(
@@ -197,7 +196,7 @@ def test_the_first_requests_alone_give_the_same_plans(file: Path) -> None:
             requests=tuple(structs.replace(r, stop=min(r.stop, stop)) for r in session.requests[:n]),
             observed=tuple(o for o in session.observed if o.request < n),
         )
-        for mine, theirs in zip(engine.replay(part, policy).plans, whole[:n], strict=True):
+        for mine, theirs in zip(turnscope.replay(part, policy).plans, whole[:n], strict=True):
             assert list(mine.after.pieces) == list(theirs.after.pieces)
             assert list(mine.seen.pieces) == list(theirs.seen.pieces)
             assert [(d.rule, d.edit, d.splice) for d in mine.decisions] == [
@@ -210,13 +209,13 @@ def test_the_first_requests_alone_give_the_same_plans(file: Path) -> None:
 def test_the_first_lines_alone_give_the_same_requests(file: Path, tmp_path: Path) -> None:
     """A file that is cut after a line gives the requests it has so far, as the whole file does."""
     lines = file.read_bytes().splitlines(keepends=True)
-    whole = engine.load(file)
+    whole = turnscope.load(file)
     if whole.branches:
         pytest.skip("the newest leaf decides what the main path is")
     for share in (0.3, 0.7):
         part = tmp_path / "part.jsonl"
         part.write_bytes(b"".join(lines[: int(len(lines) * share)]))
-        mine = engine.load(part).requests[:-1]
+        mine = turnscope.load(part).requests[:-1]
         assert [(r.id, r.cut, r.stop, r.turn, r.usage) for r in mine] == [
             (r.id, r.cut, r.stop, r.turn, r.usage) for r in whole.requests[: len(mine)]
         ]
@@ -224,7 +223,7 @@ def test_the_first_lines_alone_give_the_same_requests(file: Path, tmp_path: Path
 
 @real
 def test_every_subagent_hangs_from_the_call_that_started_it(file: Path) -> None:
-    session = engine.load(file)
+    session = turnscope.load(file)
     for agent in session.subagents:
         start = session.blocks[agent.at]
         assert start.kind == "tool_use"
@@ -233,7 +232,7 @@ def test_every_subagent_hangs_from_the_call_that_started_it(file: Path) -> None:
 
 @real
 def test_a_second_reading_gives_the_same(file: Path) -> None:
-    assert engine.load(file) == engine.load(file)
+    assert turnscope.load(file) == turnscope.load(file)
 
 
 # Messages -----------------------------------------------------------------------------------------------------------------
@@ -274,7 +273,7 @@ def test_fragments_of_a_message_that_stand_apart_are_one_message(tmp_path: Path)
     assert [b.kind for b in session.blocks[first.cut : first.stop]] == ["thinking", "tool_use", "tool_use"]
     assert first.usage is not None
     assert (first.usage.prompt_tokens, first.usage.output_tokens) == (510, 40)
-    assert engine.overview(session).recorded.tolist() == [510, 563]
+    assert turnscope.overview(session).recorded.tolist() == [510, 563]
 
 
 def test_parallel_calls_whose_results_hang_from_different_lines_are_all_there(tmp_path: Path) -> None:
@@ -532,7 +531,7 @@ def test_failed_attempts_are_counted_on_the_request_that_came_through(tmp_path: 
     log.answer("m3", "Here.", usage=(5, 60, 560, 8))
     session = opened(log, tmp_path)
     assert [r.attempts for r in session.requests] == [4, 1, 1]
-    assert [(m.request, m.kind) for m in engine.overview(session).markers if m.kind == "retry"] == [(0, "retry")]
+    assert [(m.request, m.kind) for m in turnscope.overview(session).markers if m.kind == "retry"] == [(0, "retry")]
 
 
 def test_an_output_that_cannot_be_true_is_flagged_and_counted(tmp_path: Path) -> None:
@@ -542,7 +541,7 @@ def test_an_output_that_cannot_be_true_is_flagged_and_counted(tmp_path: Path) ->
     log.user("short")
     log.answer("m2", "Yes.", usage=(10, 500, 500, 2))
     session = opened(log, tmp_path)
-    view = engine.overview(session)
+    view = turnscope.overview(session)
     assert [r.output_stub for r in session.requests] == [True, False]
     assert view.answers[0] > 300
     assert view.answers[1] == 2
@@ -599,7 +598,7 @@ def test_a_compaction_leaves_the_timeline_whole_and_shortens_what_is_sent(trigge
     assert (observed.request, observed.edit.action, tuple(observed.edit.span or ())) == (2, "condense", (0, 5))
     assert why in observed.edit.because
     assert observed.edit.facts["preTokens"] == 9000
-    assert [(m.request, m.kind) for m in engine.overview(session).markers] == [(2, "compact")]
+    assert [(m.request, m.kind) for m in turnscope.overview(session).markers] == [(2, "compact")]
     assert session.blocks[5].kind == "summary"
 
 
@@ -761,7 +760,7 @@ def test_what_the_tool_put_in_is_a_block_of_its_own_kind(
     )
     assert block.text.startswith("<system-reminder>") == ours
     assert session.notes == ()
-    assert [turn.n for turn in turns(engine.overview(session))] == [0], "it is no prompt"
+    assert [turn.n for turn in turns(turnscope.overview(session))] == [0], "it is no prompt"
 
 
 def test_the_wording_that_a_line_itself_gives_is_what_was_sent(tmp_path: Path) -> None:
@@ -862,7 +861,7 @@ def test_what_is_put_in_again_after_a_compaction_is_carried_once(tmp_path: Path)
     assert [b.kind for b in session.blocks].count("agents") == 2
     assert [sum("- agent 399" in text for text in seen(session, n)) for n in range(5)] == [1] * 5
     assert [sum("/w/a.py" in text for text in seen(session, n)) for n in range(5)] == [0, 0, 1, 1, 1]
-    shown = one_request.summary(engine.overview(session), engine.replay(session), 2)
+    shown = one_request.summary(turnscope.overview(session), turnscope.replay(session), 2)
     assert [word for word, _ in shown.put_in] == ["agents", "files put in"]
 
 
@@ -877,8 +876,8 @@ def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost
         log.answer(f"m{n}", f"answer {n}", usage=(10, 300, 40_000 + 310 * n, 8))
         log.user(f"and {n}")
     session = opened(log, tmp_path)
-    trace = engine.replay(session)
-    found = {finding.kind: finding for finding in findings(trace, engine.overview(session), most=20)}["standing"]
+    trace = turnscope.replay(session)
+    found = {finding.kind: finding for finding in findings(trace, turnscope.overview(session), most=20)}["standing"]
     sizes = found.evidence["kinds"]
     assert list(sizes) == ["agents", "skills"]
     assert found.text.startswith(f"Agent listings: {short(sizes['agents'])} tokens on every request (")
@@ -891,7 +890,9 @@ def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost
 
 def test_small_listings_are_no_finding(tmp_path: Path) -> None:
     session = opened(with_attachments({"type": "skill_listing", "content": "- review: reviews"}), tmp_path)
-    assert "standing" not in {finding.kind for finding in findings(engine.replay(session), engine.overview(session), most=20)}
+    assert "standing" not in {
+        finding.kind for finding in findings(turnscope.replay(session), turnscope.overview(session), most=20)
+    }
 
 
 # Branches -----------------------------------------------------------------------------------------------------------------
@@ -971,13 +972,13 @@ def test_three_thousand_branches_take_the_time_and_memory_of_what_they_add(tmp_p
         for _ in range(4):  # by turns, so that a busy machine is busy for both
             for count, path in files.items():
                 began = time.process_time()
-                session = engine.load(path)
+                session = turnscope.load(path)
                 spent[count] = min(spent[count], time.process_time() - began)
     finally:
         gc.enable()
     for count, path in files.items():
         tracemalloc.start()
-        session = engine.load(path)
+        session = turnscope.load(path)
         held[count] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert len(session.branches) == count
@@ -1062,7 +1063,7 @@ LAYOUTS = [inline, siblings, folder_of_its_own, nested]
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_all_four_layouts_of_subagents_hang_from_the_call_that_started_them(layout: Any, tmp_path: Path) -> None:
     layout(tmp_path)
-    session = engine.load(tmp_path / "s1.jsonl")
+    session = turnscope.load(tmp_path / "s1.jsonl")
     assert [r.id for r in session.requests] == ["m1", "m2"]
     assert len(session.subagents) == 2
     for n, agent in enumerate(session.subagents, 1):
@@ -1070,13 +1071,13 @@ def test_all_four_layouts_of_subagents_hang_from_the_call_that_started_them(layo
         assert [r.id for r in agent.requests] == [f"a{n}m1", f"a{n}m2"]
         assert agent.parent == "s1"
         assert [b.kind for b in agent.blocks] == ["text", "tool_use", "tool_result", "text"]
-    assert [(m.kind, m.request) for m in engine.overview(session).markers] == [("subagent", 0)] * 2
+    assert [(m.kind, m.request) for m in turnscope.overview(session).markers] == [("subagent", 0)] * 2
 
 
 @pytest.mark.parametrize("layout", [folder_of_its_own, nested])
 def test_subagents_with_the_same_prompt_are_told_apart_by_their_call(layout: Any, tmp_path: Path) -> None:
     layout(tmp_path)
-    session = engine.load(tmp_path / "s1.jsonl")
+    session = turnscope.load(tmp_path / "s1.jsonl")
     assert [session.blocks[agent.at].raw["id"] for agent in session.subagents] == ["t1", "t2"]
 
 
@@ -1101,7 +1102,7 @@ def test_the_file_beside_a_subagent_names_its_call(tmp_path: Path) -> None:
     folder = tmp_path / "s1" / "subagents"
     subagent(7).save(folder / "agent-a7.jsonl")
     (folder / "agent-a7.meta.json").write_text('{"toolUseId": "t2"}')
-    session = engine.load(tmp_path / "s1.jsonl")
+    session = turnscope.load(tmp_path / "s1.jsonl")
     assert [session.blocks[agent.at].raw["id"] for agent in session.subagents] == ["t2"]
 
 
@@ -1118,7 +1119,7 @@ def test_a_subagent_of_a_subagent_hangs_from_that_one(tmp_path: Path) -> None:
     deep.user("deeper")
     deep.answer("bm1", "deep", usage=(3, 100, 0, 9))
     deep.save(folder / "agent-b.jsonl")
-    session = engine.load(tmp_path / "s1.jsonl")
+    session = turnscope.load(tmp_path / "s1.jsonl")
     (agent,) = session.subagents
     (inner,) = agent.subagents
     assert (inner.id, inner.parent, agent.blocks[inner.at].raw["id"]) == ("b", "a1", "b1")
@@ -1130,7 +1131,7 @@ def test_a_subagent_that_a_left_branch_started_hangs_from_the_branch(tmp_path: P
     log.answer("m3", "Fresh.", usage=(10, 500, 0, 20))
     log.save(tmp_path / "s1.jsonl")
     subagent(1).save(tmp_path / "s1" / "subagents" / "agent-a1.jsonl")
-    session = engine.load(tmp_path / "s1.jsonl")
+    session = turnscope.load(tmp_path / "s1.jsonl")
     assert session.subagents == ()
     (agent,) = session.branches[0].subagents
     assert session.branches[0].blocks[agent.at].raw["id"] == "t1"
@@ -1144,7 +1145,7 @@ def test_messages_that_a_side_question_repeats_are_not_billed_again(tmp_path: Pa
     side.user("what is it doing?")
     side.answer("ask1", "Looking.", usage=(3, 20, 500, 9))
     side.save(tmp_path / "s1" / "subagents" / "agent-ask.jsonl")
-    (agent,) = engine.load(tmp_path / "s1.jsonl").subagents
+    (agent,) = turnscope.load(tmp_path / "s1.jsonl").subagents
     assert [r.id for r in agent.requests] == ["ask1"]
     assert [b.kind for b in agent.blocks] == ["text", "tool_use", "text", "text"]
 
@@ -1154,14 +1155,14 @@ def test_a_lost_parent_inside_a_subagent_does_not_split_it(tmp_path: Path) -> No
     agent = subagent(1)
     agent.lines[2]["parentUuid"] = "nowhere"
     agent.save(tmp_path / "s1" / "subagents" / "agent-a1.jsonl")
-    (found,) = engine.load(tmp_path / "s1.jsonl").subagents
+    (found,) = turnscope.load(tmp_path / "s1.jsonl").subagents
     assert [r.id for r in found.requests] == ["a1m1", "a1m2"]
     assert found.branches == ()
 
 
 def test_a_subagents_file_opens_by_itself(tmp_path: Path) -> None:
     file = subagent(1).save(tmp_path / "agent-a1.jsonl")
-    session = engine.load(file)
+    session = turnscope.load(file)
     assert (session.id, len(session.requests)) == ("agent-a1", 2)
 
 
@@ -1169,13 +1170,13 @@ def test_a_subagents_file_with_a_broken_line_says_so(tmp_path: Path) -> None:
     folder_of_its_own(tmp_path)
     with (tmp_path / "s1" / "subagents" / "agent-a1.jsonl").open("a") as file:
         file.write("broken\n")
-    session = engine.load(tmp_path / "s1.jsonl")
+    session = turnscope.load(tmp_path / "s1.jsonl")
     assert [(n.severity, n.line) for n in session.subagents[0].notes] == [("error", 5)]
 
 
 def test_money_of_made_up_requests_is_that_of_the_price_list(tmp_path: Path) -> None:
     """Sonnet 4.5: 3 USD per million of input, 3.75 written to cache, 0.30 read from it, 15 of output."""
-    view = engine.overview(opened(simple(), tmp_path))
+    view = turnscope.overview(opened(simple(), tmp_path))
     rates = (3, Decimal("3.75"), Decimal("0.3"), 15)
     uses = ((10, 500, 0, 20), (5, 60, 500, 8))
     assert list(view.totals) == [sum(n * rate for n, rate in zip(use, rates, strict=True)) / 10**6 for use in uses]
@@ -1187,7 +1188,7 @@ def test_a_usage_of_zeros_bills_no_prompt(tmp_path: Path) -> None:
     log = Log()
     log.user("hello " * 100)
     log.answer("m1", "Hi.", usage=(0, 0, 0, 5))
-    view = engine.overview(opened(log, tmp_path))
+    view = turnscope.overview(opened(log, tmp_path))
     assert view.recorded.tolist() == [-1]
     assert view.prompts[0] > 50
     assert view.billed[0, :, :3].sum(axis=0).tolist() == [0, 0, 0]
@@ -1201,7 +1202,7 @@ def test_more_written_for_an_hour_than_was_written_is_priced_as_all_of_it(tmp_pa
     log.user("hello")
     usage = {"input_tokens": 5, "cache_creation_input_tokens": 10, "cache_creation": {"ephemeral_1h_input_tokens": 500}}
     log.answer("m1", "Hi.", usage=usage)
-    view = engine.overview(opened(log, tmp_path))
+    view = turnscope.overview(opened(log, tmp_path))
     assert float(view.totals[0] or 0) == pytest.approx((5 * 3 + 10 * 6) / 1e6)
     assert view.usd.sum() + view.answer_usd.sum() == pytest.approx(float(view.totals[0] or 0))
 
@@ -1347,7 +1348,7 @@ def test_whatever_a_tool_did_its_log_tells_what_it_sent(seed: int, tmp_path: Pat
     last = session.requests[-1]
     assert last.id == max(tool.sent, key=lambda name: int(name[1:]))
     for one in everyone(session):
-        plans = engine.replay(one).plans
+        plans = turnscope.replay(one).plans
         for request in one.requests:
             texts: list[str] = []
             for piece in plans[request.n].after.pieces:

@@ -15,21 +15,21 @@ from conftest import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan
+from turnscope.planning.assemble import Basis, replay, settle, step
+from turnscope.planning.policy import load
+from turnscope.planning.render import render
+from turnscope.ports.cline import ranges
+from turnscope.ports.cline.ranges import History, State
+from turnscope.ports.cline.reads import js_replace
+from turnscope.ports.cline.sending import Place, places, sent
+from turnscope.session.builder import Builder
+from turnscope.session.index import Index
+from turnscope.session.model import Session, Usage
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan
-from engine.planning.assemble import Basis, replay, settle, step
-from engine.planning.policy import load
-from engine.planning.render import render
-from engine.ports.cline import ranges
-from engine.ports.cline.ranges import History, State
-from engine.ports.cline.reads import js_replace
-from engine.ports.cline.sending import Place, places, sent
-from engine.session.builder import Builder
-from engine.session.index import Index
-from engine.session.model import Session, Usage
 from tests.goldens import DEFAULT, judge
 from tests.goldens import cline_classic as goldens
 

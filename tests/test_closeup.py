@@ -8,15 +8,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from law_sessions import ledger_of, make, sessions
-
-from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.planning.policy import Policy, Step
-from engine.planning.trace import Cursor, Trace
-from engine.planning.trace import trace as replayed
-from engine.session.model import Answer, Ask, Edit, Part, Session, Span
-from engine.views.closeup import asked, closeup
-from engine.views.exact_body import difference, exact_text
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, NoParams, Rule
+from turnscope.planning.policy import Policy, Step
+from turnscope.planning.trace import Cursor, Trace
+from turnscope.planning.trace import trace as replayed
+from turnscope.session.model import Answer, Ask, Edit, Part, Session, Span
+from turnscope.views.closeup import asked, closeup
+from turnscope.views.exact_body import difference, exact_text
 
 
 def _cut(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit | Ask]:

@@ -13,16 +13,15 @@ from typing import Any
 import pytest
 from claude_log import Log
 from conftest import ROOT
-
-from engine import __main__ as command
-from engine.library import Store
-from engine.settings import data_file
-from engine.storage.threads import Threads
+from turnscope import __main__ as command
+from turnscope.library import Store
+from turnscope.settings import data_file
+from turnscope.storage.threads import Threads
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "engine", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "turnscope", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -104,7 +103,9 @@ def test_the_app_does_not_outlive_the_command(told: str, stubborn: bool, tmp_pat
     """Something that waits stands in the app's place; where it is stubborn, it ends only when it is killed."""
     note, deaf = tmp_path / "pid", "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; "
     child = f"{deaf if stubborn else ''}import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    script = f"import sys, engine.__main__ as m; m.PATIENCE = 0.3; sys.exit(m._served([sys.executable, '-c', {child!r}], {{}}))"
+    script = (
+        f"import sys, turnscope.__main__ as m; m.PATIENCE = 0.3; sys.exit(m._served([sys.executable, '-c', {child!r}], {{}}))"
+    )
     running = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 20
     while not (note.exists() and note.read_text()):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
+from turnscope.planning.policy import load
 
-import engine
-from engine.planning.policy import load
 from tests import original_tasks
 from tests.bench import bench_compactions as bench
 from tests.bench.make_claude_code import write
@@ -31,7 +31,7 @@ def test_every_recorded_compaction_of_a_real_session_is_met_with_the_observed_tr
     ("name", "requests"), [("b029-2compactions-apierrors", (9, 66)), ("cd95-3compactions", (50, 127, 220))]
 )
 def test_one_number_meets_all_of_claude_codes_compactions_and_comes_nowhere_else(name: str, requests: tuple[int, ...]) -> None:
-    session = engine.load(OPEN / "claude-code" / f"entire-{name}.jsonl")
+    session = turnscope.load(OPEN / "claude-code" / f"entire-{name}.jsonl")
     found = bench.met(session, load("claude-code-32k"), "default")
     assert (found.hits, found.missed, found.extra) == (requests, (), ())
     told = {seen.request: seen.edit.facts["preTokens"] for seen in session.observed if "preTokens" in seen.edit.facts}
@@ -40,24 +40,24 @@ def test_one_number_meets_all_of_claude_codes_compactions_and_comes_nowhere_else
 
 @needs_open
 def test_a_real_microcompaction_is_met_at_its_request_with_the_very_results() -> None:
-    session = engine.load(OPEN / "claude-code" / "entire-d599-microcompact.jsonl")
-    plans = engine.replay(session, "claude-code-microcompact").plans
+    session = turnscope.load(OPEN / "claude-code" / "entire-d599-microcompact.jsonl")
+    plans = turnscope.replay(session, "claude-code-microcompact").plans
     cleared = [(p.request.n, d.edit.span) for p in plans for d in p.decisions if d.action == "clear"]
     assert cleared == [(seen.request, seen.edit.span) for seen in session.observed if seen.edit.action == "clear"] != []
 
 
 def test_compactions_at_any_size_are_met_in_a_session_made_for_tests(tmp_path: Path) -> None:
     write(tmp_path / "made.jsonl", 1, 120, 4)
-    session = engine.load(tmp_path / "made.jsonl")
+    session = turnscope.load(tmp_path / "made.jsonl")
     assert len(bench.recorded(session)) == 4
     found = bench.met(session, load("claude-code"), "observed")
     assert (found.hits, found.missed, found.extra) == (tuple(bench.recorded(session)), (), ())
 
 
 def test_a_summary_that_the_log_holds_is_the_one_that_is_sent(tmp_path: Path) -> None:
-    session = engine.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
-    plans = engine.replay(session, bench.observing(load("claude-code"))).plans
-    recorded = engine.replay(session).plans
+    session = turnscope.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
+    plans = turnscope.replay(session, bench.observing(load("claude-code"))).plans
+    recorded = turnscope.replay(session).plans
     for n in bench.recorded(session):
         sent = [part.text for piece in plans[n].after.pieces for part in piece.body or () if part.kind == "summary"]
         at = next(seen.edit.facts["summary"] for seen in session.observed if seen.request == n and "summary" in seen.edit.facts)
@@ -68,9 +68,9 @@ def test_a_summary_that_the_log_holds_is_the_one_that_is_sent(tmp_path: Path) ->
 def test_what_codex_kept_of_a_real_session_is_what_its_policy_keeps() -> None:
     if not OPEN.is_dir():
         pytest.skip("the open sessions are not beside the project")
-    session = engine.load(OPEN / "codex" / "entire-skills-d5c5-compacted.jsonl")
+    session = turnscope.load(OPEN / "codex" / "entire-skills-d5c5-compacted.jsonl")
     (n,) = bench.recorded(session)
-    both = [engine.replay(session, policy).plans[n].after for policy in (bench.observing(load("codex")), "as-recorded")]
+    both = [turnscope.replay(session, policy).plans[n].after for policy in (bench.observing(load("codex")), "as-recorded")]
     prompts = [m for m in session.messages if m.role == "user" and m.origin in ("", "prompt") and m.stop < 1_228]
     ours, theirs = ([m.start for m in prompts if e.at(m.start).body is None] for e in both)
     assert len(prompts) > 40
@@ -81,7 +81,7 @@ def test_goose_and_letta_compact_where_their_logs_show_it(tmp_path: Path) -> Non
     for source, name in ((goose(), "goose"), (letta(), "letta")):
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps(source), encoding="utf-8")
-        session = engine.load(path)
+        session = turnscope.load(path)
         found = bench.met(session, load(name), "observed")
         assert session.source == name
         assert (found.hits, found.missed, found.extra) == (tuple(bench.recorded(session)), (), ()) != ((), (), ())
@@ -118,21 +118,21 @@ def letta() -> dict[str, Any]:
 @pytest.mark.parametrize("task", [name for name in original_tasks.cline_cases() if name != "seq-40-switch"])
 def test_a_cline_task_is_replayed_to_the_recorded_ranges(tmp_path: Path, task: str) -> None:
     case = original_tasks.cline_cases()[task]
-    session = engine.load(original_tasks.write(tmp_path, *original_tasks.cline(case)))
+    session = turnscope.load(original_tasks.write(tmp_path, *original_tasks.cline(case)))
     there, ours = bench.ranges(session, case["input"]["steps"][0]["window"])
     assert there == ours != []
 
 
 @pytest.mark.parametrize(("full", "hidden"), [(2, 2), (4, 4), (10, 10), (10, 0)])  # 5, 9 and 21 messages; a summary
 def test_a_roo_task_is_replayed_to_the_recorded_ranges(tmp_path: Path, full: int, hidden: int) -> None:
-    session = engine.load(original_tasks.write(tmp_path, *original_tasks.roo(full + 4, full, hidden)))
+    session = turnscope.load(original_tasks.write(tmp_path, *original_tasks.roo(full + 4, full, hidden)))
     there, ours = bench.ranges(session, 64_000)
     assert there == ours != []
 
 
 def test_codexs_next_summary_is_made_of_the_one_before_and_of_what_came_since() -> None:
-    session = engine.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
-    plans = engine.replay(session, "codex").plans
+    session = turnscope.load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl")
+    plans = turnscope.replay(session, "codex").plans
     first, second = ((ask, answer) for plan in plans for ask, answer in plan.asks)
     assert not first[0].content.startswith("summary: ")
     assert second[0].content.startswith(f"summary: {first[1].text}")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import turnscope
 from conftest import ROOT
-
-import engine
-from engine.envelope.plan import Plan
-from engine.library import ComparingJob, Wanted, begun
-from engine.library.opening import named
-from engine.planning.trace import Trace
+from turnscope.envelope.plan import Plan
+from turnscope.library import ComparingJob, Wanted, begun
+from turnscope.library.opening import named
+from turnscope.planning.trace import Trace
 
 COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 NAMES = ("keep-everything", "last-5-pairs", "half-in-pairs")
@@ -19,7 +18,7 @@ NAMES = ("keep-everything", "last-5-pairs", "half-in-pairs")
 
 @pytest.fixture(scope="module")
 def record() -> Trace:
-    return engine.replay(engine.load(COLD))
+    return turnscope.replay(turnscope.load(COLD))
 
 
 def test_each_replay_is_handed_over_as_if_it_had_been_made_alone(record: Trace) -> None:
@@ -34,7 +33,7 @@ def test_each_replay_is_handed_over_as_if_it_had_been_made_alone(record: Trace) 
     assert (job.state, job.made, job.done) == ("done", 3, job.count)
     assert [*made] == [*NAMES[:2]]  # the third was there already
     for name, trace in made.items():
-        assert trace.plans == engine.replay(record.session, name).plans
+        assert trace.plans == turnscope.replay(record.session, name).plans
 
 
 def test_what_is_cancelled_stops_amid_a_replay_and_goes_on_there(record: Trace) -> None:
@@ -63,13 +62,13 @@ def test_what_is_cancelled_stops_amid_a_replay_and_goes_on_there(record: Trace) 
     job.wait(30)
     assert (job.state, job.made) == ("done", 2)
     assert planned == [*range(len(record.plans))]  # none of them twice
-    assert made[0].plans == engine.replay(record.session, "last-5-pairs").plans
+    assert made[0].plans == turnscope.replay(record.session, "last-5-pairs").plans
     assert made[1] is record
 
 
 def test_what_goes_wrong_is_told_to_whoever_looks() -> None:
     def begin() -> tuple[Trace, Iterator[Plan]]:
-        raise engine.TurnscopeError("no such thing", hint="none")
+        raise turnscope.TurnscopeError("no such thing", hint="none")
 
     job = ComparingJob([Wanted(begin, print)], 1)
 
@@ -78,6 +77,6 @@ def test_what_goes_wrong_is_told_to_whoever_looks() -> None:
             job.look()
             job.wait(30)
 
-    with pytest.raises(engine.TurnscopeError, match="no such thing"):
+    with pytest.raises(turnscope.TurnscopeError, match="no such thing"):
         watch()
     assert job.state == "failed"

@@ -12,18 +12,17 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+import turnscope
 from conftest import ROOT
 from msgspec import structs
-
-import engine
-from engine import __main__ as command
-from engine.errors import PolicyError, UnknownEntry
-from engine.figures import fills, missing
-from engine.library.checking import Limits, check, junit
-from engine.library.comparing import sized
-from engine.library.opening import named
-from engine.views.comparison import HEAD, Comparison, better, falls
-from engine.views.position import share, where
+from turnscope import __main__ as command
+from turnscope.errors import PolicyError, UnknownEntry
+from turnscope.figures import fills, missing
+from turnscope.library.checking import Limits, check, junit
+from turnscope.library.comparing import sized
+from turnscope.library.opening import named
+from turnscope.views.comparison import HEAD, Comparison, better, falls
+from turnscope.views.position import share, where
 
 COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 NAMES = ("as-recorded", "keep-everything", "last-5-pairs")
@@ -31,7 +30,7 @@ NAMES = ("as-recorded", "keep-everything", "last-5-pairs")
 
 @pytest.fixture(scope="module")
 def made() -> Comparison:
-    return engine.compare(engine.load(COLD), NAMES)
+    return turnscope.compare(turnscope.load(COLD), NAMES)
 
 
 def test_a_row_says_what_its_replay_came_to(made: Comparison) -> None:
@@ -45,7 +44,7 @@ def test_a_row_says_what_its_replay_came_to(made: Comparison) -> None:
     assert cut.kept < whole.kept <= 1
     assert whole.losses.hits == ()
     assert cut.losses.hits
-    assert record.billed == engine.overview(made.session).path_total
+    assert record.billed == turnscope.overview(made.session).path_total
     assert record.usd is not None
     assert "Held against the record" in record.checked
     assert record.counted == 0
@@ -87,24 +86,24 @@ def test_each_kept_block_has_its_place_in_the_prompt_of_either_policy(made: Comp
 
 def test_a_policy_that_goes_beyond_its_own_limit_alone_could_have_been_sent(made: Comparison) -> None:
     own = sized(named("clear-tool-results"), 0, 30_000)
-    tight, small = engine.compare(made.session, [own, sized(named("keep-everything"), 64_000)]).rows
+    tight, small = turnscope.compare(made.session, [own, sized(named("keep-everything"), 64_000)]).rows
     assert (tight.overflows > 0, tight.over_window, tight.sendable) == (True, 0, True)
     assert small.over_window == sum(size > 64_000 for size in small.sizes) > 0
     assert not small.sendable
 
 
 def test_what_a_provider_without_known_rules_would_reject_is_not_said(made: Comparison) -> None:
-    (row,) = engine.compare(made.session, ["last-5-pairs"], model="deepseek-chat").rows
+    (row,) = turnscope.compare(made.session, ["last-5-pairs"], model="deepseek-chat").rows
     assert (row.unjudged, row.rejected, row.refused) == (len(row.sizes), (), None)
     assert (made.rows[2].unjudged, made.rows[2].refused) == (0, 0)
     assert "not judged" in repr(Comparison(made.session, (row,), ()))
 
 
 def test_asking_again_gives_the_same_values(made: Comparison) -> None:
-    again = engine.compare(made.session, reversed(NAMES))
+    again = turnscope.compare(made.session, reversed(NAMES))
     assert [row is other for row, other in zip(again.rows, reversed(made.rows), strict=True)] == [True] * 3
     with pytest.raises(PolicyError):
-        engine.compare(made.session, ["no-such"])
+        turnscope.compare(made.session, ["no-such"])
 
 
 def test_the_table_is_the_same_in_csv_json_and_html(made: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +141,7 @@ def test_who_is_beaten_by_nobody_and_what_fell(made: Comparison) -> None:
 
 
 def test_a_policy_is_sized_for_another_window_and_the_record_is_not(made: Comparison) -> None:
-    small = engine.compare(made.session, [sized(named("half-in-pairs"), 64_000)]).rows[0]
+    small = turnscope.compare(made.session, [sized(named("half-in-pairs"), 64_000)]).rows[0]
     assert set(small.windows) == {64_000}
     assert sized(named("as-recorded"), 8_000) == named("as-recorded")
 
@@ -204,10 +203,10 @@ def test_a_bar_says_what_each_request_lacked(made: Comparison) -> None:
 
 
 def test_what_is_counted_of_a_bill_is_said_to_be_estimated() -> None:
-    session = engine.load(COLD)
+    session = turnscope.load(COLD)
     last = session.requests[-1]
     assert last.usage is not None
     stub = structs.replace(last, output_stub=True, usage=structs.replace(last.usage, output_tokens=1))
-    record = engine.compare(structs.replace(session, requests=(*session.requests[:-1], stub)), NAMES[:1]).rows[0]
+    record = turnscope.compare(structs.replace(session, requests=(*session.requests[:-1], stub)), NAMES[:1]).rows[0]
     assert record.counted > 0
     assert f"({record.counted:,.2f} of it estimated" in record.checked

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-
-from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.condensing import PROMPTS, prompt
-from engine.envelope.plan import Plan
-from engine.errors import PolicyError
-from engine.planning.assemble import Basis, replay, step
-from engine.planning.policy import Policy, parse
-from engine.planning.render import render
-from engine.session.builder import Builder
-from engine.session.model import Answer, Ask, Recorded, Session, Usage
+from turnscope.counting.ledger import Ledger, build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.condensing import PROMPTS, prompt
+from turnscope.envelope.plan import Plan
+from turnscope.errors import PolicyError
+from turnscope.planning.assemble import Basis, replay, step
+from turnscope.planning.policy import Policy, parse
+from turnscope.planning.render import render
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Ask, Recorded, Session, Usage
 
 RULE = """
 [budget]

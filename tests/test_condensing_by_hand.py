@@ -7,23 +7,22 @@ from pathlib import Path
 
 import pytest
 from conftest import let_go
-
-from engine.counting.ledger import build_ledger
-from engine.envelope.plan import Plan
-from engine.envelope.wishes import rating, words
-from engine.errors import TurnscopeError
-from engine.live import branches
-from engine.live.chat import Chat, Settings
-from engine.live.events import Asked, Condensing, Done, Failed, Held, Interrupted, Planned, Refused
-from engine.live.growing import Growing
-from engine.live.offline import Offline
-from engine.live.offline.model import COUNTER
-from engine.live.provider import connected
-from engine.planning.assemble import replay
-from engine.planning.policy import following, load
-from engine.planning.render import render
-from engine.session.model import Session, Wished
-from engine.storage.threads import Threads
+from turnscope.counting.ledger import build_ledger
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.wishes import rating, words
+from turnscope.errors import TurnscopeError
+from turnscope.live import branches
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Asked, Condensing, Done, Failed, Held, Interrupted, Planned, Refused
+from turnscope.live.growing import Growing
+from turnscope.live.offline import Offline
+from turnscope.live.offline.model import COUNTER
+from turnscope.live.provider import connected
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import following, load
+from turnscope.planning.render import render
+from turnscope.session.model import Session, Wished
+from turnscope.storage.threads import Threads
 
 
 @pytest.fixture

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from conftest import ROOT, shared
-
-import engine
-from engine.views import one_request
-from engine.views.detail import detail
-from engine.views.exact_body import exact_text
-from engine.views.find_text import search
-from engine.views.overview import Overview, overview
+from turnscope.views import one_request
+from turnscope.views.detail import detail
+from turnscope.views.exact_body import exact_text
+from turnscope.views.find_text import search
+from turnscope.views.overview import Overview, overview
 
 SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
 
 
 def read(path: Path) -> tuple[Any, Overview]:
-    trace = engine.replay(engine.load(path))
+    trace = turnscope.replay(turnscope.load(path))
     return trace, overview(trace)
 
 

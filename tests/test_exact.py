@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from engine.counting.exact import (
+from turnscope.counting.exact import (
     ABSENT,
     ABSENT_CODE,
     COMMAND,
@@ -29,7 +28,7 @@ from engine.counting.exact import (
     count_exactly,
     work,
 )
-from engine.counting.tokens import count_texts, exact_counter
+from turnscope.counting.tokens import count_texts, exact_counter
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = sorted(VERSIONS)
@@ -75,7 +74,10 @@ def test_remembered_segments_count_what_ctok_counts(family: str) -> None:
     import ctok
 
     count = _by_segments(VERSIONS[family], FRAMES[family])
-    sources = [path.read_text("utf-8") for path in (ROOT / "engine" / "errors.py", ROOT / "engine" / "session" / "model.py")]
+    sources = [
+        path.read_text("utf-8")
+        for path in (ROOT / "engine" / "turnscope" / "errors.py", ROOT / "engine" / "turnscope" / "session" / "model.py")
+    ]
     for text in [*TEXTS.values(), *sources]:
         expected = ctok.token_count(text, VERSIONS[family]) - FRAMES[family]
         assert count(text) == count_exactly(text, family) == expected, text[:60]
@@ -115,7 +117,7 @@ def test_the_worker_answers_every_line() -> None:
         '{"digest": "e", "text": "", "family": ""}',
     ]
     process = subprocess.run(
-        [sys.executable, "-m", "engine.counting.exact"],
+        [sys.executable, "-m", "turnscope.counting.exact"],
         input="\n".join(lines),
         capture_output=True,
         encoding="utf-8",
@@ -133,7 +135,9 @@ def test_the_worker_answers_every_line() -> None:
 @needs_ctok
 @pytest.mark.skipif(not hasattr(os, "nice"), reason="this system has no priorities of that kind")
 def test_the_worker_gives_way_to_other_processes() -> None:
-    code = "import os, engine.counting.exact; before = os.nice(0); engine.counting.exact.main(); print(before, os.nice(0))"
+    code = (
+        "import os, turnscope.counting.exact; before = os.nice(0); turnscope.counting.exact.main(); print(before, os.nice(0))"
+    )
     run = subprocess.run(
         [sys.executable, "-c", code], input="", capture_output=True, text=True, cwd=ROOT, check=True, timeout=60
     )

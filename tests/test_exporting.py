@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from claude_log import Log, call
 from conftest import ROOT, SHARED
-
-import engine
-from engine import Session
-from engine.__main__ import main
-from engine.importers import importers
-from engine.session.builder import Builder
-from engine.views import exporting
+from turnscope import Session
+from turnscope.__main__ import main
+from turnscope.importers import importers
+from turnscope.session.builder import Builder
+from turnscope.views import exporting
 
 SAMPLES = ROOT / "sample_sessions"
 OPEN = [
@@ -51,12 +50,12 @@ def opened_again(session: Session, form: str, folder: Path) -> Session:
     made = exporting.forms()[form]
     path = folder / f"again.{made.ending}"
     path.write_bytes(made.make(session))
-    return engine.load(path)
+    return turnscope.load(path)
 
 
 @pytest.mark.parametrize("path", sessions())
 def test_our_own_forms_are_exact_and_those_of_apis_open_as_the_same_conversation(path: Path, tmp_path: Path) -> None:
-    session = engine.load(path)
+    session = turnscope.load(path)
     for form in ("json", "jsonl"):
         assert opened_again(session, form, tmp_path) == session
     body = exporting.anthropic(session)
@@ -67,7 +66,7 @@ def test_our_own_forms_are_exact_and_those_of_apis_open_as_the_same_conversation
 
 
 def _of_body(body: dict[str, Any]) -> list[tuple[str, str]]:
-    from engine.session.content import block_text
+    from turnscope.session.content import block_text
 
     told = []
     for message in body["messages"]:
@@ -91,8 +90,8 @@ def calls(session: Session) -> list[Any]:
 def test_every_open_file_and_branch_opens_again_in_every_form(tmp_path: Path, shared: Any) -> None:
     seen = set()
     for path in sorted(p for p in shared("data", "open").rglob("*") if p.is_file() and p.stat().st_size < 2_000_000):
-        with suppress(engine.TurnscopeError):
-            for whole in engine.load_all(path)[:3]:
+        with suppress(turnscope.TurnscopeError):
+            for whole in turnscope.load_all(path)[:3]:
                 for session in (whole, *whole.branches[:2]):
                     if session.id in seen or not said(session):
                         continue
@@ -118,7 +117,7 @@ def test_markdown_of_texts_that_look_like_its_own_lines_opens_again(tmp_path: Pa
     log.answer("m1", "```python\n# a\n```\n\n" + hard, call("t 1", "Bash", command="```\n````\n" + hard), usage=(10, 0, 0, 5))
     log.result("t 1", hard + "\n")
     log.answer("m2", "Done.", usage=(10, 0, 0, 5))
-    session = engine.load(log.save(tmp_path / "s.jsonl"))
+    session = turnscope.load(log.save(tmp_path / "s.jsonl"))
     again = opened_again(session, "markdown", tmp_path)
     assert again.source == "markdown"
     assert turns(again) == turns(session)
@@ -144,7 +143,7 @@ def test_attachments_are_in_every_form(tmp_path: Path) -> None:
 
 
 def test_openai_messages_keep_texts_calls_and_results(tmp_path: Path) -> None:
-    session = engine.load(SAMPLES / "tool-results-eat-the-window.jsonl")
+    session = turnscope.load(SAMPLES / "tool-results-eat-the-window.jsonl")
     again = opened_again(session, "openai", tmp_path)
     for kind in ("text", "tool_result"):
         texts = {b.text.strip() for b in again.blocks if b.kind in ("text", "tool_result", "summary")}
@@ -156,7 +155,7 @@ def test_openai_messages_keep_texts_calls_and_results(tmp_path: Path) -> None:
 
 def test_a_branch_is_exported_as_its_own_path(tmp_path: Path, shared: Any, capsysbinary: Any) -> None:
     path = shared("data", "open", "librechat", "librechat-tree.json")
-    thread = engine.thread(path)
+    thread = turnscope.thread(path)
     assert len(thread.leaves) > 1
     texts = []
     for leaf in thread.leaves:
@@ -167,12 +166,12 @@ def test_a_branch_is_exported_as_its_own_path(tmp_path: Path, shared: Any, capsy
     assert b"there is no branch 'nowhere'" in capsysbinary.readouterr().err
     made = tmp_path / "made.jsonl"
     assert main(["export", str(path), "--as", "jsonl", "--output", str(made)]) == 0
-    assert engine.load(made) == thread.session
+    assert turnscope.load(made) == thread.session
     assert json.loads(made.read_text().splitlines()[0])["format"] == "turnscope-session-lines"
 
 
 def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(tmp_path: Path) -> None:
-    session = engine.load(SAMPLES / "tool-results-eat-the-window.jsonl")
+    session = turnscope.load(SAMPLES / "tool-results-eat-the-window.jsonl")
     made = exporting.chainreview(session)
     last = session.requests[-1].usage
     assert last
@@ -188,9 +187,9 @@ def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(t
 
 
 def test_a_broken_line_of_an_export_is_said_and_no_exception(tmp_path: Path) -> None:
-    made = exporting.forms()["jsonl"].make(engine.load(SAMPLES / "cache-goes-cold.jsonl"))
+    made = exporting.forms()["jsonl"].make(turnscope.load(SAMPLES / "cache-goes-cold.jsonl"))
     for n, cut in enumerate((made[: len(made) // 2], made.replace(b'"message"', b'"massage"', 3), made.splitlines()[0])):
         path = tmp_path / f"{n}.jsonl"
         path.write_bytes(cut)
-        with suppress(engine.TurnscopeError):
-            assert engine.load(path).blocks
+        with suppress(turnscope.TurnscopeError):
+            assert turnscope.load(path).blocks

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import turnscope
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
-
-import engine
-from engine import figures
-from engine.palette import PALETTES, ink
-from engine.views import columns, one_request, tables
-from engine.views.overview import CELLS, Marker, Overview, overview, turns
-from engine.views.whole_bill import WholeBill
+from turnscope import figures
+from turnscope.palette import PALETTES, ink
+from turnscope.views import columns, one_request, tables
+from turnscope.views.overview import CELLS, Marker, Overview, overview, turns
+from turnscope.views.whole_bill import WholeBill
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
 UNITS = ("requests", "turns")
@@ -29,12 +28,12 @@ MEASURES = ("tokens", "cost", "share")
 
 @pytest.fixture(scope="module")
 def session() -> Any:
-    return engine.load(SAMPLE)
+    return turnscope.load(SAMPLE)
 
 
 @pytest.fixture(scope="module")
 def view(session: Any) -> Overview:
-    return overview(engine.replay(session))
+    return overview(turnscope.replay(session))
 
 
 def made(prompts: list[int], per_turn: int = 3) -> Overview:
@@ -109,7 +108,7 @@ def test_a_heatmap_has_a_row_for_every_bucket_the_log_holds(
 
 
 def test_a_notebook_gets_the_figure_of_the_page(session: Any, view: Overview) -> None:
-    trace = engine.replay(session)
+    trace = turnscope.replay(session)
     page = figures.heatmap(one_request.annotated(trace, view)[0], trace=trace)
     assert figures.heatmap(session).to_json() == page.to_json()
 

@@ -8,12 +8,11 @@ from decimal import Decimal
 import pytest
 from conftest import ROOT, shared
 from hand_made import OPUS, SONNET, Row, call, cleared, compacted, result, traced
-
-from engine.library.opening import load, replay
-from engine.session.model import Edit
-from engine.views.cache_breaks import breaks
-from engine.views.findings import Finding, findings, headline, markers
-from engine.views.overview import overview
+from turnscope.library.opening import load, replay
+from turnscope.session.model import Edit
+from turnscope.views.cache_breaks import breaks
+from turnscope.views.findings import Finding, findings, headline, markers
+from turnscope.views.overview import overview
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
 

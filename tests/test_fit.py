@@ -9,9 +9,8 @@ import pytest
 from fit_table import files, rows
 from hypothesis import given
 from hypothesis import strategies as st
-
-from engine.counting.calibration import Calibration
-from engine.counting.reconcile import CELLS, Fit, Ints, Reconciled, fitted, reconcile
+from turnscope.counting.calibration import Calibration
+from turnscope.counting.reconcile import CELLS, Fit, Ints, Reconciled, fitted, reconcile
 
 
 def split(counts: Ints, recorded: Ints, known_static: bool) -> tuple[Reconciled, tuple[Fit, ...]]:

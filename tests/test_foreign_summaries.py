@@ -6,15 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+import turnscope
 from claude_log import Log, call
-
-import engine
-from engine.planning import policy as policies
-from engine.planning.foreign_summaries import LEFT_OUT, summary_at
-from engine.planning.trace import Cursor, Trace
-from engine.session.model import Session
-from engine.views import decision_log, stepper
-from engine.views.stretch import stretch
+from turnscope.planning import policy as policies
+from turnscope.planning.foreign_summaries import LEFT_OUT, summary_at
+from turnscope.planning.trace import Cursor, Trace
+from turnscope.session.model import Session
+from turnscope.views import decision_log, stepper
+from turnscope.views.stretch import stretch
 
 SUMMARY = "Alpha. " * 400  # longer than anything it stands for
 
@@ -33,7 +32,7 @@ def compacted(tmp_path: Path, words: str = "What happened so far.") -> Session:
     log.compact("All of it.")
     log.user("fourth question")
     log.answer("m5", "fourth answer", usage=(10, 700, 0, 20))
-    return engine.load(log.save(tmp_path / "a.jsonl"))
+    return turnscope.load(log.save(tmp_path / "a.jsonl"))
 
 
 def texts(trace: Trace, n: int) -> list[str]:
@@ -42,7 +41,7 @@ def texts(trace: Trace, n: int) -> list[str]:
 
 
 def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) -> None:
-    trace = engine.replay(compacted(tmp_path), "keep-everything")
+    trace = turnscope.replay(compacted(tmp_path), "keep-everything")
     whole = [block.text for block in trace.session.blocks if block.kind != "summary"]
     for plan in trace.plans:
         assert texts(trace, plan.request.n) == [text for text in whole if text in texts(trace, plan.request.n)]
@@ -55,27 +54,27 @@ def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", [name for name in policies.names() if name != "as-recorded"])
 def test_no_other_policy_sends_it_either(name: str, tmp_path: Path) -> None:
-    trace = engine.replay(compacted(tmp_path), name)
+    trace = turnscope.replay(compacted(tmp_path), name)
     for plan in trace.plans:
         assert not any("so far" in text or "All of it" in text for text in texts(trace, plan.request.n)), name
 
 
 def test_what_was_recorded_stands_as_it_did(tmp_path: Path) -> None:
-    trace = engine.replay(compacted(tmp_path))
+    trace = turnscope.replay(compacted(tmp_path))
     assert texts(trace, 3) == ["What happened so far.", "third question"]
     assert texts(trace, 4) == ["All of it.", "fourth question"]
 
 
 def test_the_first_requests_alone_are_planned_the_same(tmp_path: Path) -> None:
     session = compacted(tmp_path)
-    whole = engine.replay(session, "keep-everything")
+    whole = turnscope.replay(session, "keep-everything")
     for n in range(1, len(session.requests)):
-        alone = engine.replay(whole.fork(n), "keep-everything", whole.ledger)
+        alone = turnscope.replay(whole.fork(n), "keep-everything", whole.ledger)
         assert [plan.after.tokens for plan in alone.plans] == [plan.after.tokens for plan in whole.plans[:n]]
 
 
 def test_a_recorded_condensation_says_what_the_log_says(tmp_path: Path) -> None:
-    trace = engine.replay(compacted(tmp_path))
+    trace = turnscope.replay(compacted(tmp_path))
     data = json.loads(stepper.steps(trace).data)
     requests, decisions = data["requests"], data["decisions"]
     assert requests["size"] == [9010, 9110, 9310, 910, 710], "each request as it was billed"
@@ -95,7 +94,7 @@ def test_a_recorded_condensation_says_what_the_log_says(tmp_path: Path) -> None:
 
 
 def test_the_summary_of_a_block_is_found_from_the_block(tmp_path: Path) -> None:
-    trace = engine.replay(compacted(tmp_path))
+    trace = turnscope.replay(compacted(tmp_path))
     first, second = (summary_at(observed.edit) for observed in trace.session.observed)
     assert stepper.summary_of(trace, Cursor(3, 1), 0) == first
     assert stepper.summary_of(trace, Cursor(4, 1), 0) == second
@@ -105,18 +104,18 @@ def test_the_summary_of_a_block_is_found_from_the_block(tmp_path: Path) -> None:
 
 def test_a_replay_is_estimated_and_its_dollars_are_those_of_the_comparison(tmp_path: Path) -> None:
     session = compacted(tmp_path)
-    record, kept = engine.replay(session), engine.replay(session, "keep-everything")
+    record, kept = turnscope.replay(session), turnscope.replay(session, "keep-everything")
     assert not any(stepper.size(kept, n)[1] for n in range(5))
     steps = stepper.steps(record)
     whole = stretch(record, steps, 0, 99)
     assert (whole.start, whole.stop, whole.tokens, whole.peak) == (0, 5, 29050, 9310)
-    assert whole.usd == engine.overview(session).path_total
+    assert whole.usd == turnscope.overview(session).path_total
     assert (whole.grew, whole.change) == (0, 9010)
     part = stretch(record, steps, 3, 4)
     assert (part.grew, part.change, part.resent) == (3, 910 - 9310, 1.0)
     assert part.rules == (("follow_the_record", "condense", 1),)
     other = stretch(kept, stepper.steps(kept), 0, 5)
-    assert (other.usd, other.unpriced) == (engine.compare(session, ["keep-everything"]).rows[0].usd, 0)
+    assert (other.usd, other.unpriced) == (turnscope.compare(session, ["keep-everything"]).rows[0].usd, 0)
     assert other.usd != whole.usd
     assert stretch(record, steps, 4, 2).tokens == 0
 
@@ -133,7 +132,7 @@ def test_what_a_server_left_out_stays_out_where_the_tool_compacted(name: str, tm
     log.compact("What happened so far.")
     log.user("last question")
     log.answer("m", "last answer", usage=(10, 900, 9_000, 20))
-    trace = engine.replay(engine.load(log.save(tmp_path / "a.jsonl")), name)
+    trace = turnscope.replay(turnscope.load(log.save(tmp_path / "a.jsonl")), name)
     before, last = trace.plans[-2:]
     assert [d.rule for d in last.decisions] == [LEFT_OUT]
     assert last.after.tokens > 300_000

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import turnscope
 from formats_table import README, written
-
-import engine
-from engine import importers
-from engine.errors import UnknownFormat
+from turnscope import importers
+from turnscope.errors import UnknownFormat
 
 
 def test_the_table_in_the_readme_is_what_the_importers_say_of_themselves() -> None:
@@ -34,7 +33,7 @@ def test_an_unknown_file_hears_which_formats_were_tried_and_why_each_declined(
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(UnknownFormat) as caught:
-        engine.load(path)
+        turnscope.load(path)
     assert f"It is {looks}. " in caught.value.hint
     assert [title for title, _ in caught.value.tried] == [importer.title for importer in importers.importers()]
     assert all(f"{title}: {why}." in caught.value.hint for title, why in caught.value.tried)
@@ -55,6 +54,6 @@ def test_an_ambiguous_file_hears_who_claims_it_and_why_the_others_do_not(
     path = tmp_path / "a.json"
     path.write_text('{"recipe": 1}')
     with pytest.raises(UnknownFormat) as caught:
-        engine.load(path)
+        turnscope.load(path)
     assert "looks like Castor and like Pollux" in caught.value.what
     assert [title for title, _ in caught.value.tried] == [importer.title for importer in known]

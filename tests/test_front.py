@@ -10,20 +10,19 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import turnscope
 from conftest import ROOT
-
-import engine
-from engine.library import opening
+from turnscope.library import opening
 
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 HEAVY = {"anthropic", "optuna", "plotly", "streamlit", "pandas", "sqlalchemy", "sqlite_utils"}
 
 
-@pytest.mark.parametrize("name", engine.__all__)
+@pytest.mark.parametrize("name", turnscope.__all__)
 def test_every_name_has_an_example_that_is_true(name: str, monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.delenv("CONTEXT_MESSAGE_PAIRS", raising=False)
-    found = doctest.DocTestFinder(recurse=False).find(getattr(engine, name), name, globs={"engine": engine})
+    found = doctest.DocTestFinder(recurse=False).find(getattr(turnscope, name), name, globs={"turnscope": turnscope})
     assert [len(test.examples) > 0 for test in found] == [True]
     told: list[str] = []
     assert doctest.DocTestRunner().run(found[0], out=told.append).failed == 0, "".join(told)
@@ -37,7 +36,7 @@ def loaded(code: str) -> set[str]:
 
 
 def test_importing_and_replaying_load_neither_a_provider_nor_a_chart_nor_the_app() -> None:
-    assert loaded(f"import engine; engine.overview(engine.load({str(SAMPLE)!r}))") == set()
+    assert loaded(f"import turnscope; turnscope.overview(turnscope.load({str(SAMPLE)!r}))") == set()
 
 
 def test_no_page_but_the_chat_loads_a_provider(data_folder: Path) -> None:
@@ -46,7 +45,7 @@ def test_no_page_but_the_chat_loads_a_provider(data_folder: Path) -> None:
 from pathlib import Path
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
-from engine.live.threads import Threads
+from turnscope.live.threads import Threads
 Threads(Path({str(data_folder)!r}) / "chats.db").create(title="a chat")
 app = AppTest.from_file("app.py", default_timeout=30).run()
 PagesManager.uses_pages_directory = False
@@ -80,24 +79,24 @@ def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("TURNSCOPE_DATA", str(tmp_path))
     opening.own_prices.cache_clear()
     try:
-        view = engine.overview(engine.load(SAMPLE))
+        view = turnscope.overview(turnscope.load(SAMPLE))
         assert view.total == Decimal(int(view.answers.sum()))
     finally:
         opening.own_prices.cache_clear()
 
 
 def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_folder: Path) -> None:
-    session = engine.load(SAMPLE)
-    for given in (SAMPLE, str(SAMPLE), engine.thread(SAMPLE)):
-        assert engine.overview(given).total == engine.overview(session).total
-        assert len(engine.replay(given, "last-5-pairs").plans) == len(session.requests)
-    rows = engine.compare(str(SAMPLE), "last-5-pairs").rows
+    session = turnscope.load(SAMPLE)
+    for given in (SAMPLE, str(SAMPLE), turnscope.thread(SAMPLE)):
+        assert turnscope.overview(given).total == turnscope.overview(session).total
+        assert len(turnscope.replay(given, "last-5-pairs").plans) == len(session.requests)
+    rows = turnscope.compare(str(SAMPLE), "last-5-pairs").rows
     assert [row.policy for row in rows] == ["last-5-pairs"]
-    for slip in (engine.overview, engine.replay, engine.compare, engine.dumps):
-        with pytest.raises(engine.TurnscopeError, match="a session is wanted, and this is Trace") as error:
-            slip(engine.replay(session))
-        assert "engine.load" in error.value.hint
-    with pytest.raises(engine.TurnscopeError, match=r"nowhere\.jsonl cannot be read"):
-        engine.overview("nowhere.jsonl")
-    with pytest.raises(engine.TurnscopeError, match="this is a path"):
-        engine.dumps(str(SAMPLE))  # type: ignore[arg-type]
+    for slip in (turnscope.overview, turnscope.replay, turnscope.compare, turnscope.dumps):
+        with pytest.raises(turnscope.TurnscopeError, match="a session is wanted, and this is Trace") as error:
+            slip(turnscope.replay(session))
+        assert "turnscope.load" in error.value.hint
+    with pytest.raises(turnscope.TurnscopeError, match=r"nowhere\.jsonl cannot be read"):
+        turnscope.overview("nowhere.jsonl")
+    with pytest.raises(turnscope.TurnscopeError, match="this is a path"):
+        turnscope.dumps(str(SAMPLE))  # type: ignore[arg-type]

@@ -8,22 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import turnscope
 from claude_log import Log
 from hand_made import Row, compacted, traced
 from hypothesis import example, given
 from hypothesis import strategies as st
-
-import engine
-from engine import figures
-from engine.counting.calibration import SMALLEST, Calibration
-from engine.counting.hidden import Hidden
-from engine.counting.reconcile import CELLS, fitted, reconcile, shared
-from engine.planning.trace import Cursor, Trace
-from engine.session.model import BEGUN
-from engine.views import closeup, one_request, tables
-from engine.views.exact_body import exact_text
-from engine.views.findings import findings
-from engine.views.overview import LABELS, Overview, overview
+from turnscope import figures
+from turnscope.counting.calibration import SMALLEST, Calibration
+from turnscope.counting.hidden import Hidden
+from turnscope.counting.reconcile import CELLS, fitted, reconcile, shared
+from turnscope.planning.trace import Cursor, Trace
+from turnscope.session.model import BEGUN
+from turnscope.views import closeup, one_request, tables
+from turnscope.views.exact_body import exact_text
+from turnscope.views.findings import findings
+from turnscope.views.overview import LABELS, Overview, overview
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 100  # about 900 tokens
 
@@ -78,7 +77,7 @@ def log(parent: str = "", requests: int = 12, hidden: int = 90_000, compact: int
 def opened(made: Log, folder: Path) -> Trace:
     path = folder / f"{made.session}.jsonl"
     path.write_text(made.text(), encoding="utf-8")
-    return engine.replay(engine.load(path))
+    return turnscope.replay(turnscope.load(path))
 
 
 def test_a_log_whose_first_parent_is_elsewhere_begins_mid_conversation(tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def test_what_is_put_back_after_a_compaction_has_a_kind_of_its_own() -> None:
 
 def test_another_policy_carries_nothing_that_the_tool_put_back() -> None:
     trace = two_compactions()
-    other = engine.replay(trace.session, "keep-everything", trace.ledger)
+    other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
     for n in (8, 15):
         assert (other.fit(n).put_back, other.fit(n).prefix) == (0, trace.fit(n).prefix)
         assert other.tokens(n) == trace.fit(n).prefix + round(other.fit(n).scale * other.plans[n].seen.tokens)
@@ -195,7 +194,7 @@ def test_which_blocks_went_is_not_known_so_all_are_smaller_and_that_is_said() ->
 
 def test_another_policy_cuts_nothing_that_only_the_tool_cut() -> None:
     trace = unrecorded()
-    other = engine.replay(trace.session, "keep-everything", trace.ledger)
+    other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
     assert other.tokens(12) == pytest.approx(trace.tokens(12) + 6_000, abs=100)
     assert one_request.notes(other, 12)[0].startswith("estimated ±")
     assert other.fit(12).error is not None

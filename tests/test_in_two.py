@@ -7,10 +7,9 @@ import sys
 from threading import Event, Thread
 
 import pytest
+import turnscope
 from conftest import ROOT
-
-import engine
-from engine.library import comparing, in_two
+from turnscope.library import comparing, in_two
 
 POLICIES = ("as-recorded", "keep-everything", "last-5-pairs", "condense-oldest")
 forks = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
@@ -62,9 +61,9 @@ def test_a_process_with_a_thread_at_work_is_not_copied() -> None:
 @pytest.mark.usefixtures("copying")
 def test_a_comparison_in_two_processes_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     path = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
-    alone = engine.compare(engine.load(path), POLICIES)
+    alone = turnscope.compare(turnscope.load(path), POLICIES)
     monkeypatch.setattr(comparing, "LONG", 0)
-    both = engine.compare(engine.load(path), POLICIES)
+    both = turnscope.compare(turnscope.load(path), POLICIES)
     assert both.rows == alone.rows
     assert [trace.plans for trace in both.traces] == [trace.plans for trace in alone.traces]
     assert both.parted("keep-everything", "last-5-pairs") == alone.parted("keep-everything", "last-5-pairs")

@@ -10,15 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
+import turnscope
 from claude_log import Log
 from conftest import ROOT
-
-import engine
-from engine import library
-from engine.errors import QueryError
-from engine.library import indexing, known
-from engine.library.indexing_job import IndexingJob
-from engine.views.events import SHRINKS
+from turnscope import library
+from turnscope.errors import QueryError
+from turnscope.library import indexing, known
+from turnscope.library.indexing_job import IndexingJob
+from turnscope.views.events import SHRINKS
 
 SAMPLES = ROOT / "sample_sessions"
 
@@ -54,8 +53,8 @@ def test_a_folder_is_indexed_once_and_says_what_it_could_not_read(tmp_path: Path
     assert not any(each.fresh for each in done(path, folder)), "what looks as it did is not read again"
     lines = {line.name: line for line in known.lines(path)}
     for name, line in lines.items():
-        session = engine.load(folder / name)
-        view = engine.overview(session)
+        session = turnscope.load(folder / name)
+        view = turnscope.overview(session)
         assert line.usd == pytest.approx(float(view.total or 0)), "branches and subagents are in it"
         cuts = sum(marker.kind in SHRINKS for marker in view.markers)
         assert (line.requests, line.peak, line.cuts) == (len(view), view.prompts.max(), cuts)
@@ -113,7 +112,7 @@ def test_a_search_finds_words_beginnings_and_parts_of_identifiers_and_leads_to_b
         count, hits = known.search(path, query)
         assert count == 1, query
         hit = hits[0]
-        session = engine.load(file)
+        session = turnscope.load(file)
         assert "fetchUserProfile" in session.blocks[hit.at].text
         request = session.requests[hit.request]
         assert hit.at < request.cut, "the request whose prompt carried it first"
@@ -129,7 +128,7 @@ def test_a_search_finds_words_beginnings_and_parts_of_identifiers_and_leads_to_b
 def test_hits_in_branches_and_subagents_name_their_part(tmp_path: Path) -> None:
     path, file = tmp_path / "library.db", SAMPLES / "tool-results-eat-the-window.jsonl"
     done(path, file)
-    agent = engine.load(file).subagents[0]
+    agent = turnscope.load(file).subagents[0]
     words = agent.blocks[0].text.split()[:3]
     _, hits = known.search(path, '"' + " ".join(words) + '"')
     found = next(hit for hit in hits if hit.part == 1)
@@ -145,7 +144,7 @@ def test_two_processes_that_index_at_once_lose_nothing_and_double_nothing(tmp_pa
         log.answer(f"m{n}", f"answer number{n}")
         (folder / f"{n}.jsonl").write_text(log.text())
     code = (
-        "import sys; from pathlib import Path; from engine.library import indexing, sources_in\n"
+        "import sys; from pathlib import Path; from turnscope.library import indexing, sources_in\n"
         "list(indexing.index(Path(sys.argv[1]), sources_in(Path(sys.argv[2]))))"
     )
     command = [sys.executable, "-c", code, str(path), str(folder)]
@@ -174,7 +173,7 @@ def test_a_job_that_is_cancelled_leaves_whole_sessions_only(tmp_path: Path, fold
     job.wait(120)
     assert job.state == "cancelled"
     assert job.done < job.count or not job.listed
-    assert all(line.requests == len(engine.load(Path(line.path)).requests) for line in known.lines(path))
+    assert all(line.requests == len(turnscope.load(Path(line.path)).requests) for line in known.lines(path))
 
 
 def test_an_index_of_another_format_is_made_anew(tmp_path: Path, folder: Path) -> None:

@@ -7,18 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import turnscope
 from conftest import ROOT, let_go
-
-import engine
-from engine import library
-from engine.library import indexing, known
-from engine.live import branches
-from engine.live.chat import Chat, Settings
-from engine.live.events import Done
-from engine.live.offline import Offline
-from engine.live.provider import Anthropic, connected
-from engine.planning.policy import load
-from engine.storage.threads import Threads
+from turnscope import library
+from turnscope.library import indexing, known
+from turnscope.live import branches
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Done
+from turnscope.live.offline import Offline
+from turnscope.live.provider import Anthropic, connected
+from turnscope.planning.policy import load
+from turnscope.storage.threads import Threads
 
 PRICED = "claude-haiku-4-5"
 
@@ -53,7 +52,7 @@ def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path
     [line] = known.lines(path)
     assert (line.path, line.title, line.tool, line.requests) == (library.source_of(thread), "Herons", "Live chat", 2)
     assert library.thread_of(line.path) == thread
-    view = engine.overview(threads.load(thread))
+    view = turnscope.overview(threads.load(thread))
     assert line.usd == pytest.approx(float(view.total or 0))
     assert line.usd
     count, hits = known.search(path, "albatross")
@@ -87,8 +86,8 @@ def test_what_a_branch_shares_is_paid_once(tmp_path: Path, client: Anthropic) ->
     lines = {line.path: line for line in known.lines(path)}
     assert [lines[library.source_of(id)].requests for id in (thread, branch)] == [2, 2]
     assert sum(row.requests for row in known.spent(path)) == 3
-    once = sum(float(engine.overview(threads.load(id)).total or 0) for id in (thread, branch))
-    once -= float(engine.overview(threads.load(thread)).totals[0] or 0)
+    once = sum(float(turnscope.overview(threads.load(id)).total or 0) for id in (thread, branch))
+    once -= float(turnscope.overview(threads.load(thread)).totals[0] or 0)
     assert known.total(known.spent(path)) == pytest.approx(once)
 
 
@@ -98,7 +97,7 @@ def test_a_chat_that_goes_on_from_a_log_does_not_pay_the_log_again(tmp_path: Pat
     [*indexing.index(path, [file])]
     before = known.total(known.spent(path)) or 0.0
     many = sum(row.requests for row in known.spent(path))
-    thread = branches.continued(threads, engine.replay(engine.load(file)), 3, {})
+    thread = branches.continued(threads, turnscope.replay(turnscope.load(file)), 3, {})
     talk = branches.resumed(
         threads.load(thread), client, threads.sink(thread), Settings("offline-200k", load("keep-everything"))
     )[0]

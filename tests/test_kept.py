@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 
 import pytest
+import turnscope
 from test_condense import RULE, chat, condensed, planned
+from turnscope.envelope.kept import compared
+from turnscope.planning.policy import parse
+from turnscope.session.model import Answer
+from turnscope.views import decision_log, kept_of
 
-import engine
-from engine.envelope.kept import compared
-from engine.planning.policy import parse
-from engine.session.model import Answer
-from engine.views import decision_log, kept_of
-
-SOURCE = """user: The build fails in engine/build.py at line 412. Should we pin numpy 1.26.4?
+SOURCE = """user: The build fails in engine/turnscope/build.py at line 412. Should we pin numpy 1.26.4?
 assistant: We decided to pin numpy because wheels for 2.1 lack Windows builds.
 tool: is this a question? 99999
 user: How long does load_index take now?
-assistant: calls Read {"path": "engine/index.py"}
+assistant: calls Read {"path": "engine/turnscope/index.py"}
 """
 
 
@@ -38,7 +37,7 @@ def test_what_is_lost_is_counted_and_active_files_and_open_questions_are_named()
     assert kept.questions == (0, 1)
     assert kept.lost == (
         "the active file tests/test_index.py",
-        "the active file engine/index.py",
+        "the active file engine/turnscope/index.py",
         "the open question 'Why does tests/test_index.py hang on Windows machines?'",
     )
     assert kept.share == pytest.approx((1 / 4 + 1 / 4 + 0 + 0) / 4)
@@ -62,14 +61,14 @@ def test_every_condensation_carries_its_score_in_debugger_and_decision_log() -> 
     assert len(told) == len(condensed(plans))
     assert all(0 <= facts["kept"] <= 1 for facts in told)
     assert json.loads(json.dumps(dict(told[0]))) == told[0]
-    trace = engine.replay(session, parse("t", RULE))
+    trace = turnscope.replay(session, parse("t", RULE))
     logged = [row["facts"] for row in decision_log.rows(trace) if row["action"] == "condense"]
     assert logged
     assert all("kept" in facts for facts in logged)
     assert "| kept |" in decision_log.markdown(trace, *_first(trace))
 
 
-def _first(trace: engine.Trace) -> tuple[int, int]:
+def _first(trace: turnscope.Trace) -> tuple[int, int]:
     return next((p.request.n, i) for p in trace.plans for i, d in enumerate(p.decisions) if d.action == "condense")
 
 
@@ -89,7 +88,7 @@ def test_a_flag_stands_beside_a_summary_that_loses_the_active_file() -> None:
 
 
 def test_a_compaction_that_a_tool_recorded_is_scored_where_it_is_looked_at() -> None:
-    trace = engine.replay(engine.load("sample_sessions/cache-goes-cold.jsonl"), "as-recorded")
+    trace = turnscope.replay(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), "as-recorded")
     made = [d for plan in trace.plans for d in plan.decisions if d.action == "condense"]
     assert made
     assert all("kept" not in d.edit.facts for d in made), "no rule asked for these summaries"

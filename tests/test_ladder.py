@@ -7,21 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import engine
-from engine.planning.lint import Problem, lint
-from engine.planning.policy import load
-from engine.planning.refusals import judge, refused
-from engine.planning.trace import Trace
-from engine.pricing.prices import PRICES
-from engine.views.ladder import ladder, over_limit
-from engine.views.rejected import Rejected, kind, line, rejected
+import turnscope
+from turnscope.planning.lint import Problem, lint
+from turnscope.planning.policy import load
+from turnscope.planning.refusals import judge, refused
+from turnscope.planning.trace import Trace
+from turnscope.pricing.prices import PRICES
+from turnscope.views.ladder import ladder, over_limit
+from turnscope.views.rejected import Rejected, kind, line, rejected
 
 SAMPLES = Path(__file__).parent.parent / "sample_sessions"
 
 
 @cache
 def trace(policy: str, sample: str = "tool-results-eat-the-window") -> Trace:
-    return engine.replay(engine.load(SAMPLES / f"{sample}.jsonl"), policy)
+    return turnscope.replay(turnscope.load(SAMPLES / f"{sample}.jsonl"), policy)
 
 
 def path(made: Trace, request: int) -> list[str]:
@@ -56,7 +56,7 @@ def _ladder(*left_out: str, window: int) -> Trace:
     budget = replace(policy.budget, formula="fixed", tokens=window)
     rules = tuple(part for part in policy.rules if part.rule.name not in left_out)
     policy = replace(policy, budget=budget, rules=rules)
-    return engine.replay(engine.load(SAMPLES / "cache-goes-cold.jsonl"), policy)
+    return turnscope.replay(turnscope.load(SAMPLES / "cache-goes-cold.jsonl"), policy)
 
 
 def test_a_request_that_nothing_can_save_is_refused_in_so_many_words() -> None:

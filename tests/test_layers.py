@@ -16,19 +16,18 @@ from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
 from long_session import facts, long_session
 from msgspec import structs
-
-from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.tokens import CHARS, estimator
-from engine.envelope.layers.caps import capped, cut
-from engine.envelope.layers.conversations import Split, borders, name_of, number_of
-from engine.envelope.layers.places import CONTEXT, HEADERS, RETRIEVED, SUMMARIES
-from engine.envelope.plan import Plan
-from engine.envelope.rule import Ctx
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, load
-from engine.planning.render import render
-from engine.session.index import Index
-from engine.session.model import Part, Session
+from turnscope.counting.ledger import Ledger, build_ledger
+from turnscope.counting.tokens import CHARS, estimator
+from turnscope.envelope.layers.caps import capped, cut
+from turnscope.envelope.layers.conversations import Split, borders, name_of, number_of
+from turnscope.envelope.layers.places import CONTEXT, HEADERS, RETRIEVED, SUMMARIES
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.rule import Ctx
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, load
+from turnscope.planning.render import render
+from turnscope.session.index import Index
+from turnscope.session.model import Part, Session
 
 TURNS = 300
 HEADER = re.compile(r"c\d+(?:\.2)? (?:done|open|error)\b.*")

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 from conftest import let_go
-
-from engine.live import branches
-from engine.live.chat import Chat, Settings
-from engine.live.events import Called, Result
-from engine.live.offline import Offline
-from engine.live.provider import connected
-from engine.planning.assemble import replay
-from engine.planning.policy import load, sendable
-from engine.storage.threads import Threads
+from turnscope.live import branches
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Called, Result
+from turnscope.live.offline import Offline
+from turnscope.live.provider import connected
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load, sendable
+from turnscope.storage.threads import Threads
 
 NAMES = ["retrieve_conversations", "report_housekeeping"]
 

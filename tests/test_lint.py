@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 from anthropic.types.beta.message_create_params import MessageCreateParamsNonStreaming
 from pydantic import TypeAdapter, ValidationError
-
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.library.opening import load, load_all
-from engine.planning.assemble import replay
-from engine.planning.lint import Problem, lint, stale_thinking
-from engine.planning.policy import parse
-from engine.planning.render import render
-from engine.pricing.abilities import binds_thinking, takes_prefill
-from engine.session.builder import Builder
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.library.opening import load, load_all
+from turnscope.planning.assemble import replay
+from turnscope.planning.lint import Problem, lint, stale_thinking
+from turnscope.planning.policy import parse
+from turnscope.planning.render import render
+from turnscope.pricing.abilities import binds_thinking, takes_prefill
+from turnscope.session.builder import Builder
 
 OLD, NEW = "claude-sonnet-4-5", "claude-opus-5-5"
 TYPES = TypeAdapter(MessageCreateParamsNonStreaming)
@@ -204,7 +203,7 @@ def test_real_sessions_as_recorded_have_nothing_to_find(folder: str, shared: Any
     looked = 0
     for path in sorted(shared("data", "open", folder).glob("*.*")):
         session = load_all(path)[0]
-        from engine.library.opening import ledger_of
+        from turnscope.library.opening import ledger_of
 
         plans = [*replay(session, parse("as-recorded", '[[rules]]\nrule = "follow_the_record"'), ledger_of(session))]
         for plan in plans[:: max(1, len(plans) // 10)]:

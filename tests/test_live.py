@@ -10,25 +10,24 @@ from pathlib import Path
 
 import apart
 import pytest
+import turnscope
 from conftest import let_go
-
-import engine
-from engine.counting.ledger import build_ledger
-from engine.live import branches
-from engine.live.chat import Chat, Settings
-from engine.live.events import Called, Done, Event, Failed, Held, Interrupted, Planned, Refused, Text
-from engine.live.growing import Growing
-from engine.live.offline import FAULTS, Offline
-from engine.live.offline.model import COUNTER
-from engine.live.provider import Anthropic, connected
-from engine.live.running import Running
-from engine.live.tools import Toolbox
-from engine.planning.assemble import replay
-from engine.planning.policy import load
-from engine.planning.render import render
-from engine.session.builder import Builder
-from engine.session.model import Session
-from engine.storage.threads import Conflict, Threads
+from turnscope.counting.ledger import build_ledger
+from turnscope.live import branches
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Called, Done, Event, Failed, Held, Interrupted, Planned, Refused, Text
+from turnscope.live.growing import Growing
+from turnscope.live.offline import FAULTS, Offline
+from turnscope.live.offline.model import COUNTER
+from turnscope.live.provider import Anthropic, connected
+from turnscope.live.running import Running
+from turnscope.live.tools import Toolbox
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load
+from turnscope.planning.render import render
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
+from turnscope.storage.threads import Conflict, Threads
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -269,7 +268,7 @@ def test_a_call_that_was_stopped_before_its_tool_ran_is_answered_first(server: O
 
 def continued(server: Offline, threads: Threads, session: Session, request: int) -> Chat:
     """A session's request taken up in a new chat that leaves nothing out."""
-    thread = branches.continued(threads, engine.replay(session), request, {})
+    thread = branches.continued(threads, turnscope.replay(session), request, {})
     settings = Settings("offline-200k", load("keep-everything"))
     talk, _ = branches.resumed(threads.load(thread), client(server), threads.sink(thread), settings)
     return talk
@@ -278,7 +277,7 @@ def continued(server: Offline, threads: Threads, session: Session, request: int)
 @pytest.mark.parametrize("place", [0, 0.5, -1])
 @pytest.mark.parametrize("name", ["thinking-grows", "tool-results-eat-the-window"])
 def test_a_session_goes_on_from_the_middle_of_its_tool_loop(server: Offline, threads: Threads, name: str, place: float) -> None:
-    session = engine.load(ROOT / "sample_sessions" / f"{name}.jsonl")
+    session = turnscope.load(ROOT / "sample_sessions" / f"{name}.jsonl")
     loop = [request.n for request in session.requests if session.blocks[request.cut - 1].kind == "tool_result"]
     talk = continued(server, threads, session, loop[-1 if place < 0 else int(place * len(loop))])
     assert kinds(talk.go_on())[-1] is Done

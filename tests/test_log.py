@@ -9,14 +9,13 @@ from collections.abc import Iterator
 
 from hypothesis import given
 from law_sessions import ledger_of, make, sessions
-
-from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.planning.policy import Policy, Step, parse
-from engine.planning.trace import Trace
-from engine.planning.trace import trace as replayed
-from engine.session.model import Edit, Part, Session, Span
-from engine.views.decision_log import COLUMNS, csv_text, json_lines, markdown, rows
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, NoParams, Rule
+from turnscope.planning.policy import Policy, Step, parse
+from turnscope.planning.trace import Trace
+from turnscope.planning.trace import trace as replayed
+from turnscope.session.model import Edit, Part, Session, Span
+from turnscope.views.decision_log import COLUMNS, csv_text, json_lines, markdown, rows
 
 SECRET = "r1"  # how the first result of every made session begins
 
@@ -92,8 +91,7 @@ def test_a_decision_as_markdown_keeps_to_its_lines_and_its_fence() -> None:
 
 def test_the_policy_in_the_markdown_can_be_read_again() -> None:
     from conftest import ROOT
-
-    from engine import load, replay
+    from turnscope import load, replay
 
     trace = replay(load(ROOT / "sample_sessions" / "thinking-grows.jsonl"), "strip-thinking")
     plan = next(plan for plan in trace.plans if plan.decisions)

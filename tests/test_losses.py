@@ -10,12 +10,11 @@ from hand_made import OPUS, call, result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of
-
-from engine.library.opening import load, replay
-from engine.planning.trace import Trace
-from engine.session.builder import Builder
-from engine.session.model import Session, Span, Usage
-from engine.views.losses import Losses, Lost, identifiers, left_window, losses, said_in, used
+from turnscope.library.opening import load, replay
+from turnscope.planning.trace import Trace
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session, Span, Usage
+from turnscope.views.losses import Losses, Lost, identifiers, left_window, losses, said_in, used
 
 FACTS = [
     "src/billing/rates.toml",

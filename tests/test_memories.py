@@ -11,29 +11,28 @@ from conftest import examples, let_go
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.memories import FORMS, Memory, found, identity, kept
-from engine.envelope.plan import Plan
-from engine.envelope.wishes import rated
-from engine.errors import TurnscopeError
-from engine.live.chat import Chat, Settings
-from engine.live.growing import Growing
-from engine.live.offline import Offline
-from engine.live.offline.model import COUNTER
-from engine.live.provider import connected
-from engine.live.remembering import Remembering
-from engine.live.sinks import Sinks
-from engine.planning.answers import answerer
-from engine.planning.assemble import replay
-from engine.planning.policy import parse, sendable
-from engine.session.builder import Builder
-from engine.session.facts import noted
-from engine.session.model import Answered, Ask, Session
-from engine.storage.memories import Memories
-from engine.storage.threads import Threads
-from engine.storage.values import packed
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.memories import FORMS, Memory, found, identity, kept
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.wishes import rated
+from turnscope.errors import TurnscopeError
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.growing import Growing
+from turnscope.live.offline import Offline
+from turnscope.live.offline.model import COUNTER
+from turnscope.live.provider import connected
+from turnscope.live.remembering import Remembering
+from turnscope.live.sinks import Sinks
+from turnscope.planning.answers import answerer
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import parse, sendable
+from turnscope.session.builder import Builder
+from turnscope.session.facts import noted
+from turnscope.session.model import Answered, Ask, Session
+from turnscope.storage.memories import Memories
+from turnscope.storage.threads import Threads
+from turnscope.storage.values import packed
 
 POLICY = """
 [budget]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, in_force, load, parse, sendable, wishes_alone, write
-from engine.session.builder import Builder
-from engine.session.model import Session
-from engine.views.knobs import changes, save, tuned
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, in_force, load, parse, sendable, wishes_alone, write
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
+from turnscope.views.knobs import changes, save, tuned
 
 TEXT = """
 [budget]

@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from turnscope import importers
 
-from engine import importers
 from tests.bench.bench_mutations import Case, Whole, _damage, opened, tried, turns, wholes
 
 CASES = 200

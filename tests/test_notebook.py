@@ -10,11 +10,10 @@ from typing import Any
 
 import hostile
 import pytest
+import turnscope
 from conftest import ROOT
-
-import engine
-from engine import notebook
-from engine.planning.policy import parse
+from turnscope import notebook
+from turnscope.planning.policy import parse
 
 TAGS = {"div", "span", "b", "table", "tr", "th", "td"}
 STYLE = re.compile(r"(?:[a-z-]+:[#%, ./0-9A-Za-z-]+;?)+")
@@ -54,11 +53,11 @@ def shown(value: Any) -> Reader:
     return read
 
 
-def values(session: engine.Session) -> Iterator[Any]:
+def values(session: turnscope.Session) -> Iterator[Any]:
     """Everything of a session that a notebook shows as HTML."""
-    yield engine.overview(session)
+    yield turnscope.overview(session)
     for name in ("as-recorded", "balanced", "keep-everything"):
-        trace = engine.replay(session, name)
+        trace = turnscope.replay(session, name)
         yield trace
         yield trace.policy
         for plan in (trace.plans[0], trace.plans[-1], *[plan for plan in trace.plans if plan.changed][:3]):
@@ -67,7 +66,7 @@ def values(session: engine.Session) -> Iterator[Any]:
 
 
 def test_hostile_titles_and_reasons_stay_text(tmp_path: Path) -> None:
-    session = engine.load(hostile.write(tmp_path))
+    session = turnscope.load(hostile.write(tmp_path))
     texts = [shown(value).text for value in values(session)]
     assert any(hostile.TEXT[:20] in text for text in texts)
 
@@ -97,7 +96,7 @@ def test_a_bar_has_a_part_for_every_bucket_to_scale() -> None:
 
 
 def test_the_overview_shows_the_largest_request_and_every_cut() -> None:
-    view = engine.overview(engine.load(SAMPLE))
+    view = turnscope.overview(turnscope.load(SAMPLE))
     text = shown(view).text
     peak = int(view.prompts.argmax())
     assert f"Largest: request {peak}, {view.prompts[peak]:,} tokens" in text
@@ -106,20 +105,20 @@ def test_the_overview_shows_the_largest_request_and_every_cut() -> None:
 
 
 def test_a_trace_shows_what_each_rule_took_out() -> None:
-    trace = engine.replay(engine.load(SAMPLE), "balanced")
+    trace = turnscope.replay(turnscope.load(SAMPLE), "balanced")
     decisions = [d for plan in trace.plans for d in plan.decisions if d.splice and d.rule == "clear_old_results"]
     out = sum(d.before - d.after for d in decisions)
     assert f"clear_old_resultsclear{len(decisions):,}{decisions[0].request:,}{out:,}" in shown(trace).text
 
 
 def test_an_empty_session_is_shown_as_such() -> None:
-    assert "No request." in shown(engine.overview(engine.Session("s1", title="empty"))).text
-    assert "0 requests" in shown(engine.replay(engine.Session("s1"), "balanced")).text
+    assert "No request." in shown(turnscope.overview(turnscope.Session("s1", title="empty"))).text
+    assert "0 requests" in shown(turnscope.replay(turnscope.Session("s1"), "balanced")).text
 
 
 def test_every_value_says_in_one_line_what_it_is(tmp_path: Path) -> None:
-    session = engine.load(hostile.write(tmp_path))
-    trace = engine.replay(session, "balanced")
+    session = turnscope.load(hostile.write(tmp_path))
+    trace = turnscope.replay(session, "balanced")
     plan = trace.plans[-1]
-    for value in (session, trace, plan, plan.request, plan.after, trace.policy, *plan.decisions, engine.overview(session)):
+    for value in (session, trace, plan, plan.request, plan.after, trace.policy, *plan.decisions, turnscope.overview(session)):
         assert re.fullmatch(rf"<{type(value).__name__} [^\n]{{10,800}}>", repr(value)), value

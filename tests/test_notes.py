@@ -6,23 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from conftest import let_go
-
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.tidying import address
-from engine.live import beside, branches
-from engine.live.beside import Beside
-from engine.live.chat import Settings
-from engine.live.events import Called, Result
-from engine.live.notes import Notes
-from engine.live.offline import Offline
-from engine.live.provider import connected
-from engine.planning.assemble import replay
-from engine.planning.policy import load, parse, sendable
-from engine.planning.render import render
-from engine.session.builder import Builder
-from engine.session.model import Session
-from engine.storage.threads import Threads
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.tidying import address
+from turnscope.live import beside, branches
+from turnscope.live.beside import Beside
+from turnscope.live.chat import Settings
+from turnscope.live.events import Called, Result
+from turnscope.live.notes import Notes
+from turnscope.live.offline import Offline
+from turnscope.live.provider import connected
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load, parse, sendable
+from turnscope.planning.render import render
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
+from turnscope.storage.threads import Threads
 
 TEXT = "The parser keeps comments. " * 30
 ID = address(TEXT)

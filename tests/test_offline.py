@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 from conftest import let_go
-
-from engine.live.chat import Chat, Settings
-from engine.live.events import Done, Stopped
-from engine.live.growing import Growing
-from engine.live.offline import Offline
-from engine.live.offline.model import COUNTER
-from engine.live.provider import connected
-from engine.live.sinks import Unkept
-from engine.planning.policy import load
-from engine.session.model import Session
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Done, Stopped
+from turnscope.live.growing import Growing
+from turnscope.live.offline import Offline
+from turnscope.live.offline.model import COUNTER
+from turnscope.live.provider import connected
+from turnscope.live.sinks import Unkept
+from turnscope.planning.policy import load
+from turnscope.session.model import Session
 
 CALL = {"name": "read_file", "description": "Read.", "input_schema": {"type": "object"}}
 

@@ -13,18 +13,17 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pytest
-
-from engine.counting.ledger import build_ledger
-from engine.envelope.wishes import rating, wished
-from engine.errors import BrokenFile
-from engine.live.offline.model import COUNTER
-from engine.planning.assemble import replay
-from engine.planning.policy import following, load
-from engine.planning.render import render
-from engine.session import portable
-from engine.session.content import dumps
-from engine.session.model import Answer, Counted, Session
-from engine.storage.threads import Threads
+from turnscope.counting.ledger import build_ledger
+from turnscope.envelope.wishes import rating, wished
+from turnscope.errors import BrokenFile
+from turnscope.live.offline.model import COUNTER
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import following, load
+from turnscope.planning.render import render
+from turnscope.session import portable
+from turnscope.session.content import dumps
+from turnscope.session.model import Answer, Counted, Session
+from turnscope.storage.threads import Threads
 
 OLD = Path(__file__).parent / "old"
 CHAT, BRANCH = f"{1:032x}", f"{9:032x}"

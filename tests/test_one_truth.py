@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from conftest import ROOT, SHARED
-
-import engine
-from engine import figures
-from engine.counting.reconcile import ADDED
-from engine.planning.policy import Step, find, load
-from engine.planning.trace import Cursor, Trace
-from engine.session.builder import Builder, usage
-from engine.session.model import SHAPE
-from engine.views import closeup, decision_log, next_request, one_request, tables
-from engine.views.detail import detail
-from engine.views.exact_body import exact_body, exact_text
-from engine.views.overview import CELLS, LABELS, Overview, overview
-from engine.views.stepper import steps
+from turnscope import figures
+from turnscope.counting.reconcile import ADDED
+from turnscope.planning.policy import Step, find, load
+from turnscope.planning.trace import Cursor, Trace
+from turnscope.session.builder import Builder, usage
+from turnscope.session.model import SHAPE
+from turnscope.views import closeup, decision_log, next_request, one_request, tables
+from turnscope.views.detail import detail
+from turnscope.views.exact_body import exact_body, exact_text
+from turnscope.views.overview import CELLS, LABELS, Overview, overview
+from turnscope.views.stepper import steps
 
 REAL = (
     "claude-code/entire-cd95-3compactions.jsonl",
@@ -45,7 +44,7 @@ def recorded(request: pytest.FixtureRequest) -> tuple[Trace, Overview]:
     path: Path = request.param
     if not path.exists():
         pytest.skip(f"{path.name} is not beside the project")
-    trace = engine.replay(engine.load(path))
+    trace = turnscope.replay(turnscope.load(path))
     return trace, overview(trace)
 
 
@@ -93,7 +92,7 @@ def test_every_page_shows_the_same_prefix_of_what_was_really_sent(recorded: tupl
 @pytest.mark.parametrize("policy", POLICIES)
 def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, Overview], policy: str) -> None:
     trace, _ = recorded
-    other = engine.replay(trace.session, policy, trace.ledger)
+    other = turnscope.replay(trace.session, policy, trace.ledger)
     assert other.fits == trace.fits
     made = steps(other)
     stepper = json.loads(made.data)["requests"]
@@ -128,7 +127,7 @@ def drawn(stepper: dict[str, Any], decisions: dict[str, Any], n: int) -> int:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_request_has_one_total_wherever_it_is_shown(recorded: tuple[Trace, Overview], policy: str) -> None:
     trace, view = recorded
-    other = engine.replay(trace.session, policy, trace.ledger)
+    other = turnscope.replay(trace.session, policy, trace.ledger)
     made = json.loads(steps(other).data)
     sizes = [other.tokens(n) for n in range(len(other.plans))]
     assert [drawn(made["requests"], made["decisions"], n) for n in range(len(sizes))] == sizes
@@ -197,7 +196,7 @@ def test_a_log_that_holds_system_prompt_or_tools_has_no_prefix_but_what_its_prov
 
 def test_what_a_provider_says_of_tools_is_no_remainder() -> None:
     """Its few hundred tokens were half of the first prompt, "unattributed", and bent the scale of all that follow."""
-    view = engine.overview(engine.load(ROOT / "sample_sessions" / "thinking-grows.jsonl"))
+    view = turnscope.overview(turnscope.load(ROOT / "sample_sessions" / "thinking-grows.jsonl"))
     assert 300 < view.fits[0].prefix < 400
     assert (view.cells[:, CELLS.index("unattributed")] <= 0.005 * view.recorded).all()
     assert view.fits[0].error is not None
@@ -207,7 +206,7 @@ def test_what_a_provider_says_of_tools_is_no_remainder() -> None:
 def test_an_estimate_says_what_the_tool_had_cut_unrecorded(recorded: tuple[Trace, Overview]) -> None:
     """A replay holds what only the record lacks; with that taken off, it is as near the record as it says."""
     trace, view = recorded
-    other = engine.replay(trace.session, "keep-everything", trace.ledger)
+    other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
     made = json.loads(steps(other).data)["requests"]["uncut"]
     fits = [fit for fit in trace.fits for _ in range(fit.start, fit.stop)]
     assert made == [fit.cut for fit in fits]
@@ -232,26 +231,26 @@ def session_with_a_shape() -> Any:
 
 def test_a_body_has_the_recorded_form_only_where_it_is_what_was_recorded() -> None:
     session = session_with_a_shape()
-    sent = exact_body(engine.replay(session), 1)
+    sent = exact_body(turnscope.replay(session), 1)
     assert sent["messages"][2]["content"] == "two"
     assert sent["messages"][1]["content"][0]["cache_control"] == {"type": "ephemeral"}
-    other = exact_body(engine.replay(session, "last-5-pairs"), 1)
+    other = exact_body(turnscope.replay(session, "last-5-pairs"), 1)
     assert other["messages"][2]["content"] == [{"type": "text", "text": "two"}]
     assert "cache_control" not in json.dumps(other)
     newest = find("keep_last_messages")
     shorter = replace(load("keep-everything"), name="newest", rules=(Step(newest, newest.params(keep=1)),))
-    assert len(exact_body(engine.replay(session, shorter), 1)["messages"]) < 3
+    assert len(exact_body(turnscope.replay(session, shorter), 1)["messages"]) < 3
 
 
 def test_a_body_asks_for_no_longer_an_answer_than_the_budget_has_room_for() -> None:
     session = session_with_a_shape()
-    assert exact_body(engine.replay(session), 1)["max_tokens"] == 100_000
-    assert exact_body(engine.replay(session, "balanced"), 1)["max_tokens"] == load("balanced").budget.output
+    assert exact_body(turnscope.replay(session), 1)["max_tokens"] == 100_000
+    assert exact_body(turnscope.replay(session, "balanced"), 1)["max_tokens"] == load("balanced").budget.output
 
 
 def test_the_text_of_a_body_can_be_written_whatever_the_log_holds() -> None:
     builder = Builder("odd", "test")
     builder.message("user", "half a pair: \ud83d", origin="prompt")
     builder.request(builder.message("assistant", "yes"), model="m")
-    text = exact_text(engine.replay(builder.build()), 0)
+    text = exact_text(turnscope.replay(builder.build()), 0)
     assert json.loads(text.encode())["messages"][0]["content"] == "half a pair: \ud83d"

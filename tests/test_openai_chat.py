@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from engine import importers
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import estimator
-from engine.importers.openai_chat import IMPORTER
-from engine.planning import policy, render
-from engine.planning.assemble import replay
-from engine.reading.chat_completions import converted
-from engine.reading.source import Source
-from engine.session.model import Session, Usage
+from turnscope import importers
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import estimator
+from turnscope.importers.openai_chat import IMPORTER
+from turnscope.planning import policy, render
+from turnscope.planning.assemble import replay
+from turnscope.reading.chat_completions import converted
+from turnscope.reading.source import Source
+from turnscope.session.model import Session, Usage
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from engine.planning import policy as policies
-from engine.planning.policy import rules
-from engine.views import knobs
-from engine.views.knob_words import EVERYWHERE, WORDS
-from engine.views.policy_pages import README, markdown, page, pages, sentence, shipped
+from turnscope.planning import policy as policies
+from turnscope.planning.policy import rules
+from turnscope.views import knobs
+from turnscope.views.knob_words import EVERYWHERE, WORDS
+from turnscope.views.policy_pages import README, markdown, page, pages, sentence, shipped
 
 
 def test_the_readme_beside_the_policies_is_what_they_say_of_themselves() -> None:
-    assert README.read_text(encoding="utf-8") == markdown(shipped()), "run `python -m engine.views.policy_pages`"
+    assert README.read_text(encoding="utf-8") == markdown(shipped()), "run `python -m turnscope.views.policy_pages`"
 
 
 def test_every_policy_has_a_page_in_a_group_with_every_rule_and_constant_and_a_picture_of_each_rule() -> None:
@@ -53,5 +53,5 @@ def test_every_parameter_of_every_rule_has_words_of_its_own_and_no_words_are_lef
     """Words for a parameter that no rule has would be of one that was renamed."""
     named = {f"{name}.{field.name}" for name, rule in rules().items() for field in fields(rule.params)}
     bare = {name for name in named if name not in WORDS and name.split(".")[1] not in EVERYWHERE}
-    assert not bare, "give them words in `engine/views/knob_words.py`"
+    assert not bare, "give them words in `engine/turnscope/views/knob_words.py`"
     assert {name for name in WORDS if not name.startswith("budget.")} <= named

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-
-from engine.errors import PolicyError
-from engine.planning.policy import Policy, Step, find, load, names, parse, rules, write
-from engine.storage.loading import about_of, name_of
+from turnscope.errors import PolicyError
+from turnscope.planning.policy import Policy, Step, find, load, names, parse, rules, write
+from turnscope.storage.loading import about_of, name_of
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
 HOSTILE = st.text(st.sampled_from("ab \t\n\r\"'\\#=[]{},.\x00\x07\x1b\x7f\x85\u2028\ufeff\ud800é🔭"), max_size=24) | st.text()

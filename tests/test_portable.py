@@ -9,18 +9,17 @@ from typing import Any
 
 import msgspec
 import pytest
+import turnscope
 from claude_log import Log, call
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-
-import engine
-from engine import importers
-from engine.errors import BrokenFile
-from engine.reading.source import Source, parse
-from engine.session import portable
-from engine.session.builder import Builder, drop
-from engine.session.model import Edit, Observed, Part, Session, Span, Usage
+from turnscope import importers
+from turnscope.errors import BrokenFile
+from turnscope.reading.source import Source, parse
+from turnscope.session import portable
+from turnscope.session.builder import Builder, drop
+from turnscope.session.model import Edit, Observed, Part, Session, Span, Usage
 
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -114,7 +113,7 @@ def branched(folder: Path) -> Session:
     side.user("look")
     side.answer("am1", "found", usage=(1, 2, 3, 4))
     side.save(folder / "s1" / "subagents" / "agent-a1.jsonl")
-    return engine.load(log.save(folder / "s1.jsonl"))
+    return turnscope.load(log.save(folder / "s1.jsonl"))
 
 
 def test_branches_of_version_1_share_again_what_they_repeat(tmp_path: Path) -> None:

@@ -18,11 +18,10 @@ from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelPrice, TieredPrices, TimeOfDateConstraint
 from hypothesis import given
 from hypothesis import strategies as st
-
-from engine.errors import BrokenFile, TurnscopeError, UnreadableFile
-from engine.pricing.overlay import BUILT_IN, read_overlay
-from engine.pricing.prices import PRICES, Prices
-from engine.session.model import Usage
+from turnscope.errors import BrokenFile, TurnscopeError, UnreadableFile
+from turnscope.pricing.overlay import BUILT_IN, read_overlay
+from turnscope.pricing.prices import PRICES, Prices
+from turnscope.session.model import Usage
 
 facts, rates, cost = PRICES.facts, PRICES.rates, PRICES.cost
 ROOT = Path(__file__).resolve().parent.parent
@@ -260,7 +259,7 @@ def test_every_claude_model_since_3_has_a_window_an_output_limit_and_a_family() 
 
 
 def test_every_fact_of_the_overlay_names_its_source_and_its_day() -> None:
-    data = json.loads((ROOT / "engine" / "pricing" / "overlay.json").read_text(encoding="utf-8"))
+    data = json.loads((ROOT / "engine" / "turnscope" / "pricing" / "overlay.json").read_text(encoding="utf-8"))
     known = {m.id for p in get_snapshot().providers for m in p.models}
     for row in [*data["models"].values(), *data["families"], *data["unpriced"], *data["strips_thinking"]]:
         assert row["source"]
@@ -366,7 +365,7 @@ def test_ten_thousand_lookups_and_costs_are_cheap() -> None:
 def test_pricing_opens_no_connection() -> None:
     script = (
         "import sys; events = []; sys.addaudithook(lambda e, a: e.startswith('socket.') and events.append(e))\n"
-        "from engine.session.model import Usage; from engine.pricing.prices import PRICES\n"
+        "from turnscope.session.model import Usage; from turnscope.pricing.prices import PRICES\n"
         "assert PRICES.cost(Usage(1, 2, 3, 4), 'claude-opus-5-5')\n"
         "assert PRICES.facts('gpt-5').window and not PRICES.facts('nobody').window\n"
         "out = {'socket.connect', 'socket.getaddrinfo', 'socket.gethostbyname', 'socket.sendto'}\n"

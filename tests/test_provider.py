@@ -11,24 +11,23 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-
-from engine.envelope.ended import RequestEnded
-from engine.errors import ProviderError
-from engine.live.answering import answering
-from engine.live.chat import Chat, Settings
-from engine.live.events import Called, Done, Event, Failed, Interrupted, Planned, Result, Text, Thinking
-from engine.live.growing import Growing
-from engine.live.offline import Offline
-from engine.live.offline.model import COUNTER
-from engine.live.provider import Piece, Said, connected
-from engine.live.sinks import Sink, Sinks, Unkept
-from engine.planning.answers import answerer
-from engine.planning.assemble import replay
-from engine.planning.policy import load
-from engine.pricing.prices import PRICES
-from engine.session.model import Answer, Answered, Ask, Counted, Fact, Message, Session, Usage
-from engine.session.place import Place
-from engine.storage.threads import Conflict, Threads
+from turnscope.envelope.ended import RequestEnded
+from turnscope.errors import ProviderError
+from turnscope.live.answering import answering
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Called, Done, Event, Failed, Interrupted, Planned, Result, Text, Thinking
+from turnscope.live.growing import Growing
+from turnscope.live.offline import Offline
+from turnscope.live.offline.model import COUNTER
+from turnscope.live.provider import Piece, Said, connected
+from turnscope.live.sinks import Sink, Sinks, Unkept
+from turnscope.planning.answers import answerer
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load
+from turnscope.pricing.prices import PRICES
+from turnscope.session.model import Answer, Answered, Ask, Counted, Fact, Message, Session, Usage
+from turnscope.session.place import Place
+from turnscope.storage.threads import Conflict, Threads
 
 MODEL = "claude-sonnet-4-5"
 BILLED = Usage(input_tokens=1_000, output_tokens=50)

@@ -8,17 +8,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
-
-from engine.envelope.budget import BudgetParams
-from engine.envelope.difference import changed, changes
-from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, Edits, Memory, NoParams, Rule
-from engine.planning.assemble import replay
-from engine.planning.lint import lint
-from engine.planning.policy import Policy, Step, load, rules
-from engine.planning.render import render
-from engine.session.builder import Builder
-from engine.session.model import Edit, Session, Span
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.difference import changed, changes
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Memory, NoParams, Rule
+from turnscope.planning.assemble import replay
+from turnscope.planning.lint import lint
+from turnscope.planning.policy import Policy, Step, load, rules
+from turnscope.planning.render import render
+from turnscope.session.builder import Builder
+from turnscope.session.model import Edit, Session, Span
 
 MODEL = "claude-opus-4-5"
 

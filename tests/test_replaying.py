@@ -9,27 +9,26 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
+import turnscope
 from conftest import ROOT
 from covering import covering
-
-import engine
-from engine.envelope.plan import Plan
-from engine.library import Replaying, Replays, begun, replaying
-from engine.planning import policy
-from engine.planning.trace import Trace
-from engine.views.stepper import steps
+from turnscope.envelope.plan import Plan
+from turnscope.library import Replaying, Replays, begun, replaying
+from turnscope.planning import policy
+from turnscope.planning.trace import Trace
+from turnscope.views.stepper import steps
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
 
 
 @pytest.fixture(scope="module")
 def recorded() -> Trace:
-    return engine.replay(engine.load(SAMPLE))
+    return turnscope.replay(turnscope.load(SAMPLE))
 
 
 @pytest.fixture(scope="module")
 def short() -> Trace:
-    return engine.replay(engine.load(SAMPLE.with_name("cache-goes-cold.jsonl")))
+    return turnscope.replay(turnscope.load(SAMPLE.with_name("cache-goes-cold.jsonl")))
 
 
 class Gate:
@@ -64,7 +63,7 @@ def test_at_its_end_it_is_what_a_replay_gives(short: Trace, name: str) -> None:
     run.look()
     run.wait(60)
     stage = run.look()
-    whole = engine.replay(short.session, name, short.ledger)
+    whole = turnscope.replay(short.session, name, short.ledger)
     assert (run.state, run.done) == ("done", len(whole.plans))
     assert stage
     assert (stage.trace.plans, stage.trace.fits) == (whole.plans, whole.fits)
@@ -75,9 +74,9 @@ def test_a_session_without_usage_is_fitted_the_same(recorded: Trace) -> None:
     from msgspec import structs
 
     bare = tuple(structs.replace(request, usage=None) for request in recorded.session.requests)
-    trace = engine.replay(structs.replace(recorded.session, requests=bare))
+    trace = turnscope.replay(structs.replace(recorded.session, requests=bare))
     whole, _ = begun(trace, policy.load("balanced"))
-    assert whole.fits == engine.replay(trace.session, "balanced").fits
+    assert whole.fits == turnscope.replay(trace.session, "balanced").fits
 
 
 def test_a_replay_leaves_the_counts_of_its_session_as_they_are(recorded: Trace) -> None:
@@ -100,7 +99,7 @@ def test_what_is_there_is_the_beginning_of_the_whole(recorded: Trace, monkeypatc
     stage = run.look()
     assert stage
     assert 0 < len(stage) <= 150 < run.count
-    whole = engine.replay(recorded.session, "balanced", recorded.ledger)
+    whole = turnscope.replay(recorded.session, "balanced", recorded.ledger)
     assert stage.trace.plans == whole.plans[: len(stage)]
     assert [stage.trace.tokens(n) for n in range(len(stage))] == [whole.tokens(n) for n in range(len(stage))]
     last = whole.session.blocks[-1].at
@@ -129,7 +128,7 @@ def test_cancelled_it_keeps_what_is_there_and_can_go_on(recorded: Trace) -> None
     run.wait(60)
     assert run.state == "done"
     assert run.stage
-    assert run.stage.trace.plans == engine.replay(recorded.session, "balanced", recorded.ledger).plans
+    assert run.stage.trace.plans == turnscope.replay(recorded.session, "balanced", recorded.ledger).plans
 
 
 def test_it_waits_while_nobody_looks(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

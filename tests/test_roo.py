@@ -11,21 +11,21 @@ from hashlib import blake2b
 from typing import Any
 
 import pytest
+import turnscope
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS, estimator
+from turnscope.envelope.plan import Plan
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, Step, load
+from turnscope.planning.render import render
+from turnscope.ports.roo import management, results
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Session, Usage
 
-import engine
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS, estimator
-from engine.envelope.plan import Plan
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, Step, load
-from engine.planning.render import render
-from engine.ports.roo import management, results
-from engine.session.builder import Builder
-from engine.session.model import Answer, Session, Usage
 from tests.goldens import DEFAULT, ROOT, judge
 from tests.goldens import roo as goldens
 
@@ -357,7 +357,7 @@ def test_system_and_tools_in_the_middle_stay_and_hidden_markers_go_with_a_conden
 
 
 def stepped(session: Session, answers: Any) -> list[Plan]:
-    from engine.planning.assemble import Basis, settle, step
+    from turnscope.planning.assemble import Basis, settle, step
 
     ledger = build_ledger(session, CHARS)
     basis, previous, plans = Basis.of(session, ledger), None, []
@@ -385,7 +385,7 @@ def test_a_recorded_condense_comes_at_the_same_request_and_takes_four_messages_m
     """The task was recorded with a version before 3.43, at 75 %. That version keeps the first message and the newest three and
     puts the summary between them; 3.52 goes on from the summary alone. Nothing was truncated. The trigger is the same, but the
     new message was counted by the provider (36,352 tokens) and is estimated here as 3.52 does for most: o200k times 1.5."""
-    session = engine.load(RECORDED / "ui_messages.json")
+    session = turnscope.load(RECORDED / "ui_messages.json")
     (recorded,) = session.observed
     told = json.loads((RECORDED / "ui_messages.json").read_text(encoding="utf-8"))
     (condensed,) = (event["contextCondense"] for event in told if event.get("say") == "condense_context")
@@ -409,7 +409,7 @@ def test_a_recorded_condense_comes_at_the_same_request_and_takes_four_messages_m
 
 @needs_recorded
 def test_at_the_default_percentage_the_recorded_task_is_condensed_later_and_never_over_the_limit() -> None:
-    session = engine.load(RECORDED / "ui_messages.json")
+    session = turnscope.load(RECORDED / "ui_messages.json")
     plans = replayed(session)
     first = next(plan for plan in plans if any(d.action == "condense" for d in plan.decisions))
     assert first.request.n > session.observed[0].request

@@ -6,20 +6,19 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+import turnscope
 from conftest import ROOT
-
-import engine
-from engine.library.comparing import saving, sized, under
-from engine.library.opening import named
-from engine.planning.assemble import AS_RECORDED
-from engine.pricing.prices import offered
-from engine.views import side_by_side
-from engine.views.comparison import Row, Shared
-from engine.views.savings import CHANGES, best
+from turnscope.library.comparing import saving, sized, under
+from turnscope.library.opening import named
+from turnscope.planning.assemble import AS_RECORDED
+from turnscope.pricing.prices import offered
+from turnscope.views import side_by_side
+from turnscope.views.comparison import Row, Shared
+from turnscope.views.savings import CHANGES, best
 
 SAMPLES = ROOT / "sample_sessions"
-COLD = engine.load(SAMPLES / "cache-goes-cold.jsonl")
-ROWS = engine.compare(COLD, (AS_RECORDED, *CHANGES)).rows
+COLD = turnscope.load(SAMPLES / "cache-goes-cold.jsonl")
+ROWS = turnscope.compare(COLD, (AS_RECORDED, *CHANGES)).rows
 
 
 def cheaper(row: Row, by: str) -> Row:
@@ -63,9 +62,9 @@ def test_what_saves_little_could_not_be_sent_or_has_no_price_is_no_change_to_mak
 
 
 def test_what_answers_needed_and_had_not_is_priced_as_written_again() -> None:
-    kept, cut = engine.compare(COLD, ["keep-everything", "last-5-pairs"]).rows
+    kept, cut = turnscope.compare(COLD, ["keep-everything", "last-5-pairs"]).rows
     assert (kept.fetching, len(kept.losses.hits)) == (0, 0)
-    trace = engine.replay(COLD, "last-5-pairs")
+    trace = turnscope.replay(COLD, "last-5-pairs")
     blocks = {(hit.request, hit.block) for hit in cut.losses.hits}
     tokens = sum(round(trace.ledger.tokens(at, at + 1) * trace.fit(n).scale) for n, at in blocks)
     assert cut.fetching <= Decimal("6.25") * tokens / 1_000_000  # as Opus; later requests asked Sonnet, which is cheaper
@@ -74,22 +73,22 @@ def test_what_answers_needed_and_had_not_is_priced_as_written_again() -> None:
 
 def test_another_model_has_its_own_window_prices_and_cache_and_what_was_billed_says_nothing_of_it() -> None:
     policies = (AS_RECORDED, "last-5-pairs")
-    asked, other = engine.compare(COLD, policies), engine.compare(COLD, policies, model="gemini-2.5-flash")
+    asked, other = turnscope.compare(COLD, policies), turnscope.compare(COLD, policies, model="gemini-2.5-flash")
     assert asked.rows[0].billed is not None
     assert other.rows[0].billed is None
     assert other.rows[0].checked == ""
     assert other.rows[0].sizes == asked.rows[0].sizes
     assert {*other.rows[0].windows} == {1_048_576}
     assert all(mine.usd < was.usd for mine, was in zip(other.rows, asked.rows, strict=True) if mine.usd and was.usd)
-    assert engine.compare(COLD, policies).rows == asked.rows
+    assert turnscope.compare(COLD, policies).rows == asked.rows
     assert under(asked.traces[0], "") is asked.traces[0]
-    assert all(row.usd is None for row in engine.compare(COLD, [AS_RECORDED, "keep-everything"], model="nobody").rows)
+    assert all(row.usd is None for row in turnscope.compare(COLD, [AS_RECORDED, "keep-everything"], model="nobody").rows)
 
 
 def test_a_limit_holds_for_every_policy_but_the_record() -> None:
-    tight = engine.compare(COLD, [AS_RECORDED, "condense-oldest"], limit=30_000).rows
+    tight = turnscope.compare(COLD, [AS_RECORDED, "condense-oldest"], limit=30_000).rows
     assert {*tight[1].limits} == {30_000}
-    assert tight[0] == engine.compare(COLD, [AS_RECORDED]).rows[0]
+    assert tight[0] == turnscope.compare(COLD, [AS_RECORDED]).rows[0]
     assert sized(named("condense-oldest"), 64_000, 30_000).budget.window == 64_000
     assert sized(named("condense-oldest"), 0) == named("condense-oldest")
 
@@ -101,12 +100,12 @@ def test_models_to_choose_from_write_texts_and_have_a_price() -> None:
 
 
 def test_two_sessions_stand_side_by_side_measure_by_measure() -> None:
-    sessions = [COLD, engine.load(SAMPLES / "thinking-grows.jsonl")]
-    traces = [engine.replay(session) for session in sessions]
+    sessions = [COLD, turnscope.load(SAMPLES / "thinking-grows.jsonl")]
+    traces = [turnscope.replay(session) for session in sessions]
     sides = [side_by_side.side(trace, Shared.of(trace)) for trace in traces]
     told = dict(side_by_side.lines(sides))
     assert told["Requests"] == tuple(f"{len(session.requests)}" for session in sessions)
-    assert told["USD, as billed"] == tuple(f"{engine.overview(session).path_total:,.2f}" for session in sessions)
+    assert told["USD, as billed"] == tuple(f"{turnscope.overview(session).path_total:,.2f}" for session in sessions)
     assert sides[0].name == "High water an hour late since Sunday · claude-opus-4-5-20251101"
     assert sides[0].row.sizes == ROWS[0].sizes
     assert told["Models"][0].count("claude") == 2

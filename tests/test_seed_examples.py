@@ -6,14 +6,13 @@ Which window an example speaks of is named with it. Where a document's arithmeti
 from __future__ import annotations
 
 import pytest
-
-from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.budget import Budget, BudgetParams, budget
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, load, parse
-from engine.session.builder import Builder
-from engine.session.model import Session
+from turnscope.counting.ledger import Ledger, build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.budget import Budget, BudgetParams, budget
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, load, parse
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
 
 CLINE = BudgetParams(formula="cline")
 SPLIT = BudgetParams(formula="split", share=0.6, reserve=150, fallback_window=8_000)

@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.budget import budget
-from engine.envelope.condensing import summary_of
-from engine.envelope.plan import Plan
-from engine.planning.answers import Answers
-from engine.planning.assemble import replay
-from engine.planning.policy import MENDING, Policy, load, with_pairs
-from engine.planning.render import render
-from engine.planning.trace import own_counts
-from engine.ports.roo import folding
-from engine.session.builder import Builder
-from engine.session.model import Answer, Ask, Session, Usage
-from engine.views.knobs import tuned
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.budget import budget
+from turnscope.envelope.condensing import summary_of
+from turnscope.envelope.plan import Plan
+from turnscope.planning.answers import Answers
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import MENDING, Policy, load, with_pairs
+from turnscope.planning.render import render
+from turnscope.planning.trace import own_counts
+from turnscope.ports.roo import folding
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Ask, Session, Usage
+from turnscope.views.knobs import tuned
 
 
 def chat(turns: int, characters: int, tokens: int = 0, models: tuple[str, ...] = ("gpt-4o",), window: int = 100_000) -> Session:

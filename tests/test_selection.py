@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.relevance import terms
-from engine.planning.answers import Answers
-from engine.planning.assemble import replay
-from engine.planning.policy import parse
-from engine.session.builder import Builder
-from engine.session.model import Answer, Ask
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.relevance import terms
+from turnscope.planning.answers import Answers
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import parse
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Ask
 
 # What was said, one exchange a line, and further down which of them each later question is about (counted from 0).
 SAID = """\

@@ -11,35 +11,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from claude_log import Log
 from conftest import let_go
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan
+from turnscope.errors import PolicyError
+from turnscope.importers import read as read_file
+from turnscope.live import branches
+from turnscope.live.betas import betas
+from turnscope.live.chat import Settings
+from turnscope.live.events import Asked, Done, Event, Failed, Planned, Refused
+from turnscope.live.offline.strict import rejected
+from turnscope.live.offline.strict_edits import lacking, signed
+from turnscope.live.provider import connected
+from turnscope.live.wire import Heard, message
+from turnscope.planning.assemble import replay
+from turnscope.planning.lint import lint
+from turnscope.planning.policy import Policy, load, parse, write
+from turnscope.planning.render import body
+from turnscope.pricing.prices import PRICES
+from turnscope.session.builder import Builder, applied, usage
+from turnscope.session.model import Applied, Session, Usage
+from turnscope.session.portable import dumps, loads
+from turnscope.storage.threads import Threads
+from turnscope.views.decision_log import made, rows
+from turnscope.views.knobs import tuned
+from turnscope.views.overview import overview
 
-import engine
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
-from engine.errors import PolicyError
-from engine.importers import read as read_file
-from engine.live import branches
-from engine.live.betas import betas
-from engine.live.chat import Settings
-from engine.live.events import Asked, Done, Event, Failed, Planned, Refused
-from engine.live.offline.strict import rejected
-from engine.live.offline.strict_edits import lacking, signed
-from engine.live.provider import connected
-from engine.live.wire import Heard, message
-from engine.planning.assemble import replay
-from engine.planning.lint import lint
-from engine.planning.policy import Policy, load, parse, write
-from engine.planning.render import body
-from engine.pricing.prices import PRICES
-from engine.session.builder import Builder, applied, usage
-from engine.session.model import Applied, Session, Usage
-from engine.session.portable import dumps, loads
-from engine.storage.threads import Threads
-from engine.views.decision_log import made, rows
-from engine.views.knobs import tuned
-from engine.views.overview import overview
 from tests.matrix import Watched, _billed, _ledger, files
 
 USES, THINKING = "clear_tool_uses_20250919", "clear_thinking_20251015"
@@ -206,7 +206,7 @@ def test_on_demand_the_signed_block_stands_first_and_alone_in_place_of_what_it_s
 
 def test_replaying_the_stored_chat_gives_what_was_sent_and_so_does_the_record(any_of: Talked) -> None:
     for policy in (any_of.policy, "as-recorded"):
-        plans = engine.replay(any_of.stored, policy).plans
+        plans = turnscope.replay(any_of.stored, policy).plans
         assert [body(plan, any_of.stored) for plan in plans] == any_of.wire
 
 
@@ -216,7 +216,7 @@ def test_replaying_the_stored_chat_gives_what_was_sent_and_so_does_the_record(an
 def test_one_number_the_prompt_after_edits_is_what_was_billed_and_the_whole_bill_has_each_pass_once(any_of: Talked) -> None:
     ours, theirs = any_of.ledgers
     assert ours == theirs
-    record = engine.replay(any_of.stored, "as-recorded")
+    record = turnscope.replay(any_of.stored, "as-recorded")
     for n, request in enumerate(any_of.stored.requests):
         assert request.usage is not None
         assert record.tokens(n) == request.usage.carried
@@ -234,7 +234,7 @@ def test_which_tool_uses_were_cleared_is_inferred_and_says_so(cleared: Talked) -
     assert [d.edit.span.start for d in gone if d.edit.span] == results[: uses.cleared]
     assert all(d.edit.facts["inferred"] and d.edit.facts["cleared_input_tokens"] == uses.tokens for d in gone)
     assert f"cleared {uses.cleared} tool uses ({uses.tokens:,} tokens); which ones is inferred" in gone[0].edit.because
-    record = engine.replay(cleared.stored, "as-recorded")
+    record = turnscope.replay(cleared.stored, "as-recorded")
     standing = record.why(results[0], len(told) - 1)
     assert (standing.state, standing.by) == ("unseen", "server")
     assert "which ones is inferred" in standing.sentence
@@ -251,7 +251,7 @@ def test_a_compaction_is_a_pass_of_its_own_which_is_priced_and_shown_as_the_serv
     (n,) = [i for i, used in enumerate(compacted.usages) if used.iterations]
     (made_,) = compacted.usages[n].iterations
     assert (made_.kind, made_.prompt_tokens > 50_000) == ("compaction", True)
-    record = engine.replay(compacted.stored, "as-recorded")
+    record = turnscope.replay(compacted.stored, "as-recorded")
     assert record.plans[n].seen.tokens < 2_000
     assert record.plans[n].after.tokens > 50_000
     assert [d.action for d in record.plans[n].server] == ["condense"]
@@ -263,14 +263,14 @@ def test_a_compaction_is_a_pass_of_its_own_which_is_priced_and_shown_as_the_serv
 
 
 def test_markers_and_the_log_of_decisions_name_the_server(cleared: Talked) -> None:
-    record = engine.replay(cleared.stored, "as-recorded")
+    record = turnscope.replay(cleared.stored, "as-recorded")
     kinds = {marker.kind for marker in overview(record).markers}
     assert "clear" in kinds
     assert {by for plan in record.plans for by, _ in made(plan)} == {"server"}
 
 
 def test_another_policy_neither_asks_for_edits_nor_carries_what_they_did(any_of: Talked) -> None:
-    other = engine.replay(any_of.stored, "keep-everything")
+    other = turnscope.replay(any_of.stored, "keep-everything")
     for plan in other.plans:
         assert plan.seen == plan.after
         assert not plan.server
@@ -295,7 +295,7 @@ def test_what_the_server_did_once_may_be_undone_at_the_next_request(tmp_path: Pa
     path = tmp_path / "calls.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in calls))
     (session,) = read_file(path)
-    record = engine.replay(session, "as-recorded")
+    record = turnscope.replay(session, "as-recorded")
     at = next(b.at for b in session.blocks if b.kind == "tool_result" and b.raw["tool_use_id"] == "b")
     assert [record.why(at, n).state for n in (0, 1)] == ["unseen", "here"]
     assert next(record.carried([at])) == ((1, 2),)
@@ -440,7 +440,7 @@ def test_a_log_of_the_api_shows_what_the_server_did_at_the_request_where_it_did(
     path = tmp_path / "calls.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in _log()))
     (session,) = read_file(path)
-    record = engine.replay(session, "as-recorded")
+    record = turnscope.replay(session, "as-recorded")
     results = {b.raw["tool_use_id"]: b.at for b in session.blocks if b.kind == "tool_result"}
     first, second, third = record.plans
     assert [first.seen.at(results[id]).body is None for id in "abcd"] == [True, False, False, True], "a is spared by name"
@@ -497,7 +497,7 @@ def test_a_span_of_the_sdk_has_the_compactions_beside_the_requests_own_tokens(tm
     (session,) = read_file(path)
     assert session.requests[0].usage is not None
     assert session.requests[0].usage.iterations == (Usage(180_000, output_tokens=3_500, kind="compaction"),)
-    (plan,) = engine.replay(session, "as-recorded").plans
+    (plan,) = turnscope.replay(session, "as-recorded").plans
     assert [d.action for d in plan.server] == ["condense"]
 
 
@@ -636,7 +636,7 @@ def test_a_pause_after_compaction_goes_on_by_itself(tmp_path: Path) -> None:
     assert reasons == ["end_turn", "compaction", "end_turn", "end_turn"]
     assert paused.usages[1].prompt_tokens == 0
     assert paused.ledgers[0] == paused.ledgers[1]
-    assert [body(plan, paused.stored) for plan in engine.replay(paused.stored, policy).plans] == paused.wire
+    assert [body(plan, paused.stored) for plan in turnscope.replay(paused.stored, policy).plans] == paused.wire
 
 
 def test_a_failed_compaction_changes_nothing(tmp_path: Path) -> None:
@@ -649,7 +649,7 @@ def test_a_failed_compaction_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in made_))
     (session,) = read_file(path)
-    plan = engine.replay(session, "as-recorded").plans[-1]
+    plan = turnscope.replay(session, "as-recorded").plans[-1]
     assert plan.seen == plan.after
     assert body(plan, session)["messages"] == said
 

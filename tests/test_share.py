@@ -10,19 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import turnscope
 from claude_log import Log, call
-
-import engine
-from engine.__main__ import main
-from engine.counting.ledger import Ledger
-from engine.library.opening import named, own_prices
-from engine.planning.trace import trace
-from engine.session.model import Session
-from engine.share import report as reports
-from engine.share.private import masked
-from engine.share.redact import LEVELS, Level, Redacted, redacted
-from engine.share.report import Unredacted, report
-from engine.views.overview import overview
+from turnscope.__main__ import main
+from turnscope.counting.ledger import Ledger
+from turnscope.library.opening import named, own_prices
+from turnscope.planning.trace import trace
+from turnscope.session.model import Session
+from turnscope.share import report as reports
+from turnscope.share.private import masked
+from turnscope.share.redact import LEVELS, Level, Redacted, redacted
+from turnscope.share.report import Unredacted, report
+from turnscope.views.overview import overview
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
@@ -101,7 +100,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
     log.compact(f"So far: {SECRETS[0]} and {PERSONAL[2]} of janedoe.")
     log.answer("last", "Done for janedoe.", usage=(900, 0, 0, 12))
     path = log.save(tmp_path_factory.mktemp("seeded") / "deploy.jsonl")
-    return path, engine.load(path)
+    return path, turnscope.load(path)
 
 
 @pytest.mark.parametrize("secret", [*SECRETS, *PERSONAL])
@@ -135,8 +134,8 @@ def test_nothing_private_is_in_the_file(seeded: tuple[Path, Session], level: Lev
 @pytest.mark.parametrize("path", SAMPLES[:3], ids=lambda path: path.stem)
 @pytest.mark.parametrize("level", [*LEVELS])
 def test_every_level_has_the_same_numbers(path: Path, level: Level) -> None:
-    session = engine.load(path)
-    known = engine.replay(session)
+    session = turnscope.load(path)
+    known = turnscope.replay(session)
     given = redacted(session, known.ledger, level)
     again = trace(given.session, named("as-recorded"), given.ledger, own_prices().proved(given.session))
     before, after = overview(known), overview(again)
@@ -166,7 +165,7 @@ class _Asks(HTMLParser):
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_the_file_asks_nothing_of_anybody(path: Path) -> None:
-    made = report(engine.load(path), "full")
+    made = report(turnscope.load(path), "full")
     asks = _Asks()
     asks.feed(made.html)
     assert not asks.found
@@ -181,7 +180,7 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     log.answer("a", call("c", "<b onclick=1>"), usage=(90_000, 0, 0, 5))
     log.result("c", "<style>@import url(//evil.test)</style>")
     log.answer("b", "done", usage=(170_000, 0, 0, 5))
-    made = report(engine.load(log.save(tmp_path / "hostile.jsonl")), "full")
+    made = report(turnscope.load(log.save(tmp_path / "hostile.jsonl")), "full")
     asks = _Asks()
     asks.feed(made.html)
     assert not asks.found

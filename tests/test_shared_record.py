@@ -6,11 +6,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import turnscope
+from turnscope import library
+from turnscope.library import opening
+from turnscope.planning import assemble, policy
 
-import engine
-from engine import library
-from engine.library import opening
-from engine.planning import assemble, policy
 from tests.goldens import ROOT
 
 FIVE = ("last-20-messages", "balanced", "claude-code", "codex", "cline-classic")
@@ -33,34 +33,34 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_five_replays_follow_the_record_once_and_count_the_session_once(
     steps: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = engine.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    session = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
     counted: list[str] = []
     build = opening.build_ledger
     monkeypatch.setattr(opening, "build_ledger", lambda session, *rest: (counted.append(session.id), build(session, *rest))[1])
-    traces = [engine.replay(session, name) for name in FIVE]
-    record = engine.replay(session)
+    traces = [turnscope.replay(session, name) for name in FIVE]
+    record = turnscope.replay(session)
     requests = len(session.requests)
     assert steps == dict.fromkeys(("as-recorded", *FIVE), requests)
     assert counted == [session.id]
     for found in traces:
-        alone = engine.replay(session, found.policy, opening.ledger_of(session))  # a ledger of its own shares nothing
+        alone = turnscope.replay(session, found.policy, opening.ledger_of(session))  # a ledger of its own shares nothing
         assert (found.plans, found.fits) == (alone.plans, alone.fits)
-    assert record.plans == engine.replay(session, ledger=opening.ledger_of(session)).plans
+    assert record.plans == turnscope.replay(session, ledger=opening.ledger_of(session)).plans
 
 
 def test_a_replay_that_somebody_watches_takes_the_record_that_is_shown(steps: Counter[str]) -> None:
-    session = engine.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
-    recorded = engine.replay(session)
+    session = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+    recorded = turnscope.replay(session)
     steps.clear()
     whole, plans = library.begun(recorded, policy.load("balanced"))
     made = [*plans]
     assert steps == {"balanced": len(session.requests)}
-    assert (made, whole.fits) == ([*engine.replay(session, "balanced").plans], engine.replay(session, "balanced").fits)
+    assert (made, whole.fits) == ([*turnscope.replay(session, "balanced").plans], turnscope.replay(session, "balanced").fits)
 
 
 def test_another_session_or_other_prices_share_nothing(steps: Counter[str]) -> None:
     paths = [ROOT / "sample_sessions" / f"{name}.jsonl" for name in ("chat-forgets-first-instruction", "thinking-grows")]
-    one, two = map(engine.load, paths)
+    one, two = map(turnscope.load, paths)
     for session in (one, two, one):
-        engine.replay(session, "balanced")
+        turnscope.replay(session, "balanced")
     assert steps["as-recorded"] == 2 * len(one.requests) + len(two.requests)

@@ -5,25 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import turnscope
 from claude_log import Log, call
 from conftest import let_go
 from long_session import long_session
-
-import engine
-from engine import figures
-from engine.live import beside, branches
-from engine.live.beside import Beside
-from engine.live.chat import Chat, Settings
-from engine.live.offline import Offline
-from engine.live.provider import connected
-from engine.live.providing import Providing
-from engine.planning.policy import load
-from engine.planning.trace import Trace
-from engine.storage.memories import Memories
-from engine.storage.threads import Threads
-from engine.views import columns, one_request, parting
-from engine.views.overview import Overview, overview
-from engine.views.slots import Slots, slots, split, stood
+from turnscope import figures
+from turnscope.live import beside, branches
+from turnscope.live.beside import Beside
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.offline import Offline
+from turnscope.live.provider import connected
+from turnscope.live.providing import Providing
+from turnscope.planning.policy import load
+from turnscope.planning.trace import Trace
+from turnscope.storage.memories import Memories
+from turnscope.storage.threads import Threads
+from turnscope.views import columns, one_request, parting
+from turnscope.views.overview import Overview, overview
+from turnscope.views.slots import Slots, slots, split, stood
 
 
 def parted(trace: Trace) -> tuple[Overview, Slots, Overview]:
@@ -43,7 +42,7 @@ def same_totals(view: Overview, apart: Overview) -> None:
 
 
 def test_layers_have_rows_below_their_bucket_whose_tokens_are_those_of_the_envelope() -> None:
-    trace = engine.replay(long_session(40), "layered")
+    trace = turnscope.replay(long_session(40), "layered")
     view, found, apart = parted(trace)
     same_totals(view, apart)
     assert set(found.names) == {"headers", "summaries", "context", "references"}
@@ -63,7 +62,7 @@ def test_layers_have_rows_below_their_bucket_whose_tokens_are_those_of_the_envel
 
 def test_two_policies_that_differ_in_what_they_put_in_differ_by_slot() -> None:
     session = long_session(12)
-    whole, layered = (engine.replay(session, name) for name in ("keep-everything", "layered"))
+    whole, layered = (turnscope.replay(session, name) for name in ("keep-everything", "layered"))
     at = parting.parted(whole, layered)
     assert at == 2
     found = parting.difference(whole, layered, at)
@@ -77,7 +76,7 @@ def test_two_policies_that_differ_in_what_they_put_in_differ_by_slot() -> None:
 
 
 def test_every_cut_and_every_retrieval_is_marked_as_what_it_is() -> None:
-    trace = engine.replay(long_session(12, {9: ("Tell me more.", {"ids": ["c2"], "format": "full"})}), "layered")
+    trace = turnscope.replay(long_session(12, {9: ("Tell me more.", {"ids": ["c2"], "format": "full"})}), "layered")
     marks = {(marker.request, marker.kind) for marker in overview(trace).markers}
     left = {p.request.n for p in trace.plans for d in p.decisions if d.rule == "keep_recent_conversations" and d.splice}
     assert {n for n, kind in marks if kind == "cut"} >= left > {12}, "also where an insert moved afterwards"
@@ -93,7 +92,7 @@ def test_what_a_log_says_that_its_tool_put_in_has_rows_too_and_bears_a_part_of_t
     for n in range(4):
         log.answer(f"m{n}", f"Answer {n}.", call(f"t{n}"), usage=(50, 400, 900 * n + 300, 20))
         log.result(f"t{n}", "line\n" * 300)
-    trace = engine.replay(engine.load(log.save(tmp_path / "s1.jsonl")))
+    trace = turnscope.replay(turnscope.load(log.save(tmp_path / "s1.jsonl")))
     view = overview(trace)
     found = slots(trace, view)
     assert found
@@ -134,5 +133,5 @@ def test_a_request_that_is_only_weighed_shows_what_will_be_put_in_and_keeps_noth
         [*chat.send(said)]
     assert chat.plan
     assert stood(chat.plan.after) == stood(before.after), "as it was shown, it is sent"
-    shown = one_request.summary(overview(trace := engine.replay(chat.growing.session, "context-providers")), trace, 0)
+    shown = one_request.summary(overview(trace := turnscope.replay(chat.growing.session, "context-providers")), trace, 0)
     assert {slot for slot, _, _ in shown.inserts} == {"Memory", "Project rules", "Workspace"}

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from claude_log import Log, call
-
-import engine
-from engine import importers
-from engine.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
-from engine.importers import claude_code, task_folder
-from engine.library import Store, indexing
-from engine.reading import holders
-from engine.reading.holders import open_source
-from engine.reading.source import Source
-from engine.settings import Machine
+from turnscope import importers
+from turnscope.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
+from turnscope.importers import claude_code, task_folder
+from turnscope.library import Store, indexing
+from turnscope.reading import holders
+from turnscope.reading.holders import open_source
+from turnscope.reading.source import Source
+from turnscope.settings import Machine
 
 EXAMPLES = Path(__file__).parent / "examples" / "importers"
 
@@ -35,7 +34,7 @@ def diaries() -> Iterator[None]:
     yield
     importers.__path__.remove(str(EXAMPLES))
     importers.importers.cache_clear()
-    sys.modules.pop("engine.importers.diary", None)
+    sys.modules.pop("turnscope.importers.diary", None)
 
 
 def claude(name: str, *prompts: str) -> Log:
@@ -72,16 +71,16 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_a_log_of_three_conversations_lists_and_loads_all_three(log: Path) -> None:
-    listed = list(engine.entries(log))
+    listed = list(turnscope.entries(log))
     assert [(entry.id, entry.requests) for entry in listed] == [("1", 3), ("2", 2), ("3", 1)]
     assert [entry.title.split()[-3] for entry in listed] == ["pears,", "apples,", "plums,"]
     for entry in listed:
-        session = engine.load(log, entry)
+        session = turnscope.load(log, entry)
         assert len(session.requests) == entry.requests
-        assert session == engine.load(log, entry.id)
+        assert session == turnscope.load(log, entry.id)
         assert session.title == entry.title
-    assert engine.load(log) == engine.load(log, listed[0])
-    assert [session.id for session in engine.load_all(log)] == ["three", "three~1", "three~2"]
+    assert turnscope.load(log) == turnscope.load(log, listed[0])
+    assert [session.id for session in turnscope.load_all(log)] == ["three", "three~1", "three~2"]
 
 
 def test_the_store_keeps_conversations_of_one_file_apart(log: Path, tmp_path: Path) -> None:
@@ -94,7 +93,7 @@ def test_the_store_keeps_conversations_of_one_file_apart(log: Path, tmp_path: Pa
 
 def test_an_entry_that_is_not_there_is_refused_with_a_hint(log: Path) -> None:
     with pytest.raises(UnknownEntry, match="holds no conversation '9'") as caught:
-        engine.load(log, "9")
+        turnscope.load(log, "9")
     assert caught.value.hint
 
 
@@ -103,7 +102,7 @@ def test_the_thread_of_a_conversation_gives_its_paths_by_leaf(tmp_path: Path) ->
     start = log.last
     log.user("left")
     log.user("went on", parent=start)
-    thread = engine.thread(log.save(tmp_path / "s1.jsonl"))
+    thread = turnscope.thread(log.save(tmp_path / "s1.jsonl"))
     assert thread.leaves == ("s1", "s1~1")
     assert [block.text for block in thread.path("s1~1").blocks] == ["hello", "hello: answered", "left"]
     assert thread.path() == thread.session
@@ -121,25 +120,25 @@ def test_a_format_is_one_file(diaries: None, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(value))
     (EXAMPLES / "diary.py").read_text().count("\n") < 60 or pytest.fail("the example has grown")
-    listed = list(engine.entries(path))
+    listed = list(turnscope.entries(path))
     assert [entry.id for entry in listed] == ["2026-01-03", "2026-01-02"]
-    session = engine.load(path, listed[1])
+    session = turnscope.load(path, listed[1])
     assert (session.source, session.title) == ("diary", "What was said on 2026-01-02")
     assert [block.text for block in session.blocks] == ["Hello", "Hi."]
     assert session.requests[0].usage is not None
     assert session.requests[0].usage.prompt_tokens == 12
     assert [note.severity for note in session.notes] == ["warning"]
-    assert [s.id for s in engine.load_all(path)] == ["mine 2026-01-03", "mine 2026-01-02"]
-    inside = [entry.id for entry in engine.entries(tmp_path)]
+    assert [s.id for s in turnscope.load_all(path)] == ["mine 2026-01-03", "mine 2026-01-02"]
+    inside = [entry.id for entry in turnscope.entries(tmp_path)]
     assert inside == ["mine.json#2026-01-03", "mine.json#2026-01-02"]
-    assert engine.load(tmp_path, inside[1]) == session
+    assert turnscope.load(tmp_path, inside[1]) == session
 
 
 def test_without_the_file_the_format_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"diary": 1, "days": []}))
     with pytest.raises(UnknownFormat):
-        engine.load(path)
+        turnscope.load(path)
 
 
 # Folders ----------------------------------------------------------------------------------------------------------------
@@ -165,9 +164,9 @@ def task(folder: Path) -> Path:
 
 def test_a_task_folder_opens_as_its_files_do(tmp_path: Path) -> None:
     folder = task(tmp_path / "1760000000000")
-    session = engine.load(folder)
+    session = turnscope.load(folder)
     assert (session.id, session.source) == ("1760000000000", "task-folder")
-    assert session == engine.load(folder / "ui_messages.json") == engine.load(folder / "api_conversation_history.json")
+    assert session == turnscope.load(folder / "ui_messages.json") == turnscope.load(folder / "api_conversation_history.json")
     assert importers.part_of(folder / "ui_messages.json") == folder
     assert Store(tmp_path / "store.db").open(folder).session == session
 
@@ -182,12 +181,12 @@ def test_a_folder_holds_what_its_files_hold(log: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text("")
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 no archive")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
-    ids = [entry.id for entry in engine.entries(tmp_path)]
+    ids = [entry.id for entry in turnscope.entries(tmp_path)]
     assert ids == ["three.jsonl#1", "three.jsonl#2", "three.jsonl#3", "a/s1.jsonl", "b/t/api_conversation_history.json"]
-    assert engine.load(tmp_path, ids[3]) == engine.load(tmp_path / "a" / "s1.jsonl")
-    assert engine.load(tmp_path, ids[1]) == engine.load(log, "2")
-    assert engine.load(tmp_path) == engine.load(log)
-    assert len(engine.load_all(tmp_path)) == 5
+    assert turnscope.load(tmp_path, ids[3]) == turnscope.load(tmp_path / "a" / "s1.jsonl")
+    assert turnscope.load(tmp_path, ids[1]) == turnscope.load(log, "2")
+    assert turnscope.load(tmp_path) == turnscope.load(log)
+    assert len(turnscope.load_all(tmp_path)) == 5
 
 
 @pytest.mark.parametrize("id", ["../outside.jsonl", "{}/outside.jsonl", "nothing.jsonl"])
@@ -195,7 +194,7 @@ def test_no_entry_leads_out_of_its_folder(id: str, tmp_path: Path) -> None:
     claude("s1", "hello").save(tmp_path / "outside.jsonl")
     claude("s2", "hello").save(tmp_path / "in" / "s2.jsonl")
     with pytest.raises(UnknownEntry):
-        engine.load(tmp_path / "in", id.format(tmp_path))
+        turnscope.load(tmp_path / "in", id.format(tmp_path))
 
 
 def test_a_folder_is_listed_only_as_far_as_it_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +209,7 @@ def test_a_folder_is_listed_only_as_far_as_it_is_asked(tmp_path: Path, monkeypat
         for i in importers.importers()
     ]
     monkeypatch.setattr(importers, "importers", lambda: counted)
-    listed = engine.entries(tmp_path)
+    listed = turnscope.entries(tmp_path)
     assert [next(listed).id for _ in range(5)] == [f"s{number:03}.jsonl" for number in range(5)]
     assert len(set(looked) - {tmp_path.name}) == 5
 
@@ -236,12 +235,12 @@ def test_an_archive_is_read_in_place(log: Path, tmp_path: Path) -> None:
     files = {f"t/{file.name}": file.read_bytes() for file in folder.iterdir()}
     files |= {"x/s1.jsonl": parent.text().encode(), "x/s1/subagents/agent-a1.jsonl": side.text().encode()}
     path = zipped(tmp_path / "all.zip", {**files, "three.jsonl": log.read_bytes(), "readme.txt": b"hello"})
-    ids = [entry.id for entry in engine.entries(path)]
+    ids = [entry.id for entry in turnscope.entries(path)]
     assert ids == ["three.jsonl#1", "three.jsonl#2", "three.jsonl#3", "t/api_conversation_history.json", "x/s1.jsonl"]
-    assert engine.load(path, ids[1]) == engine.load(log, "2")
-    assert [agent.id for agent in engine.load(path, ids[4]).subagents] == ["a1"]
-    assert engine.load(path, ids[3]).requests[0].usage is not None
-    assert Store(tmp_path / "store.db").open(path, entry=ids[4]).session == engine.load(path, ids[4])
+    assert turnscope.load(path, ids[1]) == turnscope.load(log, "2")
+    assert [agent.id for agent in turnscope.load(path, ids[4]).subagents] == ["a1"]
+    assert turnscope.load(path, ids[3]).requests[0].usage is not None
+    assert Store(tmp_path / "store.db").open(path, entry=ids[4]).session == turnscope.load(path, ids[4])
 
 
 @pytest.mark.parametrize("code", ["utf-16", "utf-16-be", "utf-8-sig", "crlf", "gz"])
@@ -252,7 +251,7 @@ def test_a_file_says_the_same_however_its_bytes_were_written(code: str, tmp_path
     mark = b"\xfe\xff" if code == "utf-16-be" else b""
     data = {"gz": gzip.compress(text.encode()), "crlf": text.replace("\n", "\r\n").encode()}
     other.write_bytes(data[code] if code in data else mark + text.encode(code))
-    told, same = engine.load(plain), engine.load(other)
+    told, same = turnscope.load(plain), turnscope.load(other)
     assert [block.text for block in same.blocks] == [block.text for block in told.blocks]
     assert same.requests == told.requests
     assert same.notes == told.notes
@@ -265,7 +264,7 @@ def test_what_is_compressed_otherwise_says_how_to_unpack_it(tmp_path: Path) -> N
     path = tmp_path / "rollout.jsonl.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(90))
     with pytest.raises(UnreadableFile, match="zstd") as caught:
-        engine.load(path)
+        turnscope.load(path)
     assert "unzstd" in caught.value.hint
 
 
@@ -297,10 +296,10 @@ OTHER = {
 def test_a_session_opens_also_where_its_file_was_put_into_another_form(form: str, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(OTHER[form])
-    assert [entry.id for entry in engine.entries(path)] == [""]
-    session = engine.load(path)
+    assert [entry.id for entry in turnscope.entries(path)] == [""]
+    session = turnscope.load(path)
     assert [block.text for block in session.blocks] == ["go", "Done."]
-    folder = engine.load(tmp_path)
+    folder = turnscope.load(tmp_path)
     assert (folder.blocks, folder.source) == (session.blocks, session.source)
 
 
@@ -309,12 +308,12 @@ def test_sessions_in_a_list_are_listed_one_by_one(ends: str, tmp_path: Path) -> 
     path = tmp_path / "x.json"
     told = ends.join([*map(json.dumps, kept_twice()), '{"nobody": "knows this"}', WHOLE])
     path.write_text(f"[{told}]" if ends == ", " else told)
-    assert [entry.id for entry in engine.entries(path)] == ["0", "1", "3"]
-    assert [len(engine.load(path, id).blocks) for id in ("", "1", "3")] == [2, 4, 2]
+    assert [entry.id for entry in turnscope.entries(path)] == ["0", "1", "3"]
+    assert [len(turnscope.load(path, id).blocks) for id in ("", "1", "3")] == [2, 4, 2]
     assert [line.entry for line in (each.line for each in indexing.read_all(open_source(path), "x"))] == ["0", "1", "3"]
     for id in ("2", "4", "-1", "x", "9" * 30):
         with pytest.raises(UnknownFormat if id == "2" else UnknownEntry):
-            engine.load(path, id)
+            turnscope.load(path, id)
 
 
 def test_a_list_of_what_nobody_knows_is_refused(tmp_path: Path) -> None:
@@ -322,7 +321,7 @@ def test_a_list_of_what_nobody_knows_is_refused(tmp_path: Path) -> None:
     for text in ('[{"a": 1}, {"b": 2}]', '{"a": 1}\n{"b": 2}\n', '{"a":\n1}\n{"b":\n', "[[], 1]", '{"a": 1}{"b": 2}'):
         path.write_text(text)
         with pytest.raises(UnknownFormat) as caught:
-            list(engine.entries(path))
+            list(turnscope.entries(path))
         assert len(caught.value.tried) == len(importers.importers())
 
 
@@ -332,11 +331,11 @@ def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b"x" * 1_000)[:-9])
     with pytest.raises(UnreadableFile):
-        engine.load(path)
+        turnscope.load(path)
     monkeypatch.setattr(holders, "FREE", 10_000)
     path.write_bytes(gzip.compress(b" " * 1_000_000))
     with pytest.raises(ArchiveTooLarge) as refused:
-        engine.load(path)
+        turnscope.load(path)
     assert refused.value.hint
 
 
@@ -344,13 +343,13 @@ def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr(holders, "FREE", 1_000_000)
     path = zipped(tmp_path / "bomb.zip", {"s.jsonl": b"0" * 5_000_000})
     with pytest.raises(ArchiveTooLarge, match=r"bomb\.zip would unpack to far more") as caught:
-        engine.load(path)
+        turnscope.load(path)
     assert caught.value.hint
     assert 1_000_000 <= caught.value.limit < 5_000_000
     monkeypatch.setattr(holders, "RATIO", 10_000)
     monkeypatch.setattr(holders, "TOTAL", 4_000_000)
     with pytest.raises(ArchiveTooLarge):
-        engine.load(path)
+        turnscope.load(path)
 
 
 def test_an_archive_that_lies_about_a_size_is_refused(tmp_path: Path) -> None:
@@ -361,13 +360,13 @@ def test_an_archive_that_lies_about_a_size_is_refused(tmp_path: Path) -> None:
     data[at + 24 : at + 28] = (10).to_bytes(4, "little")
     path.write_bytes(data)
     with pytest.raises(TurnscopeError) as caught:
-        engine.load(path)
+        turnscope.load(path)
     assert caught.value.hint
 
 
 def test_an_archive_of_something_else_is_in_no_known_format(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat, match=r"pictures\.zip is in no format"):
-        engine.load(zipped(tmp_path / "pictures.zip", {"a.png": b"x", "b.json": b"{}"}))
+        turnscope.load(zipped(tmp_path / "pictures.zip", {"a.png": b"x", "b.json": b"{}"}))
 
 
 # Databases --------------------------------------------------------------------------------------------------------------
@@ -423,7 +422,7 @@ def test_a_database_whose_view_never_ends_is_refused(tmp_path: Path, monkeypatch
     with sqlite3.connect(path) as db:
         db.execute(f"create view conversation_messages as {ENDLESS}, 0 as created_at, '{{}}' as metadata, n as id from r")
     db.close()
-    for look in (lambda: list(engine.entries(path)), lambda: engine.load(path)):
+    for look in (lambda: list(turnscope.entries(path)), lambda: turnscope.load(path)):
         with pytest.raises(UnreadableFile, match="too long") as caught:
             look()
         assert "check where it comes from" in caught.value.hint
@@ -434,7 +433,7 @@ def test_a_database_of_no_known_tool_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as writer:
         writer.execute("create table said (text)")
     with pytest.raises(UnknownFormat):
-        engine.load(path)
+        turnscope.load(path)
     path.write_bytes(path.read_bytes()[:100] + b"broken" * 100)
     with pytest.raises(UnreadableFile, match="cannot be read"):
         open_source(path).tables()
@@ -481,7 +480,7 @@ def test_a_file_of_an_archive_is_read_once_for_all_its_conversations(tmp_path: P
     opened: list[str] = []
     unpacked = holders.Archive.unpacked
     monkeypatch.setattr(holders.Archive, "unpacked", lambda self, name: (opened.append(name), unpacked(self, name))[1])
-    assert len(engine.load_all(tmp_path / "x.zip")) == 9
+    assert len(turnscope.load_all(tmp_path / "x.zip")) == 9
     assert len(opened) < 9
 
 
@@ -489,7 +488,7 @@ def test_a_member_whose_name_leads_elsewhere_is_left_out(tmp_path: Path) -> None
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         for name in ("/one.json", "two.json"):
             archive.writestr(name, json.dumps({"messages": [{"role": "user", "content": "hi"}]}))
-    assert [entry.id for entry in engine.entries(tmp_path / "x.zip")] == ["two.json#1"]
+    assert [entry.id for entry in turnscope.entries(tmp_path / "x.zip")] == ["two.json#1"]
 
 
 def test_a_column_whose_name_is_no_text_is_a_typed_error(tmp_path: Path) -> None:

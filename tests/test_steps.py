@@ -7,22 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import turnscope
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
-
-import engine
-from engine.envelope import difference
-from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.planning.policy import Policy, Step, load
-from engine.planning.trace import Cursor, Trace
-from engine.planning.trace import trace as replayed
-from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
-from engine.views.kept_of import asked
-from engine.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, Steps, steps
+from turnscope.envelope import difference
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, NoParams, Rule
+from turnscope.planning.policy import Policy, Step, load
+from turnscope.planning.trace import Cursor, Trace
+from turnscope.planning.trace import trace as replayed
+from turnscope.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
+from turnscope.views.kept_of import asked
+from turnscope.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, Steps, steps
 
 NOTHING = (0, -1)
 
@@ -91,7 +90,7 @@ def attempted(session: Session, rules: list[Rule]) -> Trace | None:
     """A trace; None where random rules cut each other's stand-ins in two, which the runner refuses."""
     try:
         return trace_of(session, *rules)
-    except engine.TurnscopeError:
+    except turnscope.TurnscopeError:
         return None
 
 
@@ -288,7 +287,7 @@ def test_a_session_without_requests_has_steps_too() -> None:
 @pytest.mark.parametrize("name", ["as-recorded", "keep-everything", "balanced", "staged", "cline-classic"])
 @pytest.mark.parametrize("sample", sorted(path.stem for path in (ROOT / "sample_sessions").glob("*.jsonl")))
 def test_the_data_give_the_frames_of_real_policies_on_the_samples(sample: str, name: str) -> None:
-    trace = engine.replay(engine.load(ROOT / "sample_sessions" / f"{sample}.jsonl"), load(name))
+    trace = turnscope.replay(turnscope.load(ROOT / "sample_sessions" / f"{sample}.jsonl"), load(name))
     made = steps(trace)
     reader = Reader(made)
     places = {cursor.request for cursor in made.changes[:: max(1, len(made.changes) // 4)]} | {0, len(trace.plans) - 1}

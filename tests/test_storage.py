@@ -18,16 +18,15 @@ from typing import Any
 import apart
 import pytest
 from claude_log import Log, call
-
-from engine import TurnscopeError, importers, load
-from engine.counting.tokens import CHARS
-from engine.library import Store
-from engine.live.growing import Growing
-from engine.reading.source import Source
-from engine.session.model import Answer, Session
-from engine.storage import blobs, catalogue, packing, sessions
-from engine.storage.database import StorageError, reading, writing
-from engine.storage.threads import Threads
+from turnscope import TurnscopeError, importers, load
+from turnscope.counting.tokens import CHARS
+from turnscope.library import Store
+from turnscope.live.growing import Growing
+from turnscope.reading.source import Source
+from turnscope.session.model import Answer, Session
+from turnscope.storage import blobs, catalogue, packing, sessions
+from turnscope.storage.database import StorageError, reading, writing
+from turnscope.storage.threads import Threads
 
 OLD = Path(__file__).parent / "old"
 LONG_AGO = 1_700_000_000

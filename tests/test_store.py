@@ -16,17 +16,16 @@ from typing import Any
 import apart
 import numpy as np
 import pytest
+import turnscope
 from claude_log import MODEL, Log, call
-
-import engine
-from engine import importers, library
-from engine.library import ExactCounts, Opened, Store, opinion, store
-from engine.library.opening import family_of
-from engine.reading.source import Source
-from engine.session.model import Later
-from engine.storage import packing, sessions
-from engine.storage.database import StorageError
-from engine.views.overview import Overview
+from turnscope import importers, library
+from turnscope.library import ExactCounts, Opened, Store, opinion, store
+from turnscope.library.opening import family_of
+from turnscope.reading.source import Source
+from turnscope.session.model import Later
+from turnscope.storage import packing, sessions
+from turnscope.storage.database import StorageError
+from turnscope.views.overview import Overview
 
 
 class Clock:
@@ -95,11 +94,11 @@ def test_the_second_opening_equals_the_first_and_reads_nothing(memory: Store, fi
     assert readings == ["s1.jsonl"]
     assert first.key == second.key
     assert same(first.overview, second.overview)
-    assert second.session == first.session == engine.load(file)
+    assert second.session == first.session == turnscope.load(file)
     assert second.counts() == first.counts()
     assert second.session.subagents[0].requests[0].usage == first.session.subagents[0].requests[0].usage
     assert len(second.session.branches) == 1
-    assert same(engine.overview(second.session), engine.overview(first.session))
+    assert same(turnscope.overview(second.session), turnscope.overview(first.session))
     assert [list(p.after.pieces) for p in second.trace.plans] == [list(p.after.pieces) for p in first.trace.plans]
 
 
@@ -180,7 +179,7 @@ def test_what_the_list_says_of_a_session_counts_only_as_it_would_be_read_now(
         assert library.current(memory.recent()[0]), "opened again, it is as it is now"
     [importer] = [each for each in importers.importers() if each.name == memory.recent()[0].source]
     memory.open(file)
-    monkeypatch.setattr("engine.library.store._versions", lambda: {importer.name: importer.version + 1})
+    monkeypatch.setattr("turnscope.library.store._versions", lambda: {importer.name: importer.version + 1})
     assert not library.current(memory.recent()[0])
 
 
@@ -250,7 +249,7 @@ def test_many_threads_may_open_at_once(memory: Store, file: Path, tmp_path: Path
         results = list(pool.map(work, range(8)))
     for n, opened in enumerate(results):
         for i, one in enumerate(opened):
-            assert one.session == engine.load(files[(n + i) % len(files)])
+            assert one.session == turnscope.load(files[(n + i) % len(files)])
     assert len(memory.recent()) == len(files)
 
 
@@ -288,7 +287,7 @@ def test_a_broken_database_is_left_alone_and_costs_no_session(memory: Store, fil
         assert len(memory.open(file).overview) == 2
     assert readings == ["s1.jsonl"] * 2
     for use in (memory.recent, memory.delete):
-        with pytest.raises(engine.TurnscopeError) as refused:
+        with pytest.raises(turnscope.TurnscopeError) as refused:
             use()
         assert "left as it is" in refused.value.hint
     assert memory.path.read_bytes() == broken
@@ -335,7 +334,7 @@ def test_exact_counts_are_remembered_by_family(memory: Store) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_not_remembered(memory: Store, tmp_path: Path) -> None:
-    with pytest.raises(engine.TurnscopeError):
+    with pytest.raises(turnscope.TurnscopeError):
         memory.open(tmp_path / "missing.jsonl")
     assert memory.recent() == ()
 
@@ -375,7 +374,7 @@ def test_what_was_read_can_be_kept_once_nobody_waits_and_is_not_in_memory_twice(
     assert readings == ["s1.jsonl"] * 2  # nobody has kept it yet
     (keep,) = later
     keep()
-    whole = engine.load(file)
+    whole = turnscope.load(file)
     held = (*packing.blocks_of(first.session), *(block for fork in first.session.forks for block in fork.mended))
     assert all(isinstance(block.content, Later) for block in held)
     assert first.session == whole

@@ -12,17 +12,17 @@ from conftest import examples, let_go
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
+from turnscope.envelope.condensing import without
+from turnscope.envelope.difference import first_difference
+from turnscope.envelope.envelope import Envelope
+from turnscope.live.offline import Offline
+from turnscope.live.offline.strict import rejected
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load, names, sendable
+from turnscope.planning.render import render
+from turnscope.session.builder import Builder
+from turnscope.session.model import Edit, Part, Span
 
-from engine.envelope.condensing import without
-from engine.envelope.difference import first_difference
-from engine.envelope.envelope import Envelope
-from engine.live.offline import Offline
-from engine.live.offline.strict import rejected
-from engine.planning.assemble import replay
-from engine.planning.policy import load, names, sendable
-from engine.planning.render import render
-from engine.session.builder import Builder
-from engine.session.model import Edit, Part, Span
 from tests import matrix
 from tests.laws.test_policies import limits, tight
 

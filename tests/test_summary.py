@@ -7,9 +7,8 @@ import time
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from engine.counting.tokens import count_texts, estimator
-from engine.planning.extract import HEAD, extract
+from turnscope.counting.tokens import count_texts, estimator
+from turnscope.planning.extract import HEAD, extract
 
 WORK = """user: Please fix the login bug in src/auth/login.py. Never touch the database schema!
 assistant: I will look at the file first.

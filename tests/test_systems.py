@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
-
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.budget import budget
-from engine.planning.assemble import replay
-from engine.planning.policy import load
-from engine.ports.claude_code import limits as claude
-from engine.ports.codex import compaction as codex
-from engine.ports.letta import summarizer as letta
-from engine.session.builder import Builder
-from engine.session.model import Usage
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.budget import budget
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load
+from turnscope.ports.claude_code import limits as claude
+from turnscope.ports.codex import compaction as codex
+from turnscope.ports.letta import summarizer as letta
+from turnscope.session.builder import Builder
+from turnscope.session.model import Usage
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make
 from msgspec import structs
-
-from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.planning.policy import Policy, Step
-from engine.planning.trace import trace
-from engine.session.model import Edit, Part, Session, Span
-from engine.views import decision_log, tables
-from engine.views.overview import overview
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, NoParams, Rule
+from turnscope.planning.policy import Policy, Step
+from turnscope.planning.trace import trace
+from turnscope.session.model import Edit, Part, Session, Span
+from turnscope.views import decision_log, tables
+from turnscope.views.overview import overview
 
 ATTACKS = (
     "=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "\u00a0=1", "\u200b=1", "\ufeff=1", '"=1"', "'=1",

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from turnscope import importers
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.errors import TurnscopeError
+from turnscope.importers.task_folder import IMPORTER
+from turnscope.importers.task_folder.markup import Piece, unfold
+from turnscope.planning import render
+from turnscope.planning.assemble import replay
+from turnscope.planning.lint import lint
+from turnscope.planning.policy import load
+from turnscope.reading.source import Source
+from turnscope.session.model import Session, Usage
 
-import engine
-from engine import importers
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.errors import TurnscopeError
-from engine.importers.task_folder import IMPORTER
-from engine.importers.task_folder.markup import Piece, unfold
-from engine.planning import render
-from engine.planning.assemble import replay
-from engine.planning.lint import lint
-from engine.planning.policy import load
-from engine.reading.source import Source
-from engine.session.model import Session, Usage
 from tests import original_tasks
 from tests.goldens import DEFAULT, ROOT
 
@@ -60,7 +60,7 @@ def folder(path: Path, history: Any, screen: Any, **others: Any) -> Session:
     for name, value in ((HISTORY, history), (SCREEN, screen), *((f"{name}.json", v) for name, v in others.items())):
         if value is not None:
             (path / name).write_text(json.dumps(value), encoding="utf-8")
-    return engine.load(path / (HISTORY if history is not None else SCREEN))
+    return turnscope.load(path / (HISTORY if history is not None else SCREEN))
 
 
 def task(pairs: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -82,7 +82,7 @@ def task(pairs: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def test_both_files_of_a_folder_open_the_same_session(tmp_path: Path) -> None:
     session = folder(tmp_path, *task(3))
-    assert engine.load(tmp_path / SCREEN) == session
+    assert turnscope.load(tmp_path / SCREEN) == session
     assert session.id == tmp_path.name
     assert session.title == "go"
 
@@ -264,7 +264,7 @@ def test_native_calls_and_prose_about_tools_are_left_alone() -> None:
 
 def sent(session: Session, policy: str = "as-recorded") -> list[list[Any]]:
     """Contents of the messages of each request."""
-    bodies = (render.render(plan.after, session) for plan in engine.replay(session, policy).plans)
+    bodies = (render.render(plan.after, session) for plan in turnscope.replay(session, policy).plans)
     return [[message["content"] for message in body["messages"]] for body in bodies]
 
 
@@ -372,7 +372,7 @@ def test_a_task_of_the_original_is_read_as_it_was_sent_and_replayed_to_the_same_
     session = folder(tmp_path, history, screen)
     assert [len(messages) for messages in sent(session)] == [sum(b - a + 1 for a, b in row["sent"]) for row in expect]
     if len({step["window"] for step in steps}) == 1:
-        plans = engine.replay(structs.replace(session, window=steps[0]["window"]), "cline-classic").plans
+        plans = turnscope.replay(structs.replace(session, window=steps[0]["window"]), "cline-classic").plans
         assert [plan.state("hide_oldest_pairs").range for plan in plans] == [
             tuple(row["range"]) if row["range"] else None for row in expect
         ]
@@ -450,11 +450,11 @@ def test_a_change_that_shows_after_an_answer_holds_from_the_next_request_on(tmp_
 
 @needs_roo
 def test_a_real_task_gives_back_what_its_condensation_deleted() -> None:
-    session = engine.load(ROO / SCREEN)
+    session = turnscope.load(ROO / SCREEN)
     assert (len(session.requests), len(session.messages)) == (59, 130)
-    assert engine.load(ROO / HISTORY) == session
+    assert turnscope.load(ROO / HISTORY) == session
     assert [(o.request, o.edit.action, o.edit.facts["messages"]) for o in session.observed] == [(36, "condense", 69)]
-    plans = engine.replay(session).plans
+    plans = turnscope.replay(session).plans
     errors = [abs(p.projected / p.request.usage.prompt_tokens - 1) for p in plans if p.request.usage and p.request.n >= 12]
     assert sorted(errors)[len(errors) // 2] < 0.02, "what was put back weighs what was billed"
     assert {b.pair >= 0 for b in session.blocks if b.kind in ("tool_use", "tool_result")} == {True}
@@ -505,10 +505,10 @@ def test_odd_values_anywhere_are_noted_or_passed_over(tmp_path: Path, data: st.D
         (tmp_path / name).write_text(json.dumps(value), encoding="utf-8")
     for name in (HISTORY, SCREEN):
         try:
-            session = engine.load(tmp_path / name)
+            session = turnscope.load(tmp_path / name)
         except TurnscopeError:
             continue
-        for plan in engine.replay(session).plans:
+        for plan in turnscope.replay(session).plans:
             render.render(plan.after, session)
 
 

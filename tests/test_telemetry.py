@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from conftest import let_go
 from msgspec import structs
 from opentelemetry.proto_json.trace.v1.trace import TracesData
@@ -18,25 +19,23 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.util.genai.handler import TelemetryHandler
 from opentelemetry.util.genai.types import FunctionToolDefinition, InputMessage, OutputMessage, TextPart
-
-import engine
-from engine import settings
-from engine.__main__ import main
-from engine.envelope.plan import Plan
-from engine.live import branches, carried
-from engine.live.chat import Chat, Settings
-from engine.live.events import Refused
-from engine.live.offline import Offline
-from engine.live.provider import connected
-from engine.live.tools import Toolbox
-from engine.planning.policy import load
-from engine.planning.render import body
-from engine.session.model import JSON, Session
-from engine.storage.threads import Threads
-from engine.telemetry import names, traced
-from engine.telemetry.chats import followed
-from engine.telemetry.export import Exporting, written
-from engine.telemetry.replays import spans_of
+from turnscope import settings
+from turnscope.__main__ import main
+from turnscope.envelope.plan import Plan
+from turnscope.live import branches, carried
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Refused
+from turnscope.live.offline import Offline
+from turnscope.live.provider import connected
+from turnscope.live.tools import Toolbox
+from turnscope.planning.policy import load
+from turnscope.planning.render import body
+from turnscope.session.model import JSON, Session
+from turnscope.storage.threads import Threads
+from turnscope.telemetry import names, traced
+from turnscope.telemetry.chats import followed
+from turnscope.telemetry.export import Exporting, written
+from turnscope.telemetry.replays import spans_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
@@ -45,7 +44,7 @@ SECRET = "the heron stands in the reeds"
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    return engine.load(SAMPLE)
+    return turnscope.load(SAMPLE)
 
 
 def chatting(server: Offline, folder: Path, policy: str, turns: int, exporting: Exporting) -> tuple[Chat, Threads]:
@@ -102,13 +101,13 @@ def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
         chat, threads = chatting(server, tmp_path, "balanced", 200, exporting)
     exporting.close()
     stored = threads.load(chat.growing.session.id)
-    back = engine.load(tmp_path / "trace.jsonl")
+    back = turnscope.load(tmp_path / "trace.jsonl")
     assert len(back.requests) == len(stored.requests) > 250
     for ours, theirs in zip(stored.requests, back.requests, strict=True):
         assert (theirs.usage, theirs.stop_reason, theirs.model) == (ours.usage, ours.stop_reason, ours.model)
         assert theirs.sent_at == pytest.approx(ours.sent_at, abs=1e-5)
-    record = engine.replay(stored, "as-recorded")
-    assert asked(engine.replay(back, "as-recorded").plans, back) == asked(record.plans, stored)
+    record = turnscope.replay(stored, "as-recorded")
+    assert asked(turnscope.replay(back, "as-recorded").plans, back) == asked(record.plans, stored)
     spans = [*lines(tmp_path / "trace.jsonl")]
     turns = [span for span in spans if about(span)[names.OPERATION] == "invoke_agent"]
     assert len(turns) == len({span["traceId"] for span in spans}) == 200
@@ -128,11 +127,11 @@ def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["as-recorded", "last-5-pairs", "ladder"])
 def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: Path, policy: str) -> None:
-    trace = engine.replay(session, policy)
+    trace = turnscope.replay(session, policy)
     count = written(tmp_path / "trace.jsonl", spans_of(trace, content=True))
     assert count == len([*lines(tmp_path / "trace.jsonl")])
-    back = engine.load(tmp_path / "trace.jsonl")
-    assert asked(engine.replay(back, "as-recorded").plans, back) == asked(trace.plans, session)
+    back = turnscope.load(tmp_path / "trace.jsonl")
+    assert asked(turnscope.replay(back, "as-recorded").plans, back) == asked(trace.plans, session)
     for ours, theirs in zip(session.requests, back.requests, strict=True):
         assert theirs.usage == (ours.usage if policy == "as-recorded" else None)
     decided = sum(len(plan.decisions) for plan in trace.plans)
@@ -152,7 +151,7 @@ def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Sess
     told = (tmp_path / "trace.jsonl").read_text().splitlines()
     assert any(SECRET in line for line in told[:2])
     assert not any(SECRET in line for line in told[-2:])
-    written(tmp_path / "replay.jsonl", spans_of(engine.replay(session, "last-5-pairs")))
+    written(tmp_path / "replay.jsonl", spans_of(turnscope.replay(session, "last-5-pairs")))
     text = (tmp_path / "replay.jsonl").read_text()
     assert not any(block.text[:40] in text for block in session.blocks if len(block.text) >= 40)
 
@@ -212,7 +211,7 @@ def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch
     known = {*(theirs.attributes or {}), names.AGENT, names.OPERATION, names.ERROR}
     assert {value for value in vars(names).values() if isinstance(value, str) and value.startswith("gen_ai.")} <= known
     assert theirs.name == "chat m"
-    trace = engine.replay(session, "as-recorded")
+    trace = turnscope.replay(session, "as-recorded")
     ours = next(span for span in spans_of(trace, content=True) if span.kind == theirs.kind)
     assert ours.name == f"chat {trace.plans[0].model}"
     for key in (names.INPUT, names.OUTPUT, names.SYSTEM, names.TOOLS):

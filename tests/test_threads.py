@@ -11,24 +11,23 @@ from typing import Any
 
 import apart
 import pytest
+import turnscope
 from conftest import SHARED, examples, shared
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-
-import engine
-from engine.counting.tokens import CHARS
-from engine.envelope.ended import RequestEnded
-from engine.envelope.pieces import Decision, Splice
-from engine.envelope.plan import Plan
-from engine.errors import TurnscopeError
-from engine.live.growing import Growing
-from engine.planning.assemble import step
-from engine.planning.policy import Policy, load
-from engine.ports.librechat.history import Shortened
-from engine.session import portable
-from engine.session.model import Answer, Answered, Edit, Message, Part, Session, Span, Usage
-from engine.storage.threads import Conflict, Threads
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.ended import RequestEnded
+from turnscope.envelope.pieces import Decision, Splice
+from turnscope.envelope.plan import Plan
+from turnscope.errors import TurnscopeError
+from turnscope.live.growing import Growing
+from turnscope.planning.assemble import step
+from turnscope.planning.policy import Policy, load
+from turnscope.ports.librechat.history import Shortened
+from turnscope.session import portable
+from turnscope.session.model import Answer, Answered, Edit, Message, Part, Session, Span, Usage
+from turnscope.storage.threads import Conflict, Threads
 
 ROOT = Path(__file__).resolve().parent.parent
 OPEN = SHARED / "data" / "open"
@@ -129,7 +128,7 @@ def test_half_a_character_harms_no_part_of_a_thread(half: str, tmp_path_factory:
     start = Growing(Session("base", title=half, source="test"), CHARS)
     start.message("user", half, origin="prompt")
     file.write_bytes(portable.dumps(start.session))
-    base = engine.load(file)
+    base = turnscope.load(file)
     thread = threads.create(title=half, base=base, about={half: half})
     growing = begun(threads, thread)
     say(threads, thread, growing, "user", [{"type": "text", "text": f"words {half}"}], "prompt")
@@ -157,7 +156,7 @@ def threads_plan(growing: Growing, asked: Any) -> Plan:
 def test_a_chat_goes_on_from_every_session_that_can_be_opened(name: str, tmp_path: Path) -> None:
     file = shared("data", "open", *name.split("/"))
     try:
-        base = engine.load(file)
+        base = turnscope.load(file)
     except TurnscopeError:
         pytest.skip(f"{name} is no session that can be opened")
     threads = Threads(tmp_path / "chats.db")
@@ -386,7 +385,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> 
     thread = threads.create(title="kept")
     with sqlite3.connect(threads.path) as db:
         db.execute("pragma user_version = 99")
-    with pytest.raises(engine.TurnscopeError, match="99"):
+    with pytest.raises(turnscope.TurnscopeError, match="99"):
         threads.load(thread)
     with sqlite3.connect(threads.path) as db:
         assert db.execute("select title from threads").fetchone() == ("kept",)

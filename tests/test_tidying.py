@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
-from engine.envelope.tidying import address, findings, tidied
-from engine.planning.assemble import replay
-from engine.planning.policy import parse
-from engine.session.builder import Builder
-from engine.session.model import Session
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.tidying import address, findings, tidied
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import parse
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
 
 LOG = "".join(f"2026-01-02T10:00:{n:02d}.5Z \x1b[31mWARN\x1b[0m disk is full\n" for n in range(30))
 

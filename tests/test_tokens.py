@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 from PIL import Image
-
-from engine.counting import apart, tokens
-from engine.counting.ledger import build_ledger
-from engine.counting.media import (
+from turnscope.counting import apart, tokens
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.media import (
     CLAUDE_IMAGE_DEFAULT,
     OPENAI_IMAGE_DEFAULT,
     PDF_PAGE,
@@ -29,7 +28,7 @@ from engine.counting.media import (
     openai_image_tokens,
     pdf_pages,
 )
-from engine.counting.tokens import (
+from turnscope.counting.tokens import (
     CHARS,
     NAMED,
     Counter,
@@ -40,12 +39,12 @@ from engine.counting.tokens import (
     named,
     tiktoken_counts,
 )
-from engine.errors import TurnscopeError
-from engine.library import loading
-from engine.library.loading import load
-from engine.library.opening import ledger_of
-from engine.session.builder import Builder
-from engine.session.model import JSON, Block, Bucket, Part
+from turnscope.errors import TurnscopeError
+from turnscope.library import loading
+from turnscope.library.loading import load
+from turnscope.library.opening import ledger_of
+from turnscope.session.builder import Builder
+from turnscope.session.model import JSON, Block, Bucket, Part
 
 O200K = estimator("o200k_base")
 HARD = {
@@ -181,7 +180,7 @@ def test_toktok_counts_what_tiktoken_counts(encoding: str, monkeypatch: pytest.M
     pytest.importorskip("tiktoken", reason="tiktoken is not installed")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabularies()))
     root = Path(__file__).parent.parent
-    texts = [*HARD.values(), *(path.read_text("utf-8") for path in sorted(root.glob("engine/*.py")))]
+    texts = [*HARD.values(), *(path.read_text("utf-8") for path in sorted(root.glob("engine/turnscope/*.py")))]
     assert count_texts(texts, estimator(encoding)) == tiktoken_counts(texts, encoding)
     assert count_texts(texts, Counter("tiktoken", encoding, 1.0, "")) == count_texts(texts, estimator(encoding))
 

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from engine.live.tools import MOST_READ, Toolbox
+from turnscope.live.tools import MOST_READ, Toolbox
 
 
 @pytest.fixture

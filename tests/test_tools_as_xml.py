@@ -7,13 +7,12 @@ import json
 import pytest
 from hypothesis import given, settings
 from law_sessions import ledger_of, make, sessions
-
-from engine.errors import PolicyError
-from engine.planning.assemble import replay
-from engine.planning.lint import lint
-from engine.planning.policy import load, parse, write
-from engine.planning.render import render
-from engine.session.model import Session
+from turnscope.errors import PolicyError
+from turnscope.planning.assemble import replay
+from turnscope.planning.lint import lint
+from turnscope.planning.policy import load, parse, write
+from turnscope.planning.render import render
+from turnscope.session.model import Session
 
 NAMES = ["balanced", "layered", "clear-tool-results", "last-5-pairs", "keep-everything"]
 TEXT = 'tools = "xml"\n'

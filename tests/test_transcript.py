@@ -8,23 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import turnscope
 from claude_log import Log
 from conftest import ROOT, shared
-
-import engine
-from engine.errors import QueryError
-from engine.figures.shades import STEPS, Ramp
-from engine.views import find_text, one_request, ranges, transcript
-from engine.views.detail import difference
-from engine.views.events import EVENTS, SHRINKS, told
-from engine.views.find_text import Query
-from engine.views.overview import Overview, overview
+from turnscope.errors import QueryError
+from turnscope.figures.shades import STEPS, Ramp
+from turnscope.views import find_text, one_request, ranges, transcript
+from turnscope.views.detail import difference
+from turnscope.views.events import EVENTS, SHRINKS, told
+from turnscope.views.find_text import Query
+from turnscope.views.overview import Overview, overview
 
 SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
 
 
 def read(path: Path) -> tuple[Any, Overview]:
-    trace = engine.replay(engine.load(path))
+    trace = turnscope.replay(turnscope.load(path))
     return trace, one_request.annotated(trace, overview(trace))[0]
 
 

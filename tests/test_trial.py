@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 from trials import wrong
-
-from engine.live import trial
-from engine.live.trial import Trial, brief, doubts, tried
-from engine.planning.policy import load, names
-from engine.session.place import Place
+from turnscope.live import trial
+from turnscope.live.trial import Trial, brief, doubts, tried
+from turnscope.planning.policy import load, names
+from turnscope.session.place import Place
 
 HERE, SERVER = Place("offline", model="offline-16k"), Place("server", "http://127.0.0.1:1", "local", 8_000)
 

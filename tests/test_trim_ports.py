@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.plan import Plan
+from turnscope.planning import policy, trace
+from turnscope.planning.render import render
+from turnscope.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, retrieval_text
+from turnscope.ports.langchain.trim import sums_of
+from turnscope.ports.litellm.trim import shorten
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.budget import BudgetParams
-from engine.envelope.plan import Plan
-from engine.planning import policy, trace
-from engine.planning.render import render
-from engine.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, retrieval_text
-from engine.ports.langchain.trim import sums_of
-from engine.ports.litellm.trim import shorten
-from engine.session.builder import Builder
-from engine.session.model import Session
 from tests.bench.compare_live import SYSTEMS, Missing, differences
 from tests.goldens import DEFAULT, adapters, judge
 

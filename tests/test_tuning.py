@@ -6,11 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from engine.errors import PolicyError
-from engine.planning import policy
-from engine.planning.policy import Policy, Step, load, parse, write
-from engine.views.knobs import Knob, changes, groups, read, save, shelf, shown, taken, tuned, written
+from turnscope.errors import PolicyError
+from turnscope.planning import policy
+from turnscope.planning.policy import Policy, Step, load, parse, write
+from turnscope.views.knobs import Knob, changes, groups, read, save, shelf, shown, taken, tuned, written
 
 ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in policy.rules().values()))
 EACH = [replace(ALL, rules=()), *(replace(ALL, rules=(part,)) for part in ALL.rules)]

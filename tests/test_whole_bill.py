@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from claude_log import Log, billed, call
 from conftest import ROOT, SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from turnscope.counting.tokens import count_texts, estimator
+from turnscope.importers.anthropic_api import IMPORTER
+from turnscope.library.opening import own_prices
+from turnscope.library.store import Store
+from turnscope.pricing.prices import PRICES
+from turnscope.reading.source import Source
+from turnscope.session.builder import Builder, usage
+from turnscope.session.model import Branches, Session, Usage, written
+from turnscope.views import columns, one_request, tables
+from turnscope.views.overview import Overview
 
-import engine
-from engine.counting.tokens import count_texts, estimator
-from engine.importers.anthropic_api import IMPORTER
-from engine.library.opening import own_prices
-from engine.library.store import Store
-from engine.pricing.prices import PRICES
-from engine.reading.source import Source
-from engine.session.builder import Builder, usage
-from engine.session.model import Branches, Session, Usage, written
-from engine.views import columns, one_request, tables
-from engine.views.overview import Overview
 from pages.parts import cards
 
 SONNET_4 = "claude-sonnet-4-20250514"
@@ -44,7 +44,7 @@ def price(*use: int, rates: tuple[int | Decimal, ...] = PLAIN) -> Decimal:
 
 
 def opened(log: Log, tmp_path: Path) -> Session:
-    return engine.load(log.save(tmp_path / f"{log.session}.jsonl"))
+    return turnscope.load(log.save(tmp_path / f"{log.session}.jsonl"))
 
 
 def everyone(session: Session) -> Iterator[Session]:
@@ -68,7 +68,7 @@ def left_twice() -> Log:
 
 
 def test_the_whole_bill_holds_branches_and_what_stands_before_another_root(tmp_path: Path) -> None:
-    view = engine.overview(opened(left_twice(), tmp_path))
+    view = turnscope.overview(opened(left_twice(), tmp_path))
     path = price(10, 500, 0, 20) + price(7, 70, 500, 9)
     left = price(10, 4_000, 0, 20) + price(5, 60, 500, 8)
     assert (view.bill.path.usd, view.bill.branches.usd, view.bill.subagents.usd) == (path, left, None)
@@ -83,7 +83,7 @@ def test_a_request_that_a_branch_repeats_is_billed_once(tmp_path: Path) -> None:
     log.answer("m1", "Hello.", usage=(10, 500, 0, 20))
     log.user("and on")
     log.answer("m9", "On.", usage=(1, 1, 1, 1))
-    view = engine.overview(opened(log, tmp_path))
+    view = turnscope.overview(opened(log, tmp_path))
     ids = {"a1": (10, 4_000, 0, 20), "m1": (10, 500, 0, 20), "b1": (5, 60, 500, 8), "m2": (7, 70, 500, 9), "m9": (1, 1, 1, 1)}
     assert view.total == sum(price(*use) for use in ids.values())
 
@@ -99,12 +99,14 @@ def test_subagents_are_in_it_with_their_own_model_and_their_stubs(tmp_path: Path
     text = "The door is on the left side of the house. " * 60
     agent.answer("x1", text, usage=(10, 300, 0, 2), model="claude-haiku-4-5-20251001")
     agent.save(tmp_path / "s1" / "subagents" / "agent-a1.jsonl")
-    view = engine.overview(opened(log, tmp_path))
+    view = turnscope.overview(opened(log, tmp_path))
     below, tokens = view.bill.subagents, count_texts([text], estimator("claude-3"))[0]
     assert below.recorded == price(10, 300, 0, 2, rates=(1, Decimal("1.25"), Decimal("0.1"), 5))
     assert (below.sessions, below.requests, below.counted) == (1, 1, 1)
     assert below.counted_usd == Decimal(tokens - 2) * 5 / 10**6
-    assert below.usd == engine.overview(engine.load(tmp_path / "s1.jsonl").subagents[0]).total, "its own page says the same"
+    assert below.usd == turnscope.overview(turnscope.load(tmp_path / "s1.jsonl").subagents[0]).total, (
+        "its own page says the same"
+    )
     assert view.total == (view.path_total or 0) + (below.usd or 0)
 
 
@@ -117,7 +119,7 @@ def test_no_branch_is_put_together_to_price_it(tmp_path: Path, monkeypatch: pyte
         log.answer(f"b{n}", "Gone.", usage=(5, 60, 500, 8))
     session = opened(log, tmp_path)
     monkeypatch.setattr(Branches, "__getitem__", lambda *_: pytest.fail("a branch was put together"))
-    assert engine.overview(session).bill.branches.usd == 299 * price(5, 60, 500, 8)
+    assert turnscope.overview(session).bill.branches.usd == 299 * price(5, 60, 500, 8)
 
 
 @pytest.mark.parametrize("file", CLAUDE, ids=lambda path: path.name)
@@ -130,7 +132,7 @@ def test_the_recorded_sum_of_a_real_file_is_that_of_its_lines(file: Path) -> Non
         assert used is not None
         cost = PRICES.cost(used, line["message"]["model"], datetime.fromisoformat(line["timestamp"]).timestamp())
         wanted += cost.total if cost else 0
-    whole = engine.overview(engine.load(file)).bill.whole
+    whole = turnscope.overview(turnscope.load(file)).bill.whole
     assert whole.recorded == wanted
     assert whole.requests == len(lines)
     assert whole.usd == wanted + whole.counted_usd
@@ -139,12 +141,12 @@ def test_the_recorded_sum_of_a_real_file_is_that_of_its_lines(file: Path) -> Non
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.name)
 def test_no_cost_is_beyond_what_was_recorded_and_written(file: Path) -> None:
     """Law: recorded usage at list price <= what is shown <= that and the text of each answer, as counted, at output price."""
-    for session in (one for every in engine.load_all(file) for one in everyone(every)):
-        bounded(session, engine.overview(session))
+    for session in (one for every in turnscope.load_all(file) for one in everyone(every)):
+        bounded(session, turnscope.overview(session))
 
 
 def bounded(session: Session, view: Overview) -> None:
-    prices, ledger = own_prices(), engine.replay(session).ledger
+    prices, ledger = own_prices(), turnscope.replay(session).ledger
     for request, total in zip(session.requests, view.totals, strict=True):
         if request.usage is None:
             assert total is None
@@ -180,7 +182,7 @@ def test_the_same_bound_holds_for_any_answer(rows: list[tuple[str, str, str, int
         answer = builder.message("assistant", [{"type": kind, key: said}, {"type": "text", "text": "Done."}])
         builder.request(answer, model=SONNET_4, usage=Usage(size, output_tokens=out))
     session = builder.build()
-    bounded(session, engine.overview(session))
+    bounded(session, turnscope.overview(session))
 
 
 def searched(results: int = 40) -> list[dict[str, Any]]:
@@ -217,7 +219,7 @@ def test_what_a_server_side_search_brought_back_is_no_output() -> None:
     source = Source(Path("log.jsonl"), "".join(json.dumps(one) + "\n" for one in calls).encode())
     for entry, used in zip(IMPORTER.entries(source), ((140_000, 90), (9_000, 40)), strict=True):
         session = IMPORTER.read(source, entry).session
-        view = engine.overview(session)
+        view = turnscope.overview(session)
         assert not any(request.output_stub for request in session.requests)
         assert view.total == price(used[0], 0, 0, used[1])
         assert all(1 / 3 <= fit.scale <= 3 for fit in view.fits)
@@ -229,7 +231,7 @@ def test_what_is_counted_is_said_beside_the_recorded_sum(tmp_path: Path) -> None
     log.answer("m1", "Word after word after word. " * 4_000, usage=(10, 500, 0, 2))
     log.user("and")
     log.answer("m2", "Yes.", usage=(10, 500, 500, 2))
-    view = engine.overview(opened(log, tmp_path))
+    view = turnscope.overview(opened(log, tmp_path))
     whole = view.bill.whole
     assert (whole.counted, whole.recorded) == (1, price(10, 500, 0, 2) + price(10, 500, 500, 2))
     title = cards.title(view)
@@ -242,7 +244,7 @@ def test_what_is_counted_is_said_beside_the_recorded_sum(tmp_path: Path) -> None
 
 def test_header_library_and_repr_show_one_total(tmp_path: Path) -> None:
     session = opened(left_twice(), tmp_path)
-    view = engine.overview(session)
+    view = turnscope.overview(session)
     store = Store(tmp_path / "memory.sqlite")
     found = store.open(tmp_path / "s1.jsonl")
     assert found.overview.bill == view.bill == store.open(tmp_path / "s1.jsonl").overview.bill
@@ -257,8 +259,8 @@ def test_the_answer_has_its_own_price_and_no_part_of_the_prompt_bears_it(tmp_pat
     log = Log()
     log.user("think")
     log.answer("m1", {"type": "thinking", "thinking": "Hm. " * 50, "signature": "s"}, "Done.", usage=(10, 500, 0, 300))
-    view = engine.overview(opened(log, tmp_path))
-    now = one_request.summary(view, engine.replay(engine.load(tmp_path / "s1.jsonl")), 0)
+    view = turnscope.overview(opened(log, tmp_path))
+    now = one_request.summary(view, turnscope.replay(turnscope.load(tmp_path / "s1.jsonl")), 0)
     thinking = next(segment for segment in now.segments if segment.name == "thinking")
     assert (thinking.tokens, thinking.usd) == (0, 0)
     assert (now.answer, now.answer_usd) == (300, pytest.approx(300 * 15 / 1e6))
@@ -276,12 +278,12 @@ def test_what_the_log_says_is_kept_beside_our_price(tmp_path: Path) -> None:
     log.user("older")
     log.answer("m2", "Two.", usage=(10, 0, 500, 20), costUSD=10**400)
     session = opened(log, tmp_path)
-    view = engine.overview(session)
+    view = turnscope.overview(session)
     assert [request.logged_usd for request in session.requests] == [0.0025, None]
     assert (view.bill.whole.logged, view.bill.whole.logged_usd) == (1, Decimal("0.0025"))
     assert "log says $0.0025" in cards.title(view)
-    assert "log says $0.0025" in cards.buckets(one_request.summary(view, engine.replay(session), 0), "x")
-    assert b'"logged_usd": 0.0025' in engine.dumps(session)
+    assert "log says $0.0025" in cards.buckets(one_request.summary(view, turnscope.replay(session), 0), "x")
+    assert b'"logged_usd": 0.0025' in turnscope.dumps(session)
 
 
 def talk(*sizes: int, model: str = SONNET_4, answer: Any = "Done.", window: int | None = None) -> Session:
@@ -294,23 +296,23 @@ def talk(*sizes: int, model: str = SONNET_4, answer: Any = "Done.", window: int 
 
 
 def test_an_answered_prompt_over_the_window_proves_the_next_one_from_the_start() -> None:
-    view = engine.overview(talk(150_000, 260_000, 312_000))
+    view = turnscope.overview(talk(150_000, 260_000, 312_000))
     assert view.windows.tolist() == [1_000_000] * 3
     assert [marker.kind for marker in view.markers] == []
     assert view.proved == ("a window of 1,000,000 tokens, not 200,000: request 2 was answered with a prompt of 312,000",)
     assert view.proved[0] in cards.title(view)
-    assert engine.overview(talk(150_000)).windows.tolist() == [200_000]
+    assert turnscope.overview(talk(150_000)).windows.tolist() == [200_000]
 
 
 def test_a_window_is_proved_by_one_prompt_alone_and_never_against_the_log() -> None:
-    assert engine.overview(talk(150_000, 312_000, answer=searched(1))).windows.tolist() == [200_000] * 2
-    assert engine.overview(talk(150_000, 312_000, window=250_000)).windows.tolist() == [250_000] * 2
-    assert engine.overview(talk(150_000, 312_000, model="offline-16k")).windows.tolist() == [16_000] * 2
+    assert turnscope.overview(talk(150_000, 312_000, answer=searched(1))).windows.tolist() == [200_000] * 2
+    assert turnscope.overview(talk(150_000, 312_000, window=250_000)).windows.tolist() == [250_000] * 2
+    assert turnscope.overview(talk(150_000, 312_000, model="offline-16k")).windows.tolist() == [16_000] * 2
 
 
 def test_over_200_000_sonnet_4_bills_the_whole_request_at_its_tier_as_4_5_did() -> None:
     """Read 0.60, input 6, output 22.50 for all of it; not only for what lies above, as some tools have it."""
-    view = engine.overview(talk(199_000, 312_000))
+    view = turnscope.overview(talk(199_000, 312_000))
     high = (6, Decimal("7.5"), Decimal("0.6"), Decimal("22.5"))
     assert view.totals == (price(1_000, 0, 198_000, 40), price(1_000, 0, 311_000, 40, rates=high))
     for size in (200_000, 200_001, 900_000):
@@ -339,11 +341,11 @@ def test_what_a_run_cost_in_all_stands_beside_ours_where_no_request_says_it(tmp_
     log.answer("m1", "nine", usage=(20, 0, 0, 9))
     file = tmp_path / "run.jsonl"
     file.write_text(log.text())
-    session = engine.load(file)
+    session = turnscope.load(file)
     run = structs.replace(session, about={**session.about, "run_usd": 0.75})
-    view = engine.overview(run)
+    view = turnscope.overview(run)
     assert view.bill.run_usd == Decimal("0.75")
     assert "log says $0.75" in cards.title(view)
     logged = structs.replace(run, requests=tuple(structs.replace(request, logged_usd=0.25) for request in run.requests))
-    assert engine.overview(logged).bill.run_usd is None, "what is said of each request is nearer"
-    assert "log says $0.25" in cards.title(engine.overview(logged))
+    assert turnscope.overview(logged).bill.run_usd is None, "what is said of each request is nearer"
+    assert "log says $0.25" in cards.title(turnscope.overview(logged))

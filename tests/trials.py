@@ -1,13 +1,12 @@
-"""Write what the shipped policies come to when they are tried for chats: `python -m tests.trials` (see `engine.live.trial`)."""
+"""Try every shipped policy on a chat and store the outcomes: `python -m tests.trials` (see `turnscope.live.trial`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import msgspec
-
-from engine.live.trial import KEPT, Trial, on_server, tried
-from engine.planning.policy import load, names
+from turnscope.live.trial import KEPT, Trial, on_server, tried
+from turnscope.planning.policy import load, names
 
 
 def wrong(of: Iterable[str]) -> dict[str, Trial]:

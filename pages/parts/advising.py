@@ -10,11 +10,11 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import streamlit as st
+from turnscope import TurnscopeError, figures, library
+from turnscope.library import AdvisingJob
+from turnscope.views import advice, knobs
+from turnscope.views.advice import Advice
 
-from engine import TurnscopeError, figures, library
-from engine.library import AdvisingJob
-from engine.views import advice, knobs
-from engine.views.advice import Advice
 from pages.parts import controls, leaving, replays, state, theme
 from pages.parts.formats import esc
 

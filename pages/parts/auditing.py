@@ -6,8 +6,8 @@ import json
 from urllib.parse import urlencode
 
 import streamlit as st
+from turnscope.views import audit, exact_body
 
-from engine.views import audit, exact_body
 from pages.parts import closeups, state
 from pages.parts.formats import esc
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Literal
 
 import streamlit as st
+import turnscope
+from turnscope import Policy, TurnscopeError, figures, library
+from turnscope.views import knobs
 
-import engine
-from engine import Policy, TurnscopeError, figures, library
-from engine.views import knobs
 from pages.parts import controls, leaving, replays, state, theme
 from pages.parts.formats import esc
 
@@ -104,7 +104,7 @@ MODELS = ("claude-opus-4-8", "claude-haiku-4-5", "claude-sonnet-5", "gpt-5", "gp
 
 @st.cache_data(max_entries=32, show_spinner="Planning …")
 def _made(shape: library.Shape, texts: dict[str, str], _policies: list[Policy]) -> library.Calculated:  # noqa: ARG001  what the cache goes by
-    return engine.calculate(shape, _policies)
+    return turnscope.calculate(shape, _policies)
 
 
 def _answer(made: library.Calculated) -> str:

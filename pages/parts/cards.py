@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from engine import figures
-from engine.views import events, one_request, ranges
-from engine.views import overview as views
-from engine.views.detail import Detail, Item
+from turnscope import figures
+from turnscope.views import events, one_request, ranges
+from turnscope.views import overview as views
+from turnscope.views.detail import Detail, Item
+
 from pages.parts.formats import esc, k, percent, short, usd
 
 HINTS = {

@@ -7,8 +7,8 @@ from io import BytesIO
 
 import streamlit as st
 from PIL import Image, ImageOps
+from turnscope.views import Block, attachments
 
-from engine.views import Block, attachments
 from pages.parts.formats import esc
 
 SMALL = (360, 240)  # px

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from turnscope import Policy
+from turnscope.live import beside
+from turnscope.live.beside import Beside
+from turnscope.live.chat import Chat
+from turnscope.live.events import Event
+from turnscope.live.memories import Memories, Provided
+from turnscope.live.providing import Providing
 
-from engine import Policy
-from engine.live import beside
-from engine.live.beside import Beside
-from engine.live.chat import Chat
-from engine.live.events import Event
-from engine.live.memories import Memories, Provided
-from engine.live.providing import Providing
 from pages.parts import memory_panel
 from pages.parts.chat_values import value
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import streamlit as st
+from turnscope import Session
+from turnscope.live.branches import continued, reworded, summary
+from turnscope.views import Message, attachments
 
-from engine import Session
-from engine.live.branches import continued, reworded, summary
-from engine.views import Message, attachments
 from pages.parts import chat_chosen, chatting, state
 from pages.parts.chat_notices import attempt
 from pages.parts.chat_values import about, value

@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 
 import streamlit as st
+from turnscope import Session
+from turnscope.live.events import Asked, Called, Condensing, Event, Result
+from turnscope.views import Block, Edit, Message, Plan, by_hand, decision_log, next_request
+from turnscope.views.labels import label
 
-from engine import Session
-from engine.live.events import Asked, Called, Condensing, Event, Result
-from engine.views import Block, Edit, Message, Plan, by_hand, decision_log, next_request
-from engine.views.labels import label
 from pages.parts import cards, chat_attached, chat_markdown
 from pages.parts.formats import esc, k, percent, short, usd
 

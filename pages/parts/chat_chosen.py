@@ -11,17 +11,17 @@ from decimal import Decimal
 from typing import Any
 
 import streamlit as st
+from turnscope import Policy, TurnscopeError
+from turnscope.live import providers
+from turnscope.live.chat import Settings
+from turnscope.live.offline import Offline
+from turnscope.live.provider import Provider
+from turnscope.live.secrets import Keys
+from turnscope.live.threads import Place, Threads
+from turnscope.live.tools import DEFINITIONS
+from turnscope.live.windows import Window
+from turnscope.views import knobs
 
-from engine import Policy, TurnscopeError
-from engine.live import providers
-from engine.live.chat import Settings
-from engine.live.offline import Offline
-from engine.live.provider import Provider
-from engine.live.secrets import Keys
-from engine.live.threads import Place, Threads
-from engine.live.tools import DEFINITIONS
-from engine.live.windows import Window
-from engine.views import knobs
 from pages.parts import chat_beside, replays, state
 from pages.parts.chat_values import DEFAULTS, POLICY, value
 

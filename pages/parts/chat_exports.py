@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine import Session
+from turnscope import Session
+
 from pages.parts import chatting, exports
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import streamlit as st
+from turnscope.live.offline import FAULTS as ORDERED
+from turnscope.live.providers import MODELS, OFFLINE
 
-from engine.live.offline import FAULTS as ORDERED
-from engine.live.providers import MODELS, OFFLINE
 from pages.parts import chat_branches, chat_chosen, chat_notices, chat_policy, chatting
 from pages.parts.chat_values import TOOLS, value
 from pages.parts.formats import esc

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.views import Decision, Plan, next_request, slots
-from engine.views import overview as views
+from turnscope.views import Decision, Plan, next_request, slots
+from turnscope.views import overview as views
+
 from pages.parts import cards
 from pages.parts.chat_weighed import Weighed
 from pages.parts.formats import esc, k, percent, short

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
+from turnscope import Session
+from turnscope.live.threads import Hit
 
-from engine import Session
-from engine.live.threads import Hit
 from pages.parts import chat_chosen
 from pages.parts.formats import apart, short
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
+from turnscope.live import beside
+from turnscope.live.chat import Chat
 
-from engine.live import beside
-from engine.live.chat import Chat
 from pages.parts import chat_beside, chat_notices, chatting, memory_panel
 from pages.parts.formats import esc
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import streamlit as st
+from turnscope.views import next_request
 
-from engine.views import next_request
 from pages.parts import chat_cards, chat_hits, chatting, shell
 from pages.parts.chat_values import POLICY, value
 

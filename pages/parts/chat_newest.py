@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine import Session
-from engine.live.chat import Chat
+from turnscope import Session
+from turnscope.live.chat import Chat
+
 from pages.parts import chat_chosen, chatting
 from pages.parts.chatting import Room
 

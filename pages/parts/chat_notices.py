@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 import streamlit as st
+from turnscope import TurnscopeError
+from turnscope.live.events import Assumed, Ending, Failed, Held, Interrupted, Refused, Stopped
 
-from engine import TurnscopeError
-from engine.live.events import Assumed, Ending, Failed, Held, Interrupted, Refused, Stopped
 from pages.parts import chat_chosen, chat_exports, chat_newest, chatting, controls
 from pages.parts.formats import esc, usd
 

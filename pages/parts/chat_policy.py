@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import streamlit as st
+from turnscope import Policy, TurnscopeError
+from turnscope.live import trial
+from turnscope.views import knobs
 
-from engine import Policy, TurnscopeError
-from engine.live import trial
-from engine.views import knobs
 from pages.parts import chat_chosen, policy_form
 from pages.parts.chat_values import POLICY, value
 from pages.parts.formats import esc, short

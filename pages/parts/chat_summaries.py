@@ -7,9 +7,9 @@ from functools import partial
 from typing import Literal
 
 import streamlit as st
+from turnscope.live.chat import Chat
+from turnscope.views import by_hand
 
-from engine.live.chat import Chat
-from engine.views import by_hand
 from pages.parts import chat_cards, chat_notices, chatting
 from pages.parts.formats import esc
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import streamlit as st
-
-from engine.live.tools import DEFINITIONS
+from turnscope.live.tools import DEFINITIONS
 
 POLICY = "balanced"
 TOOLS = tuple(str(tool["name"]) for tool in DEFINITIONS)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import Session, TurnscopeError
-from engine.live import branches, gateway, providers
-from engine.live.chat import Chat
-from engine.live.sinks import Unkept
-from engine.views import Plan, attachments, next_request
+from turnscope import Session, TurnscopeError
+from turnscope.live import branches, gateway, providers
+from turnscope.live.chat import Chat
+from turnscope.live.sinks import Unkept
+from turnscope.views import Plan, attachments, next_request
+
 from pages.parts import chat_beside, chat_chosen, chatting
 from pages.parts.chat_values import value
 from pages.parts.chatting import Room

@@ -12,16 +12,16 @@ from threading import Lock
 from typing import Any
 
 import streamlit as st
+from turnscope import Session, TurnscopeError
+from turnscope.library import forget_chat
+from turnscope.live import branches, providers
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Assumed, Done, Ending, Event, Planned, Stopped, Text, Thinking
+from turnscope.live.running import Running
+from turnscope.live.threads import Place
+from turnscope.telemetry import traced
+from turnscope.views import Plan, knobs, next_request
 
-from engine import Session, TurnscopeError
-from engine.library import forget_chat
-from engine.live import branches, providers
-from engine.live.chat import Chat, Settings
-from engine.live.events import Assumed, Done, Ending, Event, Planned, Stopped, Text, Thinking
-from engine.live.running import Running
-from engine.live.threads import Place
-from engine.telemetry import traced
-from engine.views import Plan, knobs, next_request
 from pages.parts import chat_beside, chat_chosen, state
 from pages.parts.chat_values import about, value
 

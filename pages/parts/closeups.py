@@ -6,11 +6,11 @@ Only the one pane that is looked at is made. Session text goes through `st.code`
 from __future__ import annotations
 
 import streamlit as st
+from turnscope import Trace
+from turnscope.views import Cursor, closeup, decision_log, exact_body, kept_of, rejected
+from turnscope.views.cached_cost import CachePrice
+from turnscope.views.stepper import summary_of
 
-from engine import Trace
-from engine.views import Cursor, closeup, decision_log, exact_body, kept_of, rejected
-from engine.views.cached_cost import CachePrice
-from engine.views.stepper import summary_of
 from pages.parts import decisions, laddering, leaving, replays, state
 from pages.parts.formats import esc, k
 

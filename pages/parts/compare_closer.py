@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import streamlit as st
+from turnscope import Trace, figures, library
+from turnscope.views import comparison, losses, parting
+from turnscope.views.labels import label
 
-from engine import Trace, figures, library
-from engine.views import comparison, losses, parting
-from engine.views.labels import label
 from pages.parts import comparing, leaving, replays, state, theme
 from pages.parts.comparing import Chosen
 from pages.parts.formats import esc

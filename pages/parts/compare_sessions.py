@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope import TurnscopeError, figures
+from turnscope.views import side_by_side
 
-from engine import TurnscopeError, figures
-from engine.views import side_by_side
 from pages.parts import comparing, controls, state, theme
 from pages.parts.formats import apart, esc, short
 

@@ -14,9 +14,9 @@ from functools import partial
 from time import monotonic
 
 import streamlit as st
+from turnscope import Policy, Trace, TurnscopeError, figures, library
+from turnscope.views import Plan, comparison, knobs
 
-from engine import Policy, Trace, TurnscopeError, figures, library
-from engine.views import Plan, comparison, knobs
 from pages.parts import replays, state, theme
 from pages.parts.formats import esc
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 import streamlit as st
+from turnscope import TurnscopeError, figures
+from turnscope.views.events import EVENTS
 
-from engine import TurnscopeError, figures
-from engine.views.events import EVENTS
 from pages.parts import branching, cards, components, leaving, registry, searching, shell, state, theme
 from pages.parts.formats import apart, esc, short
 

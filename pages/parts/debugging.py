@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 
 import streamlit as st
+from turnscope.views.rejected import line
+from turnscope.views.stepper import VERDICTS
 
-from engine.views.rejected import line
-from engine.views.stepper import VERDICTS
 from pages.parts import replays, state
 from pages.parts.formats import cost, esc, k, usd
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope.views import exact_body, one_request
+from turnscope.views.detail import detail as detail_of
+from turnscope.views.events import EVENTS
+from turnscope.views.findings import Finding
 
-from engine.views import exact_body, one_request
-from engine.views.detail import detail as detail_of
-from engine.views.events import EVENTS
-from engine.views.findings import Finding
 from pages.parts import cards, components, differing, ranging, state, transcript
 from pages.parts.formats import k
 

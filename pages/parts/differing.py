@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope.views import detail
+from turnscope.views import overview as views
 
-from engine.views import detail
-from engine.views import overview as views
 from pages.parts import cards, state
 from pages.parts.formats import signed
 

@@ -12,8 +12,9 @@ import streamlit as st
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
 
-from engine import TurnscopeError
-from engine.library import Recent, current, known, source_of, tool_of
+from turnscope import TurnscopeError
+from turnscope.library import Recent, current, known, source_of, tool_of
+
 from pages.parts import controls, pager, state
 from pages.parts.formats import when
 from pages.parts.registry import Entry

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
+from turnscope import Session, figures
+from turnscope.views import exporting, tables
 
-from engine import Session, figures
-from engine.views import exporting, tables
 from pages.parts import scales, state, theme
 
 

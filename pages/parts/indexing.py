@@ -7,9 +7,9 @@ from pathlib import Path
 from threading import Thread
 
 import streamlit as st
+from turnscope import library
+from turnscope.library import IndexingJob
 
-from engine import library
-from engine.library import IndexingJob
 from pages.parts import cards, state
 from pages.parts.formats import esc
 

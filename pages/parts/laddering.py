@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 import streamlit as st
+from turnscope.views import ladder
 
-from engine.views import ladder
 from pages.parts import replays, state
 from pages.parts.formats import esc
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import streamlit as st
+from turnscope import TurnscopeError, library
 
-from engine import TurnscopeError, library
 from pages.parts import cards, controls, everything, indexing, registry, shell, state
 from pages.parts.formats import esc, short, when
 

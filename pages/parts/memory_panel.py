@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
+from turnscope import TurnscopeError
+from turnscope.live.memories import Memories, Memory, Owner
 
-from engine import TurnscopeError
-from engine.live.memories import Memories, Memory, Owner
 from pages.parts import controls, state
 from pages.parts.formats import esc
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from turnscope import Policy, TurnscopeError
+from turnscope.views import knobs
 
-from engine import Policy, TurnscopeError
-from engine.views import knobs
 from pages.parts import controls, policy_picker, replays, shell
 from pages.parts.formats import esc, short
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope.views import knobs, policy_pages
 
-from engine.views import knobs, policy_pages
 from pages.parts import shell
 from pages.parts.formats import esc, short
 

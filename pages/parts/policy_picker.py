@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import streamlit as st
+from turnscope.views import knobs, policy_pages
 
-from engine.views import knobs, policy_pages
 from pages.parts.formats import short
 
 _HERE = Path(__file__).parent / "browser"

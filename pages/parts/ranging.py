@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope.views import ranges
 
-from engine.views import ranges
 from pages.parts import state
 from pages.parts.formats import k, percent, usd
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope import TurnscopeError
 
-from engine import TurnscopeError
 from pages.parts import controls, replays, state
 from pages.parts.chat_values import value
 from pages.parts.formats import esc, k
@@ -37,7 +37,8 @@ def offer(shown: state.Shown, replay: replays.Replay) -> None:
 
 
 def _ask(shown: state.Shown, replay: replays.Replay, model: str, many: int) -> None:
-    from engine.live import summaries  # loads the provider's SDK, which nobody needs who does not press the button
+    from turnscope.live import summaries  # loads the provider's SDK, which nobody needs who does not press the button
+
     from pages.parts import chat_chosen
 
     bar = st.progress(0.0, f"Asking {model}")

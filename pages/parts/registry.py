@@ -14,10 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-import engine
-from engine import library
-from engine.library import Recent
-from engine.live.threads import Threads
+import turnscope
+from turnscope import library
+from turnscope.library import Recent
+from turnscope.live.threads import Threads
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "sample_sessions"
@@ -121,7 +121,7 @@ def chats(path: Path) -> Iterator[Entry]:
 
 def conversations(path: Path) -> Conversations:
     """What a file, folder or archive holds, as far as it is worth listing. TurnscopeErrors."""
-    found = engine.entries(path)
+    found = turnscope.entries(path)
     listed = tuple(islice(found, MOST_LISTED))
     more = sum(1 for _ in islice(found, MOST_COUNTED))
     return Conversations(listed, more, next(found, None) is not None)

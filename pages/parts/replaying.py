@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope.library import Replaying
 
-from engine.library import Replaying
 from pages.parts import replays
 from pages.parts.formats import esc
 

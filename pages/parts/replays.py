@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from turnscope import Policy, Trace, library, settings
+from turnscope.live.threads import Threads
+from turnscope.views import Answer, Kept, knobs, ladder, one_request, replay_cost, stepper
+from turnscope.views import rejected as refused
+from turnscope.views.cached_cost import CachePrice, cache_prices
 
-from engine import Policy, Trace, library, settings
-from engine.live.threads import Threads
-from engine.views import Answer, Kept, knobs, ladder, one_request, replay_cost, stepper
-from engine.views import rejected as refused
-from engine.views.cached_cost import CachePrice, cache_prices
 from pages.parts import state
 
 RECORDED = "as-recorded"

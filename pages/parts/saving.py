@@ -8,9 +8,9 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 import streamlit as st
+from turnscope import TurnscopeError
+from turnscope.views import savings
 
-from engine import TurnscopeError
-from engine.views import savings
 from pages.parts import comparing, controls, replays, state
 from pages.parts.formats import esc
 

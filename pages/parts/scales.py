@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine import figures
-from engine.views.columns import Measure, Unit
+from turnscope import figures
+from turnscope.views.columns import Measure, Unit
+
 from pages.parts import state, theme
 from pages.parts.formats import esc, k, percent, usd
 

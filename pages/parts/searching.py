@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 import streamlit as st
+from turnscope import TurnscopeError
+from turnscope.views import find_text
+from turnscope.views.events import EVENTS, kind_of
+from turnscope.views.find_text import PAGE, Query
 
-from engine import TurnscopeError
-from engine.views import find_text
-from engine.views.events import EVENTS, kind_of
-from engine.views.find_text import PAGE, Query
 from pages.parts import components, pager, state, theme
 from pages.parts.formats import esc, short
 

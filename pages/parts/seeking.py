@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import streamlit as st
+from turnscope import TurnscopeError
+from turnscope.library import known
 
-from engine import TurnscopeError
-from engine.library import known
 from pages.parts import controls, pager, shell, state, transcript
 from pages.parts.formats import esc, short
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope import TurnscopeError
+from turnscope.share.redact import LEVELS
+from turnscope.share.report import SAID, Report, report
 
-from engine import TurnscopeError
-from engine.share.redact import LEVELS
-from engine.share.report import SAID, Report, report
 from pages.parts import controls, state
 from pages.parts.formats import esc
 

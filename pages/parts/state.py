@@ -20,15 +20,15 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 
 import streamlit as st
+import turnscope
+from turnscope import Session, Trace, figures, library, settings
+from turnscope.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available, hanging
+from turnscope.library import known as known_lines
+from turnscope.live import threads
+from turnscope.views import find_text, one_request, slots
+from turnscope.views import overview as views
+from turnscope.views.findings import Finding
 
-import engine
-from engine import Session, Trace, figures, library, settings
-from engine.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available, hanging
-from engine.library import known as known_lines
-from engine.live import threads
-from engine.views import find_text, one_request, slots
-from engine.views import overview as views
-from engine.views.findings import Finding
 from pages.parts import registry
 from pages.parts.registry import Entry
 
@@ -88,7 +88,7 @@ def entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
     files = _files(settings.to_open(), library.places())
     known = {entry.id: entry for entry in files}
-    with suppress(engine.TurnscopeError):  # the library says what is wrong with the database
+    with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
         more = _indexed(str(store().index), known_lines.version(store().index), files)
         files += more
         known |= {entry.id: entry for entry in more}
@@ -107,7 +107,7 @@ def near(shown: Shown | None) -> dict[str, Entry]:
 
 def titles() -> dict[str, str]:
     """Titles of the sessions that were opened before, by the path of their file; of several in a file the one opened last."""
-    with suppress(engine.TurnscopeError):
+    with suppress(turnscope.TurnscopeError):
         return {row.path: row.title for row in reversed([*store().recent()]) if row.title}
     return {}
 
@@ -135,7 +135,7 @@ def _indexed(path: str, version: tuple[int, ...], _files: tuple[Entry, ...]) -> 
 
 def index_chats() -> None:
     """Bring chats in the index up to date, and take those out that are deleted. Only what changed is read."""
-    with suppress(engine.TurnscopeError):  # the library says what is wrong with the database
+    with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
         library.index_chats(store().index, threads.Threads(chats_file()))
 
 
@@ -165,7 +165,7 @@ def found_by(id: str) -> Entry | None:
 
 def conversations(entry: Entry) -> registry.Conversations:
     """What the file of an entry holds; nothing where it cannot be read."""
-    with suppress(engine.TurnscopeError):
+    with suppress(turnscope.TurnscopeError):
         if entry.origin != "chat" and entry.path.exists():
             return _conversations(str(entry.path), version(entry))
     return registry.Conversations()
@@ -393,7 +393,7 @@ def _branch(main: Opened, session: Session, number: int) -> Opened:
 
 
 def _alone(key: str, session: Session, ledger: Ledger | None = None) -> Opened:
-    trace = engine.replay(session, ledger=ledger)
+    trace = turnscope.replay(session, ledger=ledger)
     return Opened(key, views.overview(trace), lambda: session, dict, session, trace)
 
 

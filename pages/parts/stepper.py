@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from turnscope.views import stepper, stretch
 
-from engine.views import stepper, stretch
 from pages.parts import replays, state, theme
 from pages.parts.formats import cost, k, percent
 

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import streamlit as st
-
-from engine import figures
+from turnscope import figures
 
 SHEET = Path(__file__).parent / "browser" / "page.css"
 

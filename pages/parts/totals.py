@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import streamlit as st
+from turnscope import TurnscopeError, figures
+from turnscope.library import known
 
-from engine import TurnscopeError, figures
-from engine.library import known
 from pages.parts import cards, controls, state, theme
 from pages.parts.formats import esc, percent, usd
 

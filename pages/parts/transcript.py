@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import streamlit as st
+from turnscope import TurnscopeError
+from turnscope.views import find_text, transcript
+from turnscope.views.find_text import Query
 
-from engine import TurnscopeError
-from engine.views import find_text, transcript
-from engine.views.find_text import Query
 from pages.parts import closeups, components, leaving, pager, searching, state, theme
 from pages.parts.formats import esc, short
 

@@ -14,26 +14,26 @@ from time import process_time
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import engine
-from engine.library import sources_in
+import turnscope
+from turnscope.library import sources_in
 
 OPEN = Path(__file__).resolve().parents[3] / "shared" / "data" / "open"
 SESSIONS, TRIALS = 20, 50
 LEAST = 30.0  # settings per minute
 
 
-def sessions() -> list[engine.Session]:
+def sessions() -> list[turnscope.Session]:
     """The largest sessions with a price; each file alone, so that what cannot be read is passed over."""
     found = [session for path in sources_in(OPEN) for session in _of(path)]
-    priced = [session for session in found if engine.overview(session).total]
+    priced = [session for session in found if turnscope.overview(session).total]
     return sorted(priced, key=lambda session: -len(session.requests))[:SESSIONS]
 
 
-def _of(path: Path) -> Iterator[engine.Session]:
+def _of(path: Path) -> Iterator[turnscope.Session]:
     try:
-        for entry in engine.entries(path):
-            yield engine.load(path, entry)
-    except engine.TurnscopeError as error:
+        for entry in turnscope.entries(path):
+            yield turnscope.load(path, entry)
+    except turnscope.TurnscopeError as error:
         print(f"    {path.name}: {error}")
 
 
@@ -45,10 +45,10 @@ def main() -> int:
     for policy in sys.argv[1:] or ("clear-tool-results", "balanced"):
         with TemporaryDirectory() as folder:
             began = process_time()
-            made = engine.advise(chosen, policy, trials=TRIALS, folder=Path(folder))
+            made = turnscope.advise(chosen, policy, trials=TRIALS, folder=Path(folder))
             took = process_time() - began
             began = process_time()
-            again = engine.advise(chosen, policy, trials=TRIALS, folder=Path(folder))
+            again = turnscope.advise(chosen, policy, trials=TRIALS, folder=Path(folder))
             kept = process_time() - began
         assert again == made
         rate = 60 * len(made.points) / took

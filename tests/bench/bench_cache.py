@@ -17,11 +17,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-import engine  # noqa: E402
-from engine.planning.prompt_cache import walked  # noqa: E402
-from engine.session.model import written  # noqa: E402
-from engine.views.bill import charge  # noqa: E402
-from engine.views.cached_cost import spent  # noqa: E402
+import turnscope  # noqa: E402
+from turnscope.planning.prompt_cache import walked  # noqa: E402
+from turnscope.session.model import written  # noqa: E402
+from turnscope.views.bill import charge  # noqa: E402
+from turnscope.views.cached_cost import spent  # noqa: E402
 
 MEDIAN = 0.02  # of the prompt
 FOLDER = ROOT.parent / "shared" / "data" / "open" / "claude-code"
@@ -30,8 +30,8 @@ FOLDER = ROOT.parent / "shared" / "data" / "open" / "claude-code"
 def main(paths: list[Path]) -> int:
     everything: list[float] = []
     for path in paths:
-        session = engine.load_all(path)[0]
-        trace = engine.replay(session)
+        session = turnscope.load_all(path)[0]
+        trace = turnscope.replay(session)
         began = process_time()
         kept = walked(trace)
         took = process_time() - began

@@ -24,20 +24,19 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import anthropic  # noqa: E402
-
-from engine.counting.tokens import estimator  # noqa: E402
-from engine.envelope.ended import RequestEnded  # noqa: E402
-from engine.live import branches  # noqa: E402
-from engine.live.chat import Settings  # noqa: E402
-from engine.live.events import Asked, Done, Planned, Text  # noqa: E402
-from engine.live.growing import Growing  # noqa: E402
-from engine.live.offline import Offline  # noqa: E402
-from engine.live.provider import connected  # noqa: E402
-from engine.planning.assemble import step  # noqa: E402
-from engine.planning.policy import load  # noqa: E402
-from engine.pricing.prices import PRICES  # noqa: E402
-from engine.session.model import Session, Usage  # noqa: E402
-from engine.storage.threads import SOURCE, Threads  # noqa: E402
+from turnscope.counting.tokens import estimator  # noqa: E402
+from turnscope.envelope.ended import RequestEnded  # noqa: E402
+from turnscope.live import branches  # noqa: E402
+from turnscope.live.chat import Settings  # noqa: E402
+from turnscope.live.events import Asked, Done, Planned, Text  # noqa: E402
+from turnscope.live.growing import Growing  # noqa: E402
+from turnscope.live.offline import Offline  # noqa: E402
+from turnscope.live.provider import connected  # noqa: E402
+from turnscope.planning.assemble import step  # noqa: E402
+from turnscope.planning.policy import load  # noqa: E402
+from turnscope.pricing.prices import PRICES  # noqa: E402
+from turnscope.session.model import Session, Usage  # noqa: E402
+from turnscope.storage.threads import SOURCE, Threads  # noqa: E402
 
 SENDS = 20
 OWN, FIRST = 50.0, 100.0  # ms, medians

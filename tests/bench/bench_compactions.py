@@ -19,17 +19,17 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import turnscope
 from msgspec import structs
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan
+from turnscope.errors import TurnscopeError
+from turnscope.planning.assemble import replay
+from turnscope.planning.foreign_summaries import LEFT_OUT
+from turnscope.planning.policy import Policy, load
+from turnscope.session.model import Answer, Session
 
-import engine
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
-from engine.errors import TurnscopeError
-from engine.planning.assemble import replay
-from engine.planning.foreign_summaries import LEFT_OUT
-from engine.planning.policy import Policy, load
-from engine.session.model import Answer, Session
 from tests import original_tasks
 from tests.goldens import ROOT
 
@@ -73,7 +73,7 @@ def observing(policy: Policy) -> Policy:
 def met(session: Session, policy: Policy, trigger: str) -> Met:
     """Replay a session; a compaction is met where the policy condenses at the very request."""
     sizes: dict[int, tuple[int, int]] = {}
-    for plan in engine.replay(session, observing(policy) if trigger == "observed" else policy).plans:
+    for plan in turnscope.replay(session, observing(policy) if trigger == "observed" else policy).plans:
         for decision in plan.decisions:
             if decision.action == "condense" and decision.splice and decision.rule != LEFT_OUT:
                 facts = decision.edit.facts
@@ -102,7 +102,7 @@ def ranges(session: Session, window: int | None = None) -> tuple[list[tuple[int,
     if session.about.get("tool") == "Cline":
         found = re.compile(r"hides messages (\d+) to (\d+)")
         masks = {seen.request: hit[0] for seen in session.observed if (hit := found.search(seen.edit.because))}
-        states = [plan.state("hide_oldest_pairs") for plan in engine.replay(session, "cline-classic").plans]
+        states = [plan.state("hide_oldest_pairs") for plan in turnscope.replay(session, "cline-classic").plans]
         before = [None, *states[:-1]]
         moved = (
             (n, f"hides messages {now.range[0]} to {now.range[1]}")
@@ -145,7 +145,7 @@ def sessions(places: list[Path]) -> Iterator[tuple[str, Session]]:
     for place in places:
         for path in sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]:
             try:
-                session = engine.load(path)
+                session = turnscope.load(path)
             except (TurnscopeError, OSError):
                 continue
             if session.observed and session.id not in seen and (session.source in POLICIES or session.source == "task-folder"):
@@ -163,7 +163,7 @@ def report(places: list[Path], made: bool) -> Iterator[tuple[str, bool]]:
     if made:
         with TemporaryDirectory() as folder:
             for path, window in original_tasks.made(Path(folder)):
-                yield task_line(path.parent.name, engine.load(path), window)
+                yield task_line(path.parent.name, turnscope.load(path), window)
 
 
 def main(given: list[str]) -> int:

@@ -18,12 +18,11 @@ from time import perf_counter, process_time
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import turnscope
 from make_claude_code import write
-
-import engine
-from engine.planning.prompt_cache import walked
-from engine.views.losses import losses, used
-from engine.views.rejected import rejected
+from turnscope.planning.prompt_cache import walked
+from turnscope.views.losses import losses, used
+from turnscope.views.rejected import rejected
 
 POLICIES = (
     "as-recorded", "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "half-in-pairs",
@@ -41,19 +40,21 @@ def main() -> int:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "big.jsonl"
         write(file, 20, 2_000, 21)
-        session = engine.load(file)
-    engine.compare(engine.load(Path(__file__).resolve().parents[2] / "sample_sessions" / "cache-goes-cold.jsonl"), POLICIES[:2])
+        session = turnscope.load(file)
+    turnscope.compare(
+        turnscope.load(Path(__file__).resolve().parents[2] / "sample_sessions" / "cache-goes-cold.jsonl"), POLICIES[:2]
+    )
     began = process_time()
-    engine.replay(session)
+    turnscope.replay(session)
     opening = process_time() - began
     gc.collect()
     gc.freeze()
     began, helped, then = process_time(), _children(), perf_counter()
-    made = engine.compare(session, POLICIES)
+    made = turnscope.compare(session, POLICIES)
     mine, theirs, waited = process_time() - began, _children() - helped, perf_counter() - then
     first = max(mine, theirs)
     began = process_time()
-    engine.compare(session, POLICIES)
+    turnscope.compare(session, POLICIES)
     again = process_time() - began
     began = process_time()
     shared = used(session)

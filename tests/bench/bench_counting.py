@@ -12,7 +12,7 @@ import toktok
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from engine.counting.tokens import count_texts, estimator
+from turnscope.counting.tokens import count_texts, estimator
 
 LIMIT = 1.5
 ROUNDS = 5

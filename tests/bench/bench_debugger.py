@@ -24,14 +24,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+import turnscope  # noqa: E402
 from conftest import FLAGS, chromium, idle, serve  # noqa: E402
 from playwright.sync_api import Page, sync_playwright  # noqa: E402
-
-import engine  # noqa: E402
-from engine.planning.policy import load  # noqa: E402
-from engine.planning.trace import Cursor, Trace  # noqa: E402
-from engine.views.knobs import tuned, written  # noqa: E402
-from engine.views.stepper import steps  # noqa: E402
+from turnscope.planning.policy import load  # noqa: E402
+from turnscope.planning.trace import Cursor, Trace  # noqa: E402
+from turnscope.views.knobs import tuned, written  # noqa: E402
+from turnscope.views.stepper import steps  # noqa: E402
 
 PAYLOAD = 5_000_000  # bytes
 LATENCY = 100.0  # ms, median
@@ -127,7 +126,7 @@ def main() -> int:
     projects.mkdir(parents=True)
     file = projects / "big.jsonl"
     write(file, given.requests)
-    session = engine.load(file)
+    session = turnscope.load(file)
     print(f"{len(session.requests):,} requests, {len(session.blocks):,} blocks, {file.stat().st_size / 1e6:.1f} MB")
     failed = False
     with serve(folder) as url, sync_playwright() as playwright:
@@ -142,7 +141,7 @@ def measure(page: Page, session: Any, file: Path, name: str) -> bool:
     """One policy: prints its figures and says whether one is above its limit."""
     changed = POLICIES[name]
     began = process_time()
-    trace = engine.replay(session, tuned(load(name), changed))
+    trace = turnscope.replay(session, tuned(load(name), changed))
     replayed = process_time() - began
     began = process_time()
     made = steps(trace)

@@ -26,8 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from engine.library import IndexingJob, known, sources_in  # noqa: E402
-from engine.storage import index as kept  # noqa: E402
+from turnscope.library import IndexingJob, known, sources_in  # noqa: E402
+from turnscope.storage import index as kept  # noqa: E402
 
 GOAL = 40.0  # MB/s with two processes
 AGAIN = 20.0  # times that a second run is faster
@@ -38,7 +38,7 @@ CONVERSATIONS = 5_000
 LIST = """
 import resource, sys, time, engine
 began = time.process_time()
-count = len(list(engine.entries(sys.argv[1])))
+count = len(list(turnscope.entries(sys.argv[1])))
 print(count, time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 OPEN = ROOT.parent / "shared" / "data" / "open" / "claude-code"

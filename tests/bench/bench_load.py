@@ -1,6 +1,6 @@
 """Opening a big session: `python tests/bench/bench_load.py [--megabytes 111]`; exit 1 above a limit. CPU time, median of 5.
 
-Parse and build without counting (MB per CPU second); the first open against the second; the memory of `engine.load`. And the
+Parse and build without counting (MB per CPU second); the first open against the second; the memory of `turnscope.load`. And the
 app's own way, through Streamlit's test runner, each in a fresh process that has drawn a sample before: from choosing the file
 to the drawn page when it is known, the same page once more, and the process's peak memory when it is opened for the first time.
 """
@@ -20,10 +20,9 @@ from time import process_time
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "bench")]
 
+import turnscope  # noqa: E402
 from make_claude_code import write  # noqa: E402
-
-import engine  # noqa: E402
-from engine.library.store import Store  # noqa: E402
+from turnscope.library.store import Store  # noqa: E402
 
 ROUNDS = 5
 SPEED = 60  # MB per CPU second, parse and build
@@ -32,7 +31,7 @@ BASE, PER_BYTE = 120_000_000, 1.5  # bytes of memory
 DRAWN = 0.4  # CPU seconds to a drawn page when the file is known
 CLICK = 0.2
 PEAK = 450_000_000  # bytes of the app's process, first open included
-MEASURE = "import sys, resource, engine; engine.load(sys.argv[1]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+MEASURE = "import sys, resource, engine; turnscope.load(sys.argv[1]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
 APP = """
 import resource, threading, time
 from streamlit.runtime.pages_manager import PagesManager
@@ -100,7 +99,7 @@ def main() -> int:
         known = [drawn(file, data) for _ in range(ROUNDS)]
         loads, firsts, seconds = [], [], []
         for _ in range(ROUNDS):
-            loads.append(timed(lambda: engine.load(file)))
+            loads.append(timed(lambda: turnscope.load(file)))
             store.delete()
             firsts.append(timed(lambda: store.open(file)))
             seconds.append(timed(lambda: store.open(file)))
@@ -111,7 +110,7 @@ def main() -> int:
     print(f"parse and build: {speed:.0f} MB/s of CPU time (at least {SPEED})")
     print(f"first open with its composition: {median(firsts):.2f} s, second: {median(seconds):.3f} s")
     print(f"second open {again:.0f}x faster (at least {AGAIN})")
-    print(f"memory of engine.load: {memory / 1e6:.0f} MB for {size / 1e6:.0f} MB (at most {allowed / 1e6:.0f})")
+    print(f"memory of turnscope.load: {memory / 1e6:.0f} MB for {size / 1e6:.0f} MB (at most {allowed / 1e6:.0f})")
     print(f"in the app, to a drawn page: {at_first:.2f} s the first time, {page:.2f} s when it is known (at most {DRAWN})")
     print(f"the same page once more, as a click draws it: {click:.3f} s (at most {CLICK})")
     print(f"memory of the app: {peak / 1e6:.0f} MB (at most {PEAK / 1e6:.0f}), {known[0][1] / 1e6:.0f} MB when it is known")

@@ -36,14 +36,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "importers")]
 
+import turnscope  # noqa: E402
 from claude_log import Log  # noqa: E402
 from formats import ODD, data_of, database  # noqa: E402
-
-import engine  # noqa: E402
-from engine import importers  # noqa: E402
-from engine.errors import TurnscopeError  # noqa: E402
-from engine.reading.holders import open_source  # noqa: E402
-from engine.views import exporting  # noqa: E402
+from turnscope import importers  # noqa: E402
+from turnscope.errors import TurnscopeError  # noqa: E402
+from turnscope.reading.holders import open_source  # noqa: E402
+from turnscope.views import exporting  # noqa: E402
 
 OPEN = ROOT.parent / "shared" / "data" / "open"
 SAMPLES = ROOT / "sample_sessions"
@@ -122,9 +121,9 @@ def written(folder: Path) -> Iterator[Path]:
     log.answer("m2", "Done.", usage=(10, 20, 60, 4))
     (folder / "claude.jsonl").write_bytes(data_of(log.lines, lines=True))
     yield folder / "claude.jsonl"
-    (folder / "turnscope.json").write_bytes(engine.dumps(engine.load(folder / "claude.jsonl")))
+    (folder / "turnscope.json").write_bytes(turnscope.dumps(turnscope.load(folder / "claude.jsonl")))
     yield folder / "turnscope.json"
-    (folder / "chat.md").write_bytes(exporting.forms()["markdown"].make(engine.load(folder / "claude.jsonl")))
+    (folder / "chat.md").write_bytes(exporting.forms()["markdown"].make(turnscope.load(folder / "claude.jsonl")))
     yield folder / "chat.md"
     ask = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
     said = {"id": "r", "choices": [{"message": {"role": "assistant", "content": "ok"}}], "usage": {"prompt_tokens": 3}}
@@ -216,8 +215,8 @@ def _seconds(path: Path) -> float:
 
 def drawn(path: Path) -> None:
     """List a path, read a few of its conversations, and draw each up."""
-    for entry in list(islice(engine.entries(path), FEW)):
-        engine.overview(engine.load(path, entry))
+    for entry in list(islice(turnscope.entries(path), FEW)):
+        turnscope.overview(turnscope.load(path, entry))
 
 
 def damaged(whole: Whole, folder: Path, random: Random) -> Path:

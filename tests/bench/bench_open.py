@@ -37,12 +37,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 LIMIT = 2.0
 WALL = 1.0  # times as long as ccusage
-OURS = "import sys, engine; print(engine.overview(engine.load(sys.argv[1])))"
+OURS = "import sys, engine; print(turnscope.overview(turnscope.load(sys.argv[1])))"
 WARM = """
 import sys, tempfile, time
 from pathlib import Path
-import engine
-from engine.library.store import Store
+import turnscope
+from turnscope.library.store import Store
 
 def seconds(call):
     began = time.monotonic()
@@ -54,7 +54,7 @@ with tempfile.TemporaryDirectory() as folder:
     store = Store(Path(folder) / "sessions.db")
     store.open(sample)
     later = []
-    print(seconds(lambda: engine.overview(engine.load(session))), end=" ")
+    print(seconds(lambda: turnscope.overview(turnscope.load(session))), end=" ")
     print(seconds(lambda: store.open(session, keeper=later.append)), seconds(lambda: later.pop()()))
 """
 SESSION = "projects/-work-shop/6513270e-269e-4d37-a2a7-4de452e6b438.jsonl"

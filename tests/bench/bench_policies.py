@@ -22,19 +22,19 @@ from time import process_time
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from engine.counting.ledger import Ledger
-from engine.envelope.plan import Plan
-from engine.errors import TurnscopeError
-from engine.library.opening import ledger_of, load_all
-from engine.planning import refusals
-from engine.planning.assemble import replay
-from engine.planning.policy import OURS, Policy, load, names
-from engine.planning.rejections import Looking
-from engine.planning.trace import own_counts
-from engine.pricing.prices import PRICES
-from engine.session.fork import upto
-from engine.session.model import Session
-from engine.views.rejected import kind
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.plan import Plan
+from turnscope.errors import TurnscopeError
+from turnscope.library.opening import ledger_of, load_all
+from turnscope.planning import refusals
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import OURS, Policy, load, names
+from turnscope.planning.rejections import Looking
+from turnscope.planning.trace import own_counts
+from turnscope.pricing.prices import PRICES
+from turnscope.session.fork import upto
+from turnscope.session.model import Session
+from turnscope.views.rejected import kind
 
 MOST = 3_000  # requests
 TWICE = 100  # requests of a session up to which it is planned twice as a whole

@@ -32,18 +32,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import turnscope
 from make_claude_code import write
-
-import engine
-from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.tokens import CHARS
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, load, names, parse, rules
-from engine.planning.trace import own_counts
-from engine.pricing.prices import PRICES
-from engine.session.builder import Builder
-from engine.session.fork import upto
-from engine.session.model import Session
+from turnscope.counting.ledger import Ledger, build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, load, names, parse, rules
+from turnscope.planning.trace import own_counts
+from turnscope.pricing.prices import PRICES
+from turnscope.session.builder import Builder
+from turnscope.session.fork import upto
+from turnscope.session.model import Session
 
 REQUESTS = 8_000
 ROUNDS = 3
@@ -187,7 +186,7 @@ def logged() -> Session:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "session.jsonl"
         write(path, megabytes, requests, compactions)
-        return engine.load(path)
+        return turnscope.load(path)
 
 
 @cache

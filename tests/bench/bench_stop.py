@@ -22,8 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 from conftest import FLAGS, chromium, serve  # noqa: E402
-
-from engine.storage.threads import Threads  # noqa: E402
+from turnscope.storage.threads import Threads  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -18,11 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "bench")]
 
 from make_claude_code import write  # noqa: E402
-
-from engine.counting.tokens import CHARS  # noqa: E402
-from engine.library.store import Store  # noqa: E402
-from engine.live.growing import Growing  # noqa: E402
-from engine.storage.threads import Threads  # noqa: E402
+from turnscope.counting.tokens import CHARS  # noqa: E402
+from turnscope.library.store import Store  # noqa: E402
+from turnscope.live.growing import Growing  # noqa: E402
+from turnscope.storage.threads import Threads  # noqa: E402
 
 LONGEST = 2.0  # seconds that a chat may wait for one write
 PAUSE = 0.02  # seconds between two writes of the chat

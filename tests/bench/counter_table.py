@@ -18,14 +18,14 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-import engine  # noqa: E402
-from engine.counting.calibration import STEP  # noqa: E402
-from engine.counting.ledger import build_ledger  # noqa: E402
-from engine.counting.tokens import NAMED, estimator  # noqa: E402
-from engine.errors import TurnscopeError  # noqa: E402
-from engine.planning.trace import prompt_of  # noqa: E402
-from engine.pricing.prices import PRICES  # noqa: E402
-from engine.session.model import Session  # noqa: E402
+import turnscope  # noqa: E402
+from turnscope.counting.calibration import STEP  # noqa: E402
+from turnscope.counting.ledger import build_ledger  # noqa: E402
+from turnscope.counting.tokens import NAMED, estimator  # noqa: E402
+from turnscope.errors import TurnscopeError  # noqa: E402
+from turnscope.planning.trace import prompt_of  # noqa: E402
+from turnscope.pricing.prices import PRICES  # noqa: E402
+from turnscope.session.model import Session  # noqa: E402
 
 LEAST = 5_000  # billed tokens of growth from which a session says something
 Growth = dict[str, list[tuple[int, int]]]  # by counter: counted and billed tokens of each session
@@ -35,7 +35,7 @@ def sessions(paths: list[Path]) -> Iterator[Session]:
     """Sessions of every file, subagents by themselves."""
     for path in (file for home in paths for file in ([home] if home.is_file() else sorted(home.rglob("*.*")))):
         try:
-            main = engine.load(path)
+            main = turnscope.load(path)
         except (TurnscopeError, OSError):
             continue
         yield from (main, *main.subagents)

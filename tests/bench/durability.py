@@ -30,15 +30,14 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from claude_log import Log  # noqa: E402
-
-from engine.counting.tokens import CHARS  # noqa: E402
-from engine.envelope.ended import RequestEnded  # noqa: E402
-from engine.library import indexing, known, sources_in  # noqa: E402
-from engine.live.growing import Growing  # noqa: E402
-from engine.planning.assemble import step  # noqa: E402
-from engine.planning.policy import load  # noqa: E402
-from engine.session.model import Usage  # noqa: E402
-from engine.storage.threads import Threads  # noqa: E402
+from turnscope.counting.tokens import CHARS  # noqa: E402
+from turnscope.envelope.ended import RequestEnded  # noqa: E402
+from turnscope.library import indexing, known, sources_in  # noqa: E402
+from turnscope.live.growing import Growing  # noqa: E402
+from turnscope.planning.assemble import step  # noqa: E402
+from turnscope.planning.policy import load  # noqa: E402
+from turnscope.session.model import Usage  # noqa: E402
+from turnscope.storage.threads import Threads  # noqa: E402
 
 CHATS = 10  # a new chat after so many rounds, so that reading it back does not take longer and longer
 Held = dict[str, list[tuple[object, ...]]]  # the rows of an index, by table

@@ -16,9 +16,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-import engine  # noqa: E402
-from engine.session.model import Session  # noqa: E402
-from engine.views.overview import overview  # noqa: E402
+import turnscope  # noqa: E402
+from turnscope.session.model import Session  # noqa: E402
+from turnscope.views.overview import overview  # noqa: E402
 
 WARM = 3  # requests with usage before the first prediction
 
@@ -44,7 +44,7 @@ def files() -> list[Path]:
 def rows(paths: list[Path]) -> Iterator[Row]:
     """One row per session with at least eight requests with usage; subagents inside a file are sessions of their own."""
     for path in paths:
-        main = engine.load(path)
+        main = turnscope.load(path)
         inside = main.subagents if not path.with_suffix("").is_dir() else ()
         for session in (main, *inside):
             if sum(request.usage is not None for request in session.requests) >= 8:
@@ -52,7 +52,7 @@ def rows(paths: list[Path]) -> Iterator[Row]:
 
 
 def row(name: str, session: Session) -> Row:
-    trace = engine.replay(session)
+    trace = turnscope.replay(session)
     view = overview(trace)
     errors = [
         abs(plan.projected - plan.request.usage.prompt_tokens) / plan.request.usage.prompt_tokens

@@ -36,7 +36,7 @@ def started(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     port = free_port()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "STREAMLIT_"))}
     with (folder / "server.log").open("wb") as log:
-        command = [sys.executable, "-m", "engine", "--no-browser", "--port", str(port)]
+        command = [sys.executable, "-m", "turnscope", "--no-browser", "--port", str(port)]
         process = subprocess.Popen(command, cwd=ROOT, env=env | isolated(folder), stdout=log, stderr=subprocess.STDOUT)
         try:
             until = time.monotonic() + STARTUP_SECONDS

@@ -18,18 +18,17 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import hostile
 import pytest
+import turnscope
 from claude_log import Log, call
 from conftest import ROOT, idle, look, looks, travel
 from debugger_links import linked
 from PIL import Image, ImageChops
 from playwright.sync_api import expect
 from test_steps import RULES, rule, told, trace_of
-
-import engine
-from engine.planning.trace import Cursor, Trace
-from engine.views import knobs
-from engine.views.stepper import steps
-from engine.views.stretch import stretch
+from turnscope.planning.trace import Cursor, Trace
+from turnscope.views import knobs
+from turnscope.views.stepper import steps
+from turnscope.views.stretch import stretch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -96,7 +95,7 @@ def same_picture(one: bytes, other: bytes) -> bool:
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    return engine.replay(engine.load(ROOT / "sample_sessions" / f"{FIRST}.jsonl"), "balanced")
+    return turnscope.replay(turnscope.load(ROOT / "sample_sessions" / f"{FIRST}.jsonl"), "balanced")
 
 
 class Film:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import turnscope
 from conftest import ROOT
 from playwright.sync_api import expect
-
-import engine
-from engine.share.report import report
+from turnscope.share.report import report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_a_report_is_drawn_without_a_network(browser: Browser, tmp_path: Path) -> None:
-    made = report(engine.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl"), "masked", ["clear-tool-results"])
+    made = report(turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl"), "masked", ["clear-tool-results"])
     file = tmp_path / "report.html"
     file.write_text(made.html, encoding="utf-8")
     context = browser.new_context(offline=True, viewport={"width": 800, "height": 900})

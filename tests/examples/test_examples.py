@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from turnscope import rules as package
+from turnscope.planning import policy
+from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.policy import parse
 
-from engine import rules as package
-from engine.planning import policy
-from engine.planning.assemble import Basis, settle, step
-from engine.planning.policy import parse
 from tests.pictures import test_pictures as pictures
 
 HERE = Path(__file__).parent

@@ -1,7 +1,7 @@
 """Cases whose expected outputs came from running the original tools: `python -m tests.goldens [DIR]`.
 
 One module per system in this folder defines `SYSTEM` and `run(case, file) -> dict`, which gives what `case["expect"]` should
-hold. Kinds that are a whole preparation build a session and go through `engine.replay`; helper kinds call the very function
+hold. Kinds that are a whole preparation build a session and go through `turnscope.replay`; helper kinds call the very function
 that the rule calls. Cases that are not met on purpose stand in the module's `DEPARTS` with their reason.
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.envelope.plan import Plan
-from engine.session.builder import Builder
-from engine.session.model import Answer, Ask, Session
+from turnscope.envelope.plan import Plan
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Ask, Session
 
 APART = {("text", "text"), ("tool_use", "text"), ("tool_use", "thinking"), ("text", "thinking")}
 

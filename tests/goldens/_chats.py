@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.counting.ledger import Ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.envelope import Envelope
-from engine.ports.rows import rows_of
-from engine.session.builder import Builder
-from engine.session.content import text_of
-from engine.session.model import BUCKETS, Block, Body, Counts, Part, Session
+from turnscope.counting.ledger import Ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.envelope import Envelope
+from turnscope.ports.rows import rows_of
+from turnscope.session.builder import Builder
+from turnscope.session.content import text_of
+from turnscope.session.model import BUCKETS, Block, Body, Counts, Part, Session
 
 ROLES = {"human": "user", "ai": "assistant"}
 Message = Mapping[str, Any]

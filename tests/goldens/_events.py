@@ -7,16 +7,16 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.condensing import summary_of
-from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan
-from engine.planning import policy
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy
-from engine.session.builder import Builder
-from engine.session.model import Answer, Session
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.condensing import summary_of
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan
+from turnscope.planning import policy
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Session
 
 Event = Mapping[str, Any]
 OBSERVED = ("observation", "browser", "recall_result")

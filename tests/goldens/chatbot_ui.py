@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from engine.envelope.budget import BudgetParams
-from engine.envelope.plan import Plan
-from engine.planning import policy, trace
-from engine.ports.chatbot_ui.messages import LEAD_IN, OBJECT, OPEN
-from engine.session.builder import Builder
-from engine.session.model import Block, Part, Session
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.plan import Plan
+from turnscope.planning import policy, trace
+from turnscope.ports.chatbot_ui.messages import LEAD_IN, OBJECT, OPEN
+from turnscope.session.builder import Builder
+from turnscope.session.model import Block, Part, Session
+
 from tests.goldens._chats import fake
 
 SYSTEM = "chatbot-ui"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.ports.cline import ranges
+from turnscope.ports.cline import ranges
 
 SYSTEM = "cline-budget"
 

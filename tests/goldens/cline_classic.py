@@ -11,16 +11,15 @@ from itertools import groupby
 from typing import Any
 
 from msgspec import structs
-
-from engine.counting.ledger import Ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan, StepState
-from engine.planning import assemble, policy
-from engine.ports.cline import ranges
-from engine.ports.cline.ranges import Entry, State, Text
-from engine.session.builder import Builder
-from engine.session.model import BUCKETS, Session, Usage
+from turnscope.counting.ledger import Ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan, StepState
+from turnscope.planning import assemble, policy
+from turnscope.ports.cline import ranges
+from turnscope.ports.cline.ranges import Entry, State, Text
+from turnscope.session.builder import Builder
+from turnscope.session.model import BUCKETS, Session, Usage
 
 SYSTEM = "cline-classic"
 RULE = "hide_oldest_pairs"

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from engine.ports.cline_sdk import basic, building, compaction
-from engine.ports.cline_sdk import messages as port
-from engine.ports.cline_sdk.projection import project
+from turnscope.ports.cline_sdk import basic, building, compaction
+from turnscope.ports.cline_sdk import messages as port
+from turnscope.ports.cline_sdk.projection import project
 
 SYSTEM = "cline-sdk"
 NOW = 1_700_000_000_000  # milliseconds: the clock of the cases

@@ -7,16 +7,17 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import count_texts, estimator
-from engine.envelope.budget import BudgetParams
-from engine.envelope.plan import Plan
-from engine.planning.assemble import Basis, settle, step
-from engine.planning.policy import Step, load
-from engine.ports.continuedev import cli
-from engine.ports.continuedev.compiling import adjusted
-from engine.session.builder import Builder
-from engine.session.model import Session
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import count_texts, estimator
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.plan import Plan
+from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.policy import Step, load
+from turnscope.ports.continuedev import cli
+from turnscope.ports.continuedev.compiling import adjusted
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
+
 from tests.goldens._apps import Teller
 
 SYSTEM = "continue-cli"

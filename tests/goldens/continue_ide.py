@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.envelope.budget import BudgetParams
-from engine.planning.assemble import replay
-from engine.planning.policy import load
-from engine.ports.continuedev.compiling import CALL, FRAME, RESULT, adjusted, lines_kept, room, safety, tail
-from engine.session.builder import Builder
-from engine.session.model import Block, Part, Session
+from turnscope.envelope.budget import BudgetParams
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load
+from turnscope.ports.continuedev.compiling import CALL, FRAME, RESULT, adjusted, lines_kept, room, safety, tail
+from turnscope.session.builder import Builder
+from turnscope.session.model import Block, Part, Session
+
 from tests.goldens._apps import messages
 from tests.goldens._chats import fake
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.ports.gemini_cli import compression
+from turnscope.ports.gemini_cli import compression
 
 SYSTEM = "gemini-cli"
 

@@ -8,17 +8,17 @@ from itertools import count
 from typing import Any
 
 from msgspec import structs
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.condensing import summary_of
+from turnscope.envelope.plan import Plan
+from turnscope.planning import policy
+from turnscope.planning.assemble import Basis, settle, step
+from turnscope.ports.inspect_ai import handler
+from turnscope.ports.inspect_ai import strategies as port
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Block, Session, Usage
 
-from engine.counting.ledger import Ledger
-from engine.envelope.budget import BudgetParams
-from engine.envelope.condensing import summary_of
-from engine.envelope.plan import Plan
-from engine.planning import policy
-from engine.planning.assemble import Basis, settle, step
-from engine.ports.inspect_ai import handler
-from engine.ports.inspect_ai import strategies as port
-from engine.session.builder import Builder
-from engine.session.model import Answer, Block, Session, Usage
 from tests.goldens._chats import add, fake, sent
 
 SYSTEM = "inspect-ai"

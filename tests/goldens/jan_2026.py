@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, load
-from engine.ports.jan.messages import (
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, load
+from turnscope.ports.jan.messages import (
     DONE,
     FRAME,
     HEAD,
@@ -25,9 +25,10 @@ from engine.ports.jan.messages import (
     mended,
     without_images,
 )
-from engine.reading.jan_threads import active_path, called, new_parents, ui_message, waves
-from engine.session.builder import Builder
-from engine.session.model import Session
+from turnscope.reading.jan_threads import active_path, called, new_parents, ui_message, waves
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
+
 from tests.goldens._apps import Teller, items, messages
 
 SYSTEM = "jan-2026"

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from engine.counting.ledger import Ledger
-from engine.envelope.budget import BudgetParams
-from engine.planning import policy, trace
-from engine.ports.langchain.trim import sums_of
-from engine.session.builder import Builder
-from engine.session.model import Block, Part, Session
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.budget import BudgetParams
+from turnscope.planning import policy, trace
+from turnscope.ports.langchain.trim import sums_of
+from turnscope.session.builder import Builder
+from turnscope.session.model import Block, Part, Session
+
 from tests.goldens._chats import add, fake, sent, texts
 
 SYSTEM = "langchain-trim"

@@ -11,23 +11,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec import structs
-
-from engine.counting.ledger import Ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.budget import BudgetParams
-from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan, StepState
-from engine.envelope.rule import Ctx, Edits
-from engine.planning import assemble, policy
-from engine.ports.librechat import agents as port
-from engine.ports.librechat import cuts, fading
-from engine.ports.librechat.counts import Column
-from engine.ports.librechat.history import Bodies, History, read
-from engine.ports.librechat.pruning import Outcome
-from engine.ports.librechat.state import Scale, State
-from engine.rules.librechat.prune_by_pressure import RULE, Params, prepared
-from engine.session.builder import Builder
-from engine.session.model import BUCKETS, Block, Body, Counts, Part, Session, Usage
+from turnscope.counting.ledger import Ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan, StepState
+from turnscope.envelope.rule import Ctx, Edits
+from turnscope.planning import assemble, policy
+from turnscope.ports.librechat import agents as port
+from turnscope.ports.librechat import cuts, fading
+from turnscope.ports.librechat.counts import Column
+from turnscope.ports.librechat.history import Bodies, History, read
+from turnscope.ports.librechat.pruning import Outcome
+from turnscope.ports.librechat.state import Scale, State
+from turnscope.rules.librechat.prune_by_pressure import RULE, Params, prepared
+from turnscope.session.builder import Builder
+from turnscope.session.model import BUCKETS, Block, Body, Counts, Part, Session, Usage
 
 SYSTEM = "librechat-agents"
 MARKS = {

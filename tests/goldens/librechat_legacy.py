@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from engine.counting.ledger import build_ledger, text_key
-from engine.counting.tokens import CHARS
-from engine.envelope.budget import BudgetParams
-from engine.envelope.conversation import droppable
-from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan
-from engine.envelope.rule import Ctx, Edits, NoParams, Rule
-from engine.planning import policy, trace
-from engine.ports.librechat.legacy import PRIMER, begin, instructions, path_to
-from engine.session.builder import Builder
-from engine.session.model import Edit, Session
+from turnscope.counting.ledger import build_ledger, text_key
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.conversation import droppable
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
+from turnscope.planning import policy, trace
+from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, path_to
+from turnscope.session.builder import Builder
+from turnscope.session.model import Edit, Session
 
 SYSTEM = "librechat-legacy"
 STORED, INSTRUCTIONS = "what was said before", "instructions"

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.plan import Plan
+from turnscope.planning import policy, trace
+from turnscope.ports.litellm.trim import PRIMER, shorten
+from turnscope.session.builder import Builder
+from turnscope.session.model import Block, Part, Session
 
-from engine.envelope.budget import BudgetParams
-from engine.envelope.plan import Plan
-from engine.planning import policy, trace
-from engine.ports.litellm.trim import PRIMER, shorten
-from engine.session.builder import Builder
-from engine.session.model import Block, Part, Session
 from tests.goldens._chats import Fake, add, fake, sent, texts
 
 SYSTEM = "litellm-trim"

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, load
-from engine.ports.lobechat.messages import BESIDE, COUNT, HEAD, TAIL, handed_over, limited, window
-from engine.session.builder import Builder
-from engine.session.model import Session
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, load
+from turnscope.ports.lobechat.messages import BESIDE, COUNT, HEAD, TAIL, handed_over, limited, window
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
+
 from tests.goldens._apps import Teller, append_stored, messages, sent
 
 SYSTEM = "lobechat-classic"

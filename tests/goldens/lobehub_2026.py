@@ -8,18 +8,19 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Any
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, load
-from engine.ports.lobechat.prompt import HEAD, TAIL
-from engine.ports.lobechat.shaping import CLOSED, FAILED, FINISH, OPENED, RATED, UNSEEN, call_name, flattened
-from engine.ports.lobechat.stored import LISTED
-from engine.ports.lobechat.tokens import DRIFT, RATIO, SOURCES, WINDOW, estimate, size, sizes, stored_summary, trigger
-from engine.ports.lobechat.window import BESIDE, groups
-from engine.session.builder import Builder
-from engine.session.model import Session
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, load
+from turnscope.ports.lobechat.prompt import HEAD, TAIL
+from turnscope.ports.lobechat.shaping import CLOSED, FAILED, FINISH, OPENED, RATED, UNSEEN, call_name, flattened
+from turnscope.ports.lobechat.stored import LISTED
+from turnscope.ports.lobechat.tokens import DRIFT, RATIO, SOURCES, WINDOW, estimate, size, sizes, stored_summary, trigger
+from turnscope.ports.lobechat.window import BESIDE, groups
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
+
 from tests.goldens._apps import Teller, append_stored, sent
 
 SYSTEM = "lobehub-2026"

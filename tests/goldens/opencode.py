@@ -9,9 +9,9 @@ from hashlib import sha256
 from itertools import count
 from typing import Any
 
-from engine.ports.opencode import history as port
-from engine.ports.opencode import session
-from engine.ports.opencode.limits import CLEARED
+from turnscope.ports.opencode import history as port
+from turnscope.ports.opencode import session
+from turnscope.ports.opencode.limits import CLEARED
 
 SYSTEM = "opencode"
 WORDS = {

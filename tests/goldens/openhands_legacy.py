@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.ports.openhands.legacy import Event, View, condense, view_of
+from turnscope.ports.openhands.legacy import Event, View, condense, view_of
+
 from tests.goldens._events import answered_plans, events_session, newly_forgotten, standing, with_params
 
 SYSTEM = "openhands-legacy"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.ports.openhands.sdk import (
+from turnscope.ports.openhands.sdk import (
     Condensation,
     Event,
     NoCondensation,
@@ -16,6 +16,7 @@ from engine.ports.openhands.sdk import (
     safe_indices,
     view_of,
 )
+
 from tests.goldens._events import answered_plans, events_session, newly_forgotten, standing, with_params
 
 SYSTEM = "openhands-sdk"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.ports.librechat.legacy import path_to
-from engine.ports.openwebui import compaction, messages
-from engine.ports.openwebui.messages import IMAGES, VOICE
+from turnscope.ports.librechat.legacy import path_to
+from turnscope.ports.openwebui import compaction, messages
+from turnscope.ports.openwebui.messages import IMAGES, VOICE
 
 SYSTEM = "openwebui"
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
-from engine.planning.assemble import replay
-from engine.planning.policy import load
-from engine.ports.openwebui.messages import loaded, merged_system
-from engine.session.builder import Builder
-from engine.session.model import Session
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load
+from turnscope.ports.openwebui.messages import loaded, merged_system
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
+
 from tests.goldens._apps import Teller, messages, sent
 from tests.goldens.openwebui import active, named
 

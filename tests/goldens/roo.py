@@ -8,18 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
-
-from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan, StepState
-from engine.envelope.rule import NoParams, Rule
-from engine.planning.assemble import Basis, settle, step
-from engine.planning.policy import Policy, Step, load
-from engine.planning.render import render
-from engine.ports.roo import management, results
-from engine.ports.roo.history import SLOT, Store, Summary
-from engine.session.builder import Builder
-from engine.session.model import Answer, Ask, Bucket, Edit, Part, Request, Session, Span, Usage
+from turnscope.counting.ledger import Ledger, build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan, StepState
+from turnscope.envelope.rule import NoParams, Rule
+from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.policy import Policy, Step, load
+from turnscope.planning.render import render
+from turnscope.ports.roo import management, results
+from turnscope.ports.roo.history import SLOT, Store, Summary
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Ask, Bucket, Edit, Part, Request, Session, Span, Usage
 
 SYSTEM = "roo"
 BLOCKS = {"tool_use": 10, "tool_result": 10, "image": 100}

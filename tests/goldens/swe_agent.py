@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
-from engine.errors import PolicyError
-from engine.planning import policy, trace
-from engine.ports.swe_agent.processors import process
-from engine.session.builder import Builder
-from engine.session.model import Session
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan
+from turnscope.errors import PolicyError
+from turnscope.planning import policy, trace
+from turnscope.ports.swe_agent.processors import process
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
+
 from tests.goldens._chats import sent
 
 SYSTEM = "swe-agent"

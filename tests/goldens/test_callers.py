@@ -20,8 +20,8 @@ ALONE = {
     "openhands_sdk": {"view_of"},  # the same, and condensations that somebody asked for
     "swe_agent": {"process"},  # tags on calls, marks for the cache and images in texts, which no rule touches
 }
-ENGINE = ROOT / "engine"
-PORTS = "engine.ports"
+ENGINE = ROOT / "engine" / "turnscope"
+PORTS = "turnscope.ports"
 ADAPTERS = sorted(path for path in Path(__file__).parent.glob("*.py") if not path.name.startswith("test_"))
 
 

@@ -11,16 +11,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.condensing import summary_of
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, load
+from turnscope.ports.opencode.limits import usable
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session, Usage
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.budget import BudgetParams
-from engine.envelope.condensing import summary_of
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, load
-from engine.ports.opencode.limits import usable
-from engine.session.builder import Builder
-from engine.session.model import Session, Usage
 from tests.goldens import DEFAULT
 
 PATH = DEFAULT / "opencode.json"

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import claimed, data_of, opened, survives, texts, threads, told
-
-import engine
-from engine.importers.chatbot_ui import IMPORTER
+from turnscope.importers.chatbot_ui import IMPORTER
 
 SAID = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "<think>easy</think>4"}]
 
@@ -100,7 +99,7 @@ def test_odd_messages_are_told_and_nothing_breaks() -> None:
 def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "chatbot-ui", "chatbotui-export.json")
     assert claimed(path) == [IMPORTER.name]
-    sessions = engine.load_all(path)
+    sessions = turnscope.load_all(path)
     assert [[m.role for m in session.messages] for session in sessions] == [
         ["system", *["user", "assistant"] * 2],
         ["system", "user", "assistant"],

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
-
-import engine
-from engine import importers
-from engine.importers.chatgpt import IMPORTER
-from engine.reading.source import Items, Source
+from turnscope import importers
+from turnscope.importers.chatgpt import IMPORTER
+from turnscope.reading.source import Items, Source
 
 
 def node(id: str, parent: str | None, message: Any, children: Any = ()) -> dict[str, Any]:
@@ -101,8 +100,8 @@ def test_lists_objects_shards_and_zips_list_the_same(tmp_path: Path) -> None:
         archive.writestr("conversations-001.json", json.dumps(two[1:]))
         archive.writestr("user.json", "{}")
         archive.writestr("chat.html", "<html>")
-    assert [entry.title for entry in engine.entries(path)] == ["A title", "Second"]
-    assert engine.load(path, "conversations-001.json").title == "Second"
+    assert [entry.title for entry in turnscope.entries(path)] == ["A title", "Second"]
+    assert turnscope.load(path, "conversations-001.json").title == "Second"
 
 
 def test_thousands_are_listed_without_being_kept() -> None:
@@ -143,20 +142,20 @@ def test_odd_nodes_are_told_and_nothing_breaks() -> None:
 
 
 def test_an_empty_mapping_is_refused() -> None:
-    with pytest.raises(engine.errors.BrokenFile, match="holds no message"):
+    with pytest.raises(turnscope.errors.BrokenFile, match="holds no message"):
         opened([made(node("r", None, None))])
 
 
 def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "chatgpt", "chatgpt-export.json")
     assert claimed(path) == [IMPORTER.name]
-    sessions = engine.load_all(path)
+    sessions = turnscope.load_all(path)
     assert [session.title for session in sessions] == ["Conversation 1. Web Search", "Conversation 2"]
     assert [len(session.requests) for session in sessions] == [7, 2]
     messages = [message for session in sessions for message in session.messages]
     assert [sum(m.origin == origin for m in messages) for origin in ("prompt", "answer", "tool")] == [5, 9, 5]
     assert (sum(map(pairs, sessions)), [len(session.branches) for session in sessions]) == (4, [0, 0])
     for session in sessions:
-        view = engine.overview(session)
+        view = turnscope.overview(session)
         assert not view.windows.any(), "the app's own windows are not those of the same models elsewhere"
         assert not [marker for marker in view.markers if marker.kind == "overflow"]

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
-
-import engine
-from engine.importers.claude_ai import IMPORTER
+from turnscope.importers.claude_ai import IMPORTER
 
 ROOT = "00000000-0000-4000-8000-000000000000"
 
@@ -105,8 +104,8 @@ def test_text_is_read_where_no_block_has_it_and_nothing_breaks() -> None:
 def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "claude-ai", "claude_example.json")
     assert claimed(path) == [IMPORTER.name]
-    assert len(list(engine.entries(path))) == 85
-    sessions = engine.load_all(path)
+    assert len(list(turnscope.entries(path))) == 85
+    sessions = turnscope.load_all(path)
     messages = [message for session in sessions for message in session.messages]
     assert [sum(m.origin == origin for m in messages) for origin in ("prompt", "answer")] == [283, 274]
     assert sum(len(session.requests) for session in sessions) == 274

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
-
-import engine
-from engine import importers
-from engine.importers.cline_sdk import IMPORTER, finds
-from engine.settings import Machine
+from turnscope import importers
+from turnscope.importers.cline_sdk import IMPORTER, finds
+from turnscope.settings import Machine
 
 INFO = {"modelInfo": {"id": "m-1", "provider": "p"}}
 METRICS = {"inputTokens": 30, "outputTokens": 7, "cacheReadTokens": 20, "cacheWriteTokens": 0, "cost": 0.5}
@@ -61,7 +60,7 @@ def test_a_compaction_stands_for_the_first_messages(tmp_path: Path) -> None:
     (folder / "s.compaction.json").write_text(json.dumps(sidecar))
     (folder / "s.json").write_text(json.dumps({"version": 1, "session_id": "s", "model": "m", "cwd": "/w"}))
     assert claimed(path) == [IMPORTER.name]
-    session = engine.load(path)
+    session = turnscope.load(path)
     (seen,) = session.observed
     assert (seen.request, seen.edit.span, seen.edit.facts) == (1, (1, 5), {"preTokens": 900})
     assert [part.text for part in seen.edit.body or ()] == ["so far"]
@@ -69,10 +68,10 @@ def test_a_compaction_stands_for_the_first_messages(tmp_path: Path) -> None:
     assert importers.part_of(folder / "s.compaction.json") == importers.part_of(folder / "s.json") == path
     here = Machine("linux", tmp_path, tmp_path, tmp_path, {})
     assert [found for place in finds(here) for found in place.paths()] == [path]
-    assert len(engine.load_all(folder)) == 1
+    assert len(turnscope.load_all(folder)) == 1
     (folder / "s.compaction.json").write_text(json.dumps({**sidecar, "source_message_count": 9}))
-    assert engine.load(path).notes[0].what.startswith("a compaction stands for 9 messages")
-    assert texts(engine.load(path))[0] == "Be brief."
+    assert turnscope.load(path).notes[0].what.startswith("a compaction stands for 9 messages")
+    assert texts(turnscope.load(path))[0] == "Be brief."
 
 
 def test_nothing_breaks() -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
-
-import engine
-from engine.importers.codex import IMPORTER, finds
-from engine.settings import Machine
+from turnscope.importers.codex import IMPORTER, finds
+from turnscope.settings import Machine
 
 
 def line(kind: str, second: int = 0, **payload: Any) -> dict[str, Any]:
@@ -140,7 +139,7 @@ def test_a_compaction_replaces_the_history_by_its_list() -> None:
     body = session.observed[1].edit.body
     assert body
     assert [(part.role, part.kind) for part in body] == [("system", "system"), ("user", "compaction")]
-    assert engine.replay(session).plans[2].after.at(2).body is None
+    assert turnscope.replay(session).plans[2].after.at(2).body is None
 
 
 def test_a_compaction_with_a_summary_alone_keeps_prompts_and_context() -> None:
@@ -203,7 +202,7 @@ def test_real_rollouts_are_what_their_last_total_says(
 ) -> None:
     path = shared("data", "open", "codex", name)
     assert claimed(path) == [IMPORTER.name]
-    session = engine.load(path)
+    session = turnscope.load(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (requests, messages, called)
     assert (prompt_tokens(session), output_tokens(session)) == (prompt, output)
     assert all(request.usage for request in session.requests)
@@ -218,9 +217,9 @@ def test_real_rollouts_are_what_their_last_total_says(
 
 
 def test_the_real_compaction_keeps_the_prompts_that_it_lists(shared: Callable[..., Path]) -> None:
-    session = engine.load(shared("data", "open", "codex", "entire-skills-d5c5-compacted.jsonl"))
+    session = turnscope.load(shared("data", "open", "codex", "entire-skills-d5c5-compacted.jsonl"))
     assert {seen.request for seen in session.observed} == {254}
     stood_in = [part for seen in session.observed for part in seen.edit.body or ()]
     assert [part.kind for part in stood_in].count("compaction") == 1
-    kept = sum(piece.body is None for piece in engine.replay(session).plans[254].after.pieces)
+    kept = sum(piece.body is None for piece in turnscope.replay(session).plans[254].after.pieces)
     assert kept > 40

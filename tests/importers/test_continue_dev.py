@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import claimed, opened, pairs, survives, texts, told
-
-import engine
-from engine.importers.continue_dev import IMPORTER, finds
-from engine.settings import Machine
+from turnscope.importers.continue_dev import IMPORTER, finds
+from turnscope.settings import Machine
 
 
 def item(role: str, content: Any, message: Any = None, **more: Any) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def test_sessions_are_found_and_their_list_is_none(tmp_path: Path) -> None:
 def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "continue", "continue-21f74d9c.json")
     assert claimed(path) == [IMPORTER.name]
-    found = engine.load(path)
+    found = turnscope.load(path)
     assert (len(found.requests), [b.kind for b in found.blocks].count("files")) == (14, 10)
     assert [m.role for m in found.messages] == ["system", *["user", "assistant"] * 14]
     assert sum(bool(request.model) for request in found.requests) == 12

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts
-
-import engine
-from engine.importers.gemini_cli import IMPORTER, finds
-from engine.settings import Machine
+from turnscope.importers.gemini_cli import IMPORTER, finds
+from turnscope.settings import Machine
 
 META = {"sessionId": "s", "projectHash": "h", "startTime": "2026-01-01T00:00:00Z", "lastUpdated": "2026-01-01T00:00:00Z"}
 PARTS = [{"functionResponse": {"id": "c", "name": "read", "response": {"output": "a = 1"}}}]
@@ -138,7 +137,7 @@ def test_sessions_are_found_with_those_of_subagents(tmp_path: Path) -> None:
 def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "gemini-cli", "entire-ab2b-session.json")
     assert claimed(path) == [IMPORTER.name]
-    session = engine.load(path)
+    session = turnscope.load(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (11, 21, 9)
     assert [b.kind for b in session.blocks].count("thinking") == 15
     assert (prompt_tokens(session), output_tokens(session)) == (131_375, 1_812)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import claimed, data_of, database, opened, pairs, survives, texts, threads
-
-import engine
-from engine.importers.goose import finds
-from engine.settings import Machine
+from turnscope.importers.goose import finds
+from turnscope.settings import Machine
 
 HEAD: dict[str, Any] = {"id": "20260101_1", "name": "A title", "working_dir": "/w", "updated_at": "2026-01-01 00:00:09"}
 USED = {
@@ -67,8 +66,11 @@ def stored(path: Path, rows: list[dict[str, Any]]) -> Path:
 def test_a_database_lists_its_sessions_newest_first(tmp_path: Path) -> None:
     path = stored(tmp_path / "sessions.db", MADE)
     assert claimed(path) == ["goose"]
-    assert [(entry.id, entry.title) for entry in engine.entries(path)] == [("20260102_1", "Another"), ("20260101_1", "A title")]
-    session = engine.load(path, "20260101_1")
+    assert [(entry.id, entry.title) for entry in turnscope.entries(path)] == [
+        ("20260102_1", "Another"),
+        ("20260101_1", "A title"),
+    ]
+    session = turnscope.load(path, "20260101_1")
     assert [b.kind for b in session.blocks] == ["text", "thinking", "text", "tool_use", "tool_result", "text"]
     assert (pairs(session), len(session.requests), session.window) == (1, 2, 9000)
     assert [request.usage and request.usage.prompt_tokens for request in session.requests] == [None, 120]
@@ -76,7 +78,7 @@ def test_a_database_lists_its_sessions_newest_first(tmp_path: Path) -> None:
 
 
 def test_a_compaction_leaves_the_summary_that_only_the_agent_sees(tmp_path: Path) -> None:
-    session = engine.load(stored(tmp_path / "sessions.db", COMPACTED), "20260101_1")
+    session = turnscope.load(stored(tmp_path / "sessions.db", COMPACTED), "20260101_1")
     assert [m.origin for m in session.messages][4:] == ["summary", "meta", "prompt", "answer"]
     (seen,) = session.observed
     assert (seen.request, seen.edit.span, seen.edit.facts["summary"]) == (2, (0, 6), 6)
@@ -84,7 +86,7 @@ def test_a_compaction_leaves_the_summary_that_only_the_agent_sees(tmp_path: Path
 
 
 def test_exports_and_old_lines_hold_the_same(tmp_path: Path) -> None:
-    session = engine.load(stored(tmp_path / "sessions.db", MADE), "20260101_1")
+    session = turnscope.load(stored(tmp_path / "sessions.db", MADE), "20260101_1")
     assert opened({**HEAD, "conversation": MADE}).blocks == session.blocks
     assert opened([{"working_dir": "/w", "description": "Old"}, *MADE], lines=True).blocks == session.blocks
     assert opened([{"working_dir": "/w", "description": "Old"}, *MADE], lines=True).title == "Old"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from formats import data_of, opened, survives, texts, threads, told
-
-from engine.importers.grok import IMPORTER
+from turnscope.importers.grok import IMPORTER
 
 
 def response(id: str, above: str | None, sender: str, message: str, second: int) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import engine.importers
+import turnscope.importers
 
-ROOT = Path(engine.importers.__file__).parent
+ROOT = Path(turnscope.importers.__file__).parent
 SHORT = 100  # lines of a mapping
 
 

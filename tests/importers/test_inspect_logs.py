@@ -9,12 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import broken, claimed, opened, output_tokens, pairs, prompt_tokens, sound, survives, texts, told
-
-import engine
-from engine import importers
-from engine.errors import TurnscopeError
-from engine.importers.inspect_logs import IMPORTER
+from turnscope import importers
+from turnscope.errors import TurnscopeError
+from turnscope.importers.inspect_logs import IMPORTER
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "Be brief."}
 USER: dict[str, Any] = {"role": "user", "content": "go", "source": "input"}
@@ -152,7 +151,7 @@ def archive(path: Path, *samples: bytes) -> Path:
 def test_an_archive_lists_its_samples(tmp_path: Path) -> None:
     path = archive(tmp_path / "x.eval", json.dumps(sample()).encode(), json.dumps(sample(id="two")).encode())
     assert claimed(path) == [IMPORTER.name]
-    one, two = engine.load_all(path)
+    one, two = turnscope.load_all(path)
     assert told(one) == told(two) == SEEN
     assert (one.id, two.id, one.about["task"]) == ("x/one.1", "x/two.1", "t")
     source = importers.open_source(path)
@@ -160,20 +159,20 @@ def test_an_archive_lists_its_samples(tmp_path: Path) -> None:
         ("0 (epoch 1): go", False),
         ("1 (epoch 1)", True),
     ]
-    assert [session.id for session in engine.load_all(tmp_path)] == ["x/one.1", "x/two.1"], "in a folder as well"
+    assert [session.id for session in turnscope.load_all(tmp_path)] == ["x/one.1", "x/two.1"], "in a folder as well"
 
 
 def test_nothing_breaks(tmp_path: Path) -> None:
     assert survives(log(sample(), sample()))
     for data in broken(sample(), 30):
         with suppress(TurnscopeError):
-            sound(engine.load(archive(tmp_path / "y.eval", data)))
+            sound(turnscope.load(archive(tmp_path / "y.eval", data)))
 
 
 def test_the_real_archive_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "inspect", "docent-log.eval")
     assert claimed(path) == [IMPORTER.name]
-    sessions = engine.load_all(path)
+    sessions = turnscope.load_all(path)
     assert len(sessions) == 15
     assert sum(len(session.requests) for session in sessions) == 147
     assert sum(block.kind == "tool_use" for session in sessions for block in session.blocks) == 121
@@ -187,7 +186,7 @@ def test_the_real_archive_is_what_it_says(shared: Callable[..., Path]) -> None:
 def test_the_real_document_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "inspect", "inspect-browser.json")
     assert claimed(path) == [IMPORTER.name]
-    (session,) = engine.load_all(path)
+    (session,) = turnscope.load_all(path)
     assert (len(session.requests), pairs(session)) == (5, 4)
     assert (prompt_tokens(session), output_tokens(session)) == (15_235, 281)
     assert [message.role for message in session.messages] == ["tools", *["user", "assistant"] * 5]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, opened, pairs, survives, texts, told
+from turnscope import importers
+from turnscope.importers.jan import finds
+from turnscope.settings import Machine
+from turnscope.views import one_request
 
-import engine
-from engine import importers
-from engine.importers.jan import finds
-from engine.settings import Machine
-from engine.views import one_request
 from pages.parts import cards
 
 T = 1_750_000_000_000
@@ -63,7 +63,7 @@ def saved(folder: Path, messages: list[Any]) -> Path:
 def test_a_folder_is_read_with_speed_and_times(tmp_path: Path) -> None:
     folder = saved(tmp_path / "t1", LINEAR)
     assert claimed(folder) == ["jan"]
-    session = engine.load(folder)
+    session = turnscope.load(folder)
     assert told(session) == [
         ("system", "system", "Be brief."),
         ("user", "files", "file a"),
@@ -84,7 +84,7 @@ def test_a_folder_is_read_with_speed_and_times(tmp_path: Path) -> None:
 def test_a_request_with_a_duration_has_a_speed() -> None:
     answer = said("a1", "assistant", part("text", "4."), n=1, completed_at=T + 5_000, metadata=USED)
     session = opened([LINEAR[0], answer, said("u2", "user", part("text", "5?"), n=6), said("a2", "assistant", n=7)], lines=True)
-    view, trace = engine.overview(session), engine.replay(session)
+    view, trace = turnscope.overview(session), turnscope.replay(session)
     timed, untimed = (one_request.summary(view, trace, n) for n in range(2))
     assert (timed.seconds, timed.speed) == (4.0, 2.0)
     assert "· 2.0 tokens/s<em>measured" in cards.buckets(timed, "")
@@ -93,12 +93,12 @@ def test_a_request_with_a_duration_has_a_speed() -> None:
 
 def test_its_files_open_as_the_folder_and_alone_without_it(tmp_path: Path) -> None:
     folder = saved(tmp_path / "t1", LINEAR)
-    session = engine.load(folder)
+    session = turnscope.load(folder)
     for name in ("thread.json", "messages.jsonl"):
         assert importers.part_of(folder / name) == folder
-        assert engine.load(folder / name).blocks == session.blocks
+        assert turnscope.load(folder / name).blocks == session.blocks
     (folder / "thread.json").unlink()
-    assert engine.load(folder / "messages.jsonl").blocks == opened(LINEAR, lines=True).blocks
+    assert turnscope.load(folder / "messages.jsonl").blocks == opened(LINEAR, lines=True).blocks
     assert importers.part_of(folder / "messages.jsonl") == folder / "messages.jsonl"
     one = opened(LINEAR[:1], lines=True)
     assert texts(one) == ["file a", "2+2?"]

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, opened, pairs, survives, texts, told
-
-import engine
-from engine.importers.librechat import IMPORTER, NO_PARENT
+from turnscope.importers.librechat import IMPORTER, NO_PARENT
 
 
 def user(id: str, parent: str, text: str, **more: Any) -> dict[str, Any]:
@@ -152,7 +151,7 @@ def test_failures_and_odd_parts_are_told_and_nothing_breaks() -> None:
 def test_the_real_exports_are_what_they_say(name: str, messages: int, branches: int, shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "librechat", f"{name}.json")
     assert claimed(path) == [IMPORTER.name]
-    thread = engine.thread(path)
+    thread = turnscope.thread(path)
     spoken = [message for message, _ in thread.messages() if message.role != "system"]
     assert (len(spoken), len(thread.session.branches)) == (messages, branches)
     models = {request.model for request in thread.session.requests}

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
-
-import engine
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.importers.lobechat import IMPORTER
-from engine.live.growing import Growing
-from engine.planning.assemble import replay, step
-from engine.planning.policy import load
-from engine.planning.render import render
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.importers.lobechat import IMPORTER
+from turnscope.live.growing import Growing
+from turnscope.planning.assemble import replay, step
+from turnscope.planning.policy import load
+from turnscope.planning.render import render
 
 TOOL = {"id": "t1", "identifier": "calc", "apiName": "eval", "arguments": '{"e":"2+2"}', "type": "default"}
 T = 1_750_000_000_000
@@ -136,7 +135,7 @@ def test_a_backup_tells_failed_requests_and_groups_are_read() -> None:
 def test_the_real_backup_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "lobechat", "lobechat-messages.json")
     assert claimed(path) == [IMPORTER.name]
-    sessions = engine.load_all(path)
+    sessions = turnscope.load_all(path)
     assert sum(len(session.requests) for session in sessions) == 16
     assert sum(m.origin == "prompt" for session in sessions for m in session.messages) == 16
     assert sum("failed" in note.what for session in sessions for note in session.notes) == 6

@@ -7,10 +7,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
-
-import engine
-from engine.importers.mini_swe_agent import IMPORTER
+from turnscope.importers.mini_swe_agent import IMPORTER
 
 USAGE = {"prompt_tokens": 30, "completion_tokens": 7, "total_tokens": 37, "prompt_tokens_details": {"cached_tokens": 20}}
 RESPONSE = {"id": "r", "created": 1_767_225_600, "model": "m-1", "choices": [{"finish_reason": "stop"}], "usage": USAGE}
@@ -92,8 +91,8 @@ def test_nothing_breaks() -> None:
 def test_the_real_trajectory_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "mini-swe-agent", "mini-swe-agent.traj.json")
     assert claimed(path) == [IMPORTER.name]
-    (session,) = engine.load_all(path)
+    (session,) = turnscope.load_all(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (38, 78, 38)
     assert (prompt_tokens(session), output_tokens(session)) == (1_266_900, 45_117)
     assert session.notes[0].what == "the log tells the run's cost: 0.612375 USD for 38 calls"
-    assert engine.overview(session).bill.run_usd == Decimal("0.612375")
+    assert turnscope.overview(session).bill.run_usd == Decimal("0.612375")

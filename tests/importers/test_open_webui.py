@@ -8,11 +8,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import claimed, data_of, database, opened, pairs, survives, texts, threads, told
-
-import engine
-from engine.importers.open_webui import IMPORTER, finds
-from engine.settings import Machine
+from turnscope.importers.open_webui import IMPORTER, finds
+from turnscope.settings import Machine
 
 
 def said(id: str, parent: str | None, role: str, content: str = "", second: int = 0, **more: Any) -> dict[str, Any]:
@@ -155,9 +154,9 @@ def test_the_database_holds_the_same_also_in_its_newer_table(tmp_path: Path) -> 
     ]
     path = database(tmp_path / "webui.db", {"user": [{"id": "me"}], "chat": rows, "chat_message": stored})
     assert claimed(path) == [IMPORTER.name]
-    assert [(entry.id, entry.title) for entry in engine.entries(path)] == [("c1", "A title"), ("c2", "Second")]
-    assert engine.load(path, "c1").blocks == opened([one]).blocks
-    assert [b.text for b in engine.load(path, "c2").blocks if b.kind != "image"] == [
+    assert [(entry.id, entry.title) for entry in turnscope.entries(path)] == [("c1", "A title"), ("c2", "Second")]
+    assert turnscope.load(path, "c1").blocks == opened([one]).blocks
+    assert [b.text for b in turnscope.load(path, "c2").blocks if b.kind != "image"] == [
         b.text for b in opened([one]).blocks if b.kind != "image"
     ]
 
@@ -179,7 +178,7 @@ def test_nothing_breaks_and_the_database_is_found(tmp_path: Path) -> None:
 def test_the_converted_chat_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "open-webui", "openwebui-import-from-claude.json")
     assert claimed(path) == [IMPORTER.name]
-    session = engine.load(path)
+    session = turnscope.load(path)
     assert [m.origin for m in session.messages] == ["prompt", "answer"] * 5
     assert (len(session.requests), len(session.branches)) == (5, 0)
     assert all(request.usage is None and request.model for request in session.requests), "its usage is zeros"
@@ -199,7 +198,7 @@ def test_what_retrieval_put_beside_a_question_is_a_slot_of_its_request_alone(tmp
     chat = row(said("u1", None, "user", "When?"), said("a1", "u1", "assistant", "At noon.", 1, sources=sources),
                said("u2", "a1", "user", "And now?", 2), said("a2", "u2", "assistant", "Still.", 3))  # fmt: skip
     path.write_text(json.dumps([chat]))
-    trace = engine.replay(engine.load(path), "openwebui-middleware")
+    trace = turnscope.replay(turnscope.load(path), "openwebui-middleware")
     slots = [{p.slot: "".join(part.text for part in p.body or ()) for p in plan.after.pieces if p.slot} for plan in trace.plans]
     assert slots[0] == {
         "web_results": '<source id="1" name="https://x.y/z">A page.</source>',

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, database, opened, output_tokens, pairs, prompt_tokens, survives, texts
-
-import engine
-from engine.errors import BrokenFile
-from engine.importers import part_of
-from engine.importers.opencode import CLEARED, IMPORTER, INTERRUPTED, finds
-from engine.settings import Machine
+from turnscope.errors import BrokenFile
+from turnscope.importers import part_of
+from turnscope.importers.opencode import CLEARED, IMPORTER, INTERRUPTED, finds
+from turnscope.settings import Machine
 
 T = 1_767_225_600_000
 INFO = {
@@ -116,10 +115,10 @@ def test_tree_and_database_hold_what_the_export_holds(tmp_path: Path) -> None:
     stored = base(tmp_path / "opencode.db", *MADE)
     packed = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path, "storage"))
     for path in (folder, tmp_path, folder / "session" / "p" / "ses_1.json", stored, packed):
-        found = engine.load(path)
+        found = turnscope.load(path)
         assert (found.blocks, found.messages, found.requests) == (session.blocks, session.messages, session.requests), path
     assert part_of(folder / "message" / "ses_1" / "msg_00.json") == folder / "session" / "p" / "ses_1.json"
-    assert [entry.title for entry in engine.entries(stored)] == ["A title"]
+    assert [entry.title for entry in turnscope.entries(stored)] == ["A title"]
 
 
 def test_a_compaction_leaves_question_summary_and_tail() -> None:
@@ -159,7 +158,7 @@ def test_a_task_is_a_subagent_where_it_was_called(tmp_path: Path) -> None:
     inner = [{**m, "info": {**m["info"], "sessionID": "ses_2", "id": f"msg_9{n}"}} for n, m in enumerate(MADE)]
     inner = [{**m, "parts": [{**part, "id": f"prt_9{n}{i}"} for i, part in enumerate(m["parts"])]} for n, m in enumerate(inner)]
     outer = [MADE[0], answer(1, BEGIN, tool("c1", metadata={"sessionId": "ses_2"})), MADE[2]]
-    session = engine.load(base(tmp_path / "opencode.db", *outer, *inner, child=True))
+    session = turnscope.load(base(tmp_path / "opencode.db", *outer, *inner, child=True))
     (agent,) = session.subagents
     assert (agent.id, agent.parent, session.blocks[agent.at].kind, len(agent.requests)) == ("ses_2", "ses_1", "tool_use", 2)
 
@@ -169,7 +168,7 @@ def test_an_id_that_leads_elsewhere_leads_nowhere(tmp_path: Path) -> None:
     stray = {**INFO, "id": "ses_/../ses_1"}
     (folder / "session" / "p" / "ses_2.json").write_text(json.dumps(stray))
     with pytest.raises(BrokenFile, match="holds no message"):
-        engine.load(folder / "session" / "p" / "ses_2.json")
+        turnscope.load(folder / "session" / "p" / "ses_2.json")
 
 
 def test_sessions_are_found(tmp_path: Path) -> None:
@@ -184,7 +183,7 @@ def test_sessions_are_found(tmp_path: Path) -> None:
 def test_the_real_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "opencode", "prsui-01KYP8H2-export.json")
     assert claimed(path) == [IMPORTER.name]
-    session = engine.load(path)
+    session = turnscope.load(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (69, 138, 75)
     assert (prompt_tokens(session), output_tokens(session)) == (3_735_196, 27_623)
     assert [b.kind for b in session.blocks].count("thinking") == 69

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import turnscope
 from formats import claimed, data_of, opened, output_tokens, pairs, prompt_tokens, survives, texts, threads, told
-
-import engine
-from engine import library
-from engine.importers.openhands import IMPORTER
+from turnscope import library
+from turnscope.importers.openhands import IMPORTER
 
 USAGE = {"prompt_tokens": 30, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 20}}
 
@@ -200,7 +199,7 @@ def test_nothing_breaks() -> None:
 def test_the_real_runs_are_what_they_say(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "openhands", "multi_swe_bench-output.jsonl")
     assert claimed(path) == [IMPORTER.name]
-    sessions = engine.load_all(path)
+    sessions = turnscope.load_all(path)
     assert [(len(session.requests), pairs(session)) for session in sessions] == [(23, 22), (33, 32), (49, 49)]
     assert [prompt_tokens(session) for session in sessions] == [565_158, 410_169, 938_015]
     assert [output_tokens(session) for session in sessions] == [2558, 5156, 5627]
@@ -216,7 +215,7 @@ def test_a_folder_of_events_is_one_session(tmp_path: Path) -> None:
     used = [{"response_id": "r1", "prompt_tokens": 100, "completion_tokens": 7}]
     state = {"id": "0f0e", "agent": {"llm": {"model": "m-2"}}, "stats": {"usage_to_metrics": {"agent": {"token_usages": used}}}}
     (folder.parent / "base_state.json").write_text(json.dumps(state), encoding="utf-8")
-    alone, whole = opened(SDK), engine.load_all(tmp_path)
+    alone, whole = opened(SDK), turnscope.load_all(tmp_path)
     assert len(whole) == 1
     assert told(whole[0]) == told(alone)
     assert whole[0].id == "0f0e"

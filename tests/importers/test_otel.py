@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, data_of, opened, output_tokens, pairs, prompt_tokens, survives, texts, threads, told
-
-import engine
-from engine.importers.otel import IMPORTER
-from engine.session.model import Session
+from turnscope.importers.otel import IMPORTER
+from turnscope.session.model import Session
 
 AT = 1_767_225_600
 TOOL = {"type": "function", "name": "look", "description": "Looks.", "parameters": {"type": "object"}}
@@ -371,7 +370,7 @@ def test_nothing_breaks(lines: bool) -> None:
 def test_the_real_otlp_export_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "otel", "otlp-openinference-smol-agent.json")
     assert claimed(path) == [IMPORTER.name]
-    sessions = engine.load_all(path)
+    sessions = turnscope.load_all(path)
     assert [len(session.requests) for session in sessions] == [2, 2, 1, 1], "two agents, and a plan for each"
     assert sum(map(prompt_tokens, sessions)) == 941 + 2711 + 1453 + 2912 + 3841 + 6094
     assert sum(map(output_tokens, sessions)) == 1202 + 730 + 1410 + 490 + 1896 + 1394
@@ -382,7 +381,7 @@ def test_the_real_otlp_export_is_what_it_says(shared: Callable[..., Path]) -> No
 def test_the_real_langfuse_trace_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "otel", "langfuse-claude-agent.trace.json")
     assert claimed(path) == [IMPORTER.name]
-    (session,) = engine.load_all(path)
+    (session,) = turnscope.load_all(path)
     assert (len(session.requests), pairs(session)) == (4, 2)
     assert (prompt_tokens(session), output_tokens(session)) == (34, 232)
     assert sum(request.logged_usd or 0 for request in session.requests) == pytest.approx(0.003582)

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
-
-import engine
-from engine.importers.pi import IMPORTER, finds
-from engine.settings import Machine
+from turnscope.importers.pi import IMPORTER, finds
+from turnscope.settings import Machine
 
 HEAD = {
     "type": "session",
@@ -113,7 +112,7 @@ def test_sessions_are_found(tmp_path: Path) -> None:
 def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "pi", "pi-before-compaction.jsonl")
     assert claimed(path) == [IMPORTER.name]
-    session = engine.load(path)
+    session = turnscope.load(path)
     assert (len(session.requests), pairs(session)) == (484, 448)
     assert [b.kind for b in session.blocks].count("tool_use") == 454
     assert len(session.messages) == 990 - 13, "13 answers were aborted before a word: they are requests alone"

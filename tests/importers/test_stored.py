@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from formats import opened
 from msgspec import structs
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.plan import Plan
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load
+from turnscope.ports.jan.messages import joined, mended, with_files
+from turnscope.ports.lobechat.shaping import FAILED, Shape, prepared
+from turnscope.ports.openwebui.messages import loaded, processed, without_blanks
+from turnscope.reading.jan_threads import ui_message, waves
+from turnscope.session.model import Request, Session
 
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.plan import Plan
-from engine.planning.assemble import replay
-from engine.planning.policy import load
-from engine.ports.jan.messages import joined, mended, with_files
-from engine.ports.lobechat.shaping import FAILED, Shape, prepared
-from engine.ports.openwebui.messages import loaded, processed, without_blanks
-from engine.reading.jan_threads import ui_message, waves
-from engine.session.model import Request, Session
 from tests.goldens._apps import sent
 
 

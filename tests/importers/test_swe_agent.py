@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, opened, pairs, survives, texts, told
-
-import engine
-from engine.importers.swe_agent import IMPORTER
-from engine.planning.render import render
+from turnscope.importers.swe_agent import IMPORTER
+from turnscope.planning.render import render
 
 STEP = {"action": "ls", "observation": "a", "response": "look\n```\nls\n```", "thought": "look", "state": {}}
 INFO = {"exit_status": "submitted (exit_cost)", "model_stats": {"instance_cost": 0.5, "tokens_sent": 9, "api_calls": 2}}
@@ -90,12 +89,12 @@ def test_what_a_query_elides_is_no_longer_in_the_request() -> None:
     queries = [NEW[:2], NEW[:4], [*NEW[:3], elided, NEW[4], history[5]]]
     session = opened({**run(history), "trajectory": [{**STEP, "query": query} for query in queries]})
     assert [(seen.request, seen.edit.action) for seen in session.observed] == [(2, "clear")]
-    plan = engine.replay(session).plans[2]
+    plan = turnscope.replay(session).plans[2]
     sent = json.dumps(render(plan.after, session, {}))
     assert "(1 lines omitted)" in sent
     at = next(block.at for block in session.blocks if block.kind == "tool_result")
     assert session.blocks[at].text == "a", "the timeline keeps it"
-    assert not engine.replay(session).plans[1].changed
+    assert not turnscope.replay(session).plans[1].changed
 
 
 @pytest.mark.parametrize("history", [NEW, OLD], ids=["new", "old"])
@@ -106,7 +105,7 @@ def test_nothing_breaks(history: Any) -> None:
 def test_the_real_trajectory_is_what_it_says(shared: Callable[..., Path]) -> None:
     path = shared("data", "open", "swe-agent", "pydantic-8316.traj")
     assert claimed(path) == [IMPORTER.name]
-    (session,) = engine.load_all(path)
+    (session,) = turnscope.load_all(path)
     assert (len(session.requests), len(session.messages), pairs(session)) == (22, 46, 22)
     assert "161683 tokens sent, 968 received, 0.3017616 USD" in session.notes[0].what
     assert {request.model for request in session.requests} == {"claude-3-7-sonnet-20250219"}

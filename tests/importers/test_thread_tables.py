@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from formats import claimed, data_of, database, output_tokens, prompt_tokens, survives, texts, threads
-
-import engine
-from engine.importers.thread_tables import IMPORTER
+from turnscope.importers.thread_tables import IMPORTER
 
 USED = {"input_tokens": 30, "output_tokens": 7, "model": "m-1"}
 ROWS: list[dict[str, Any]] = [
@@ -66,7 +65,7 @@ def test_rows_are_put_in_order(data: bytes) -> None:
 def test_a_database_lists_its_threads(tmp_path: Path) -> None:
     path = database(tmp_path / "x.db", {"conversation_threads": [{"thread_id": "a"}], "conversation_messages": ROWS})
     assert claimed(path) == [IMPORTER.name]
-    assert [(session.id, texts(session)[0]) for session in engine.load_all(path)] == [("b", "hi"), ("a", "go")]
+    assert [(session.id, texts(session)[0]) for session in turnscope.load_all(path)] == [("b", "hi"), ("a", "go")]
 
 
 def test_nothing_breaks() -> None:

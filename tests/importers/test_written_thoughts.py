@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from engine.counting.ledger import build_ledger
-from engine.counting.tokens import CHARS
-from engine.planning.assemble import replay
-from engine.planning.policy import parse
-from engine.reading.parts import with_thoughts
-from engine.session.builder import Builder
+from turnscope.counting.ledger import build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import parse
+from turnscope.reading.parts import with_thoughts
+from turnscope.session.builder import Builder
 
 TAGS = ("think", "thinking", "thought")
 ALONE = parse("alone", '[[rules]]\nrule = "strip_old_thinking"')

@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
 from msgspec import structs
-
-from engine.envelope.envelope import Envelope
-from engine.errors import RuleError
-from engine.planning.assemble import replay
-from engine.planning.bodies import Bodies
-from engine.planning.lint import lint, lint_on
-from engine.planning.policy import load, names, sendable
-from engine.planning.render import body, rendered
-from engine.pricing.prices import PRICES
-from engine.session.model import Edit, Part, Session, Span
+from turnscope.envelope.envelope import Envelope
+from turnscope.errors import RuleError
+from turnscope.planning.assemble import replay
+from turnscope.planning.bodies import Bodies
+from turnscope.planning.lint import lint, lint_on
+from turnscope.planning.policy import load, names, sendable
+from turnscope.planning.render import body, rendered
+from turnscope.pricing.prices import PRICES
+from turnscope.session.model import Edit, Part, Session, Span
 
 MODEL = "claude-opus-4-5"
 parts = st.builds(

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
-
-from engine.counting.ledger import Ledger
-from engine.envelope.envelope import CHUNK, Envelope
-from engine.errors import RuleError
-from engine.session.model import Edit, Part, Session, Span
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.envelope import CHUNK, Envelope
+from turnscope.errors import RuleError
+from turnscope.session.model import Edit, Part, Session, Span
 
 
 def recount(envelope: Envelope, ledger: Ledger) -> tuple[int, ...]:

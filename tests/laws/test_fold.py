@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
-
-from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan
-from engine.envelope.rule import Ctx, NoParams, Rule
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, Step, load, parse, write
-from engine.planning.render import render
-from engine.planning.trace import Cursor
-from engine.planning.trace import trace as replayed
-from engine.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.rule import Ctx, NoParams, Rule
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, Step, load, parse, write
+from turnscope.planning.render import render
+from turnscope.planning.trace import Cursor
+from turnscope.planning.trace import trace as replayed
+from turnscope.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
 
 
 def policy(*rules: Rule, **fields: object) -> Policy:

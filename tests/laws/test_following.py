@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from claude_log import Log, call
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_claude_code import write
-
-import engine
-from engine.errors import UnreadableFile
-from engine.importers.claude_code import following
-from engine.library import opening
-from engine.library.following import Following
+from turnscope.errors import UnreadableFile
+from turnscope.importers.claude_code import following
+from turnscope.library import opening
+from turnscope.library.following import Following
 
 BESIDE = ("read_truncation_notice", "hook_additional_context")
 
@@ -101,7 +100,7 @@ def test_reading_on_gives_what_reading_the_whole_gives(tmp_path_factory: pytest.
     for end in (*ends, len(text)):
         with path.open("ab") as file:
             file.write(text[path.stat().st_size : end])
-        assert growing.session() == engine.load(path)
+        assert growing.session() == turnscope.load(path)
 
 
 def simple(count: int, word: str = "prompt") -> Log:
@@ -123,7 +122,7 @@ def test_a_file_that_is_not_what_it_was_is_read_anew(how: str, tmp_path: Path) -
         simple(30, "another").save(tmp_path / "new.jsonl").replace(path)
     else:
         path.write_text(simple(30, "another").text())
-    assert growing.session() == engine.load(path)
+    assert growing.session() == turnscope.load(path)
     assert len(growing.session().requests) in (5, 30)
 
 
@@ -143,7 +142,7 @@ def test_a_last_line_that_is_being_written_is_noted_until_it_is_whole(tmp_path: 
     for part in (line[:50], line[50:-1], line[-1:]):
         with path.open("a") as file:
             file.write(part)
-        assert growing.session() == engine.load(path)
+        assert growing.session() == turnscope.load(path)
         assert bool(growing.session().notes) == (part == line[:50])
 
 
@@ -157,7 +156,7 @@ def test_a_subagents_file_that_grows_is_followed(tmp_path: Path) -> None:
     assert len(growing.session().subagents[0].blocks) == 1
     side.answer("am1", "found", usage=(1, 2, 3, 4))
     side.save(agent)
-    assert growing.session() == engine.load(path)
+    assert growing.session() == turnscope.load(path)
     assert len(growing.session().subagents[0].blocks) == 2
 
 
@@ -167,7 +166,7 @@ def test_counts_of_a_session_that_grew_are_those_of_the_whole(tmp_path: Path) ->
     growing.opened()
     path.write_text(simple(8).text())
     opened = growing.opened()
-    assert opened.trace.ledger.total == opening.ledger_of(engine.load(path)).total
+    assert opened.trace.ledger.total == opening.ledger_of(turnscope.load(path)).total
     assert len(opened.overview) == 8
 
 
@@ -209,6 +208,6 @@ def test_a_few_lines_cost_a_small_part_of_the_first_reading(tmp_path: Path, monk
         began = time.process_time()
         session = growing.thread().session
         spent.append(time.process_time() - began)
-    assert session == engine.load(path)
+    assert session == turnscope.load(path)
     assert len(laid) == 2
     assert min(spent) < first / 10

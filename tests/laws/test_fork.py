@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import orjson
 import pytest
+import turnscope
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of
 from law_sessions import sessions as plain
-
-import engine
-from engine.counting.ledger import Ledger
-from engine.library import opening
-from engine.planning.assemble import Basis, replay, step
-from engine.planning.lint import Problem, lint
-from engine.planning.policy import load
-from engine.planning.render import render
-from engine.planning.trace import trace
-from engine.session import portable
-from engine.session.builder import Builder
-from engine.session.fork import OPEN, forked, upto
-from engine.session.model import Request, Session
+from turnscope.counting.ledger import Ledger
+from turnscope.library import opening
+from turnscope.planning.assemble import Basis, replay, step
+from turnscope.planning.lint import Problem, lint
+from turnscope.planning.policy import load
+from turnscope.planning.render import render
+from turnscope.planning.trace import trace
+from turnscope.session import portable
+from turnscope.session.builder import Builder
+from turnscope.session.fork import OPEN, forked, upto
+from turnscope.session.model import Request, Session
 
 MODEL = "claude-opus-4-5"
 SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
@@ -92,7 +91,7 @@ def test_what_is_shared_up_to_any_block_points_nowhere_past_its_end(session: Ses
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_every_fork_of_every_sample_plans_as_the_original_and_would_be_taken(path) -> None:
-    session, memo = engine.load(path), dict[str, int]()
+    session, memo = turnscope.load(path), dict[str, int]()
     recorded = trace(session, "as-recorded", opening.ledger_of(session, memo))
     for n in range(len(recorded.plans)):
         fork = recorded.fork(n)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given
 from law_sessions import ledger_of, sessions
-
-from engine.counting.tokens import CHARS
-from engine.live.growing import Growing
-from engine.planning.assemble import replay, settle, step
-from engine.planning.policy import load
-from engine.session.index import Index
-from engine.session.model import Session
+from turnscope.counting.tokens import CHARS
+from turnscope.live.growing import Growing
+from turnscope.planning.assemble import replay, settle, step
+from turnscope.planning.policy import load
+from turnscope.session.index import Index
+from turnscope.session.model import Session
 
 
 def grown(session: Session) -> tuple[Growing, list]:

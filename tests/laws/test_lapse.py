@@ -12,18 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
-
-from engine.envelope.budget import BudgetParams
-from engine.envelope.difference import lapsed
-from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan
-from engine.envelope.rule import Ctx, Edits, Memory, Rule
-from engine.planning import assemble
-from engine.planning.assemble import replay
-from engine.planning.policy import MENDING, Policy, Step, load, names
-from engine.planning.render import render
-from engine.planning.trace import Trace, trace
-from engine.session.model import Edit, Part, Session, Span
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.difference import lapsed
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.rule import Ctx, Edits, Memory, Rule
+from turnscope.planning import assemble
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import MENDING, Policy, Step, load, names
+from turnscope.planning.render import render
+from turnscope.planning.trace import Trace, trace
+from turnscope.session.model import Edit, Part, Session, Span
 
 
 @dataclass(frozen=True, slots=True)

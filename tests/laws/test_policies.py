@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from long_session import long_session
 from msgspec import structs
-
-from engine.envelope.plan import Plan
-from engine.planning import policy as policies
-from engine.planning.assemble import Basis, replay, step
-from engine.planning.lint import lint
-from engine.planning.policy import Policy
-from engine.planning.render import render
-from engine.session.model import Answer, Ask, Bucket, Recorded, Session
+from turnscope.envelope.plan import Plan
+from turnscope.planning import policy as policies
+from turnscope.planning.assemble import Basis, replay, step
+from turnscope.planning.lint import lint
+from turnscope.planning.policy import Policy
+from turnscope.planning.render import render
+from turnscope.session.model import Answer, Ask, Bucket, Recorded, Session
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAMES = policies.names()

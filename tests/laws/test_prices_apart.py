@@ -7,21 +7,20 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import turnscope
 from conftest import ROOT
+from turnscope.library.opening import ledger_of
+from turnscope.live import branches
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import load
+from turnscope.planning.trace import Trace, trace
+from turnscope.pricing.overlay import read_overlay
+from turnscope.pricing.prices import PRICES, Prices
+from turnscope.views.cache_breaks import breaks
+from turnscope.views.findings import findings
+from turnscope.views.overview import overview
 
-import engine
-from engine.library.opening import ledger_of
-from engine.live import branches
-from engine.planning.assemble import replay
-from engine.planning.policy import load
-from engine.planning.trace import Trace, trace
-from engine.pricing.overlay import read_overlay
-from engine.pricing.prices import PRICES, Prices
-from engine.views.cache_breaks import breaks
-from engine.views.findings import findings
-from engine.views.overview import overview
-
-SESSION = engine.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
+SESSION = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
 LEDGER = ledger_of(SESSION)
 RATES = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turnscope
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
+from turnscope.planning.assemble import replay
+from turnscope.planning.lint import lint
+from turnscope.planning.policy import OURS, load, names
+from turnscope.planning.rejections import Looking, rejections
+from turnscope.planning.render import body
+from turnscope.planning.trace import trace
+from turnscope.pricing.prices import PRICES
+from turnscope.session.builder import Builder
+from turnscope.session.model import Session
 
-import engine
-from engine.planning.assemble import replay
-from engine.planning.lint import lint
-from engine.planning.policy import OURS, load, names
-from engine.planning.rejections import Looking, rejections
-from engine.planning.render import body
-from engine.planning.trace import trace
-from engine.pricing.prices import PRICES
-from engine.session.builder import Builder
-from engine.session.model import Session
 from tests.laws.test_policies import limits, tight
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "sample_sessions").glob("*.jsonl"))
@@ -87,7 +87,7 @@ def test_no_policy_of_ours_sends_what_a_provider_rejects(name: str, session: Ses
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_no_policy_of_ours_sends_it_of_a_sample(path: Path) -> None:
-    session = engine.load(path)
+    session = turnscope.load(path)
     ledger = ledger_of(session)
     for name in MINE:
         assert not any(rejections(trace(session, load(name), ledger))), name

@@ -10,18 +10,17 @@ from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-
-from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.tokens import CHARS, Counter
-from engine.envelope.budget import BudgetParams
-from engine.envelope.plan import Plan
-from engine.envelope.rule import Rule
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, Step, rules
-from engine.planning.render import render
-from engine.session.builder import Builder
-from engine.session.index import Index, upto
-from engine.session.model import Bucket, Session
+from turnscope.counting.ledger import Ledger, build_ledger
+from turnscope.counting.tokens import CHARS, Counter
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.rule import Rule
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, Step, rules
+from turnscope.planning.render import render
+from turnscope.session.builder import Builder
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Bucket, Session
 
 STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 OWN = Counter("chars", "", 0.31, "")  # another opinion than the session's, as a ported policy has

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
-
-from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, Memory, NoParams, Rule
-from engine.errors import RuleError
-from engine.planning.policy import Policy, Step
-from engine.planning.trace import Trace, trace
-from engine.session.model import Edit, Part, Session, Span
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Memory, NoParams, Rule
+from turnscope.errors import RuleError
+from turnscope.planning.policy import Policy, Step
+from turnscope.planning.trace import Trace, trace
+from turnscope.session.model import Edit, Part, Session, Span
 
 
 def _drop(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:

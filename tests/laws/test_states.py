@@ -12,24 +12,24 @@ from typing import Any
 
 import msgspec
 import pytest
+import turnscope
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan, StepState
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.errors import RuleError
+from turnscope.planning import policy as policies
+from turnscope.planning.assemble import Basis, replay, settle, step
+from turnscope.planning.policy import Policy, Step
+from turnscope.planning.trace import own_counts
+from turnscope.ports.librechat.cuts import unpacked, wide
+from turnscope.session.model import Edit, Session, Usage
 
-import engine
-from engine.envelope.budget import BudgetParams
-from engine.envelope.envelope import Envelope
-from engine.envelope.plan import Plan, StepState
-from engine.envelope.rule import Ctx, Edits, Rule
-from engine.errors import RuleError
-from engine.planning import policy as policies
-from engine.planning.assemble import Basis, replay, settle, step
-from engine.planning.policy import Policy, Step
-from engine.planning.trace import own_counts
-from engine.ports.librechat.cuts import unpacked, wide
-from engine.session.model import Edit, Session, Usage
 from tests.laws.test_fold import first
 from tests.laws.test_policies import NAMES, limits, tight
 
@@ -69,7 +69,7 @@ def _stored(known: StepState) -> StepState:
 
 @cache
 def sample(name: str) -> Session:
-    session: Session = engine.load(SAMPLES / name)
+    session: Session = turnscope.load(SAMPLES / name)
     return session
 
 
@@ -89,7 +89,7 @@ def agree(session: Session, policy: Policy, basis: Basis) -> None:
 @pytest.mark.parametrize(("name", "file"), [*zip(NAMES, cycle(FILES), strict=False)])
 def test_over_the_samples_states_are_stored_and_go_on_to_the_same_plans_and_facts_are_json(name: str, file: str) -> None:
     session, policy = sample(file), policies.load(name)
-    ledger = engine.replay(session, "as-recorded").ledger
+    ledger = turnscope.replay(session, "as-recorded").ledger
     for chosen in (policy, tight(name, ledger.total[-1] // 3)):
         agree(session, chosen, Basis.of(session, ledger, own_counts(session, chosen)))
 
@@ -150,7 +150,7 @@ def test_a_text_that_a_cut_left_with_half_a_character_is_stored_as_it_is() -> No
 
 @pytest.mark.parametrize("name", ["cline-classic", "librechat-agents"])
 def test_no_decision_is_there_for_its_memory_alone(name: str) -> None:
-    trace = engine.replay(sample("tool-results-eat-the-window.jsonl"), name)
+    trace = turnscope.replay(sample("tool-results-eat-the-window.jsonl"), name)
     made = [decision for plan in trace.plans for decision in plan.decisions]
     assert made
     assert all(decision.splice for decision in made), (

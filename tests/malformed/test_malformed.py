@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 from conftest import let_go
 from malformed.rogue import SAID, USAGE, WORDS, Rogue, Wrong, call, events, frame, message, raw, refusal, silent, stream
-
-from engine.envelope.ended import INTERRUPTED
-from engine.live.chat import Chat, Settings
-from engine.live.events import Done, Event, Failed, Interrupted, Refused, Stopped, Text
-from engine.live.growing import Growing
-from engine.live.offline.model import COUNTER
-from engine.live.provider import Anthropic, connected
-from engine.planning.policy import load
-from engine.session.model import Session
-from engine.storage.threads import Threads
+from turnscope.envelope.ended import INTERRUPTED
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Done, Event, Failed, Interrupted, Refused, Stopped, Text
+from turnscope.live.growing import Growing
+from turnscope.live.offline.model import COUNTER
+from turnscope.live.provider import Anthropic, connected
+from turnscope.planning.policy import load
+from turnscope.session.model import Session
+from turnscope.storage.threads import Threads
 
 GOOD = events()
 PYTHON = ("Traceback", "NoneType", "object has no attribute", "KeyError", "Expecting", "codec", "Errno", "<html", "list index")

@@ -14,21 +14,20 @@ from typing import Any
 import pytest
 from conftest import let_go
 from malformed.rogue import Handler, Rogue, Wrong, events, frame, raw, refusal, stream
-
-from engine.errors import TurnscopeError
-from engine.live import windows
-from engine.live.chat import Chat, Settings
-from engine.live.events import Done, Event, Failed, Interrupted
-from engine.live.growing import Growing
-from engine.live.offline.model import COUNTER
-from engine.live.provider import connected
-from engine.live.secrets import MASK, Keys, Scrub, know, scrubbed
-from engine.live.summaries import summarised
-from engine.planning.policy import load
-from engine.session import portable
-from engine.session.model import Ask, Session
-from engine.session.place import origin
-from engine.storage.threads import Threads
+from turnscope.errors import TurnscopeError
+from turnscope.live import windows
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Done, Event, Failed, Interrupted
+from turnscope.live.growing import Growing
+from turnscope.live.offline.model import COUNTER
+from turnscope.live.provider import connected
+from turnscope.live.secrets import MASK, Keys, Scrub, know, scrubbed
+from turnscope.live.summaries import summarised
+from turnscope.planning.policy import load
+from turnscope.session import portable
+from turnscope.session.model import Ask, Session
+from turnscope.session.place import origin
+from turnscope.storage.threads import Threads
 
 KEY = "sk-canary-5up3r/s3cret+k3y=Zz"
 TURNS = 200

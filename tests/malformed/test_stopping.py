@@ -16,17 +16,16 @@ from typing import Any
 import pytest
 from conftest import let_go
 from malformed.rogue import WORDS, Handler, Rogue, Wrong, call, events, frame, raw, refusal, stream
-
-from engine.envelope.ended import INTERRUPTED
-from engine.live.chat import Chat, Settings
-from engine.live.events import Called, Done
-from engine.live.growing import Growing
-from engine.live.offline.model import COUNTER
-from engine.live.provider import connected
-from engine.live.running import Running
-from engine.planning.policy import load
-from engine.session.model import Session
-from engine.storage.threads import Threads
+from turnscope.envelope.ended import INTERRUPTED
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Called, Done
+from turnscope.live.growing import Growing
+from turnscope.live.offline.model import COUNTER
+from turnscope.live.provider import connected
+from turnscope.live.running import Running
+from turnscope.planning.policy import load
+from turnscope.session.model import Session
+from turnscope.storage.threads import Threads
 
 SOON = 1.0  # seconds
 LONG = 20.0

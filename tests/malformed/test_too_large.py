@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import turnscope
 from conftest import let_go
 from covering import covering
 from matrix import offered
 from msgspec import structs
-
-import engine
-from engine.errors import ContextWindowExceededError
-from engine.live import branches, stops
-from engine.live.chat import Chat, Settings
-from engine.live.events import Done, Event, Refused, Stopped
-from engine.live.offline import Offline
-from engine.live.provider import connected
-from engine.planning.policy import load
-from engine.planning.render import body
-from engine.storage.threads import Threads
+from turnscope.errors import ContextWindowExceededError
+from turnscope.live import branches, stops
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Done, Event, Refused, Stopped
+from turnscope.live.offline import Offline
+from turnscope.live.provider import connected
+from turnscope.planning.policy import load
+from turnscope.planning.render import body
+from turnscope.storage.threads import Threads
 
 WORDS = "Whoever carries the message further remembers everything important about weather."
 PASTE = "Look at this: " + " ".join([WORDS] * (200_000 // len(WORDS)))
@@ -85,7 +84,7 @@ def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(se
     assert 64 <= sent < 1_024
     assert talk.plan.projected + sent <= 16_000
     stored = threads.load(talk.growing.session.id)
-    plan = engine.replay(stored, talk.settings.policy).plans[-1]
+    plan = turnscope.replay(stored, talk.settings.policy).plans[-1]
     assert body(plan, stored) == talk.bodies.body(talk.plan, talk.growing.session)
     full = structs.replace(talk.plan.request, stop_reason="max_tokens")
     told = stops.why(full, stored.blocks[-1:], 1_024)

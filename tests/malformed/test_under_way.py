@@ -14,26 +14,25 @@ from typing import Any
 
 import apart
 import pytest
+import turnscope
 from conftest import let_go
 from malformed.rogue import SAID, USAGE, Rogue, events, frame, message, raw, refusal, stream
-
-import engine
-from engine.envelope.ended import INTERRUPTED, RequestEnded
-from engine.errors import TurnscopeError
-from engine.live import branches, keeping, windows
-from engine.live.chat import Chat, Settings
-from engine.live.events import Assumed, Done, Event, Failed, Held, Kept, Refused, Text, Unkept
-from engine.live.growing import Growing
-from engine.live.offline.model import COUNTER
-from engine.live.provider import Anthropic, connected
-from engine.planning.assemble import replay
-from engine.planning.policy import following, load
-from engine.session.builder import Builder
-from engine.session.model import Answer, Answered, Session, Usage
-from engine.session.place import Place
-from engine.storage import database, schema
-from engine.storage.keeper import Keeper
-from engine.storage.threads import Conflict, Threads
+from turnscope.envelope.ended import INTERRUPTED, RequestEnded
+from turnscope.errors import TurnscopeError
+from turnscope.live import branches, keeping, windows
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Assumed, Done, Event, Failed, Held, Kept, Refused, Text, Unkept
+from turnscope.live.growing import Growing
+from turnscope.live.offline.model import COUNTER
+from turnscope.live.provider import Anthropic, connected
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import following, load
+from turnscope.session.builder import Builder
+from turnscope.session.model import Answer, Answered, Session, Usage
+from turnscope.session.place import Place
+from turnscope.storage import database, schema
+from turnscope.storage.keeper import Keeper
+from turnscope.storage.threads import Conflict, Threads
 
 SLOW = "slow words " * 40
 
@@ -258,7 +257,7 @@ def test_summaries_and_estimates_are_in_the_total_and_a_held_send_says_what_it_c
     beside = [answer.usage for answer in stored.recorded.answers.values()] + [stored.requests[-1].estimate]
     costs = [talk.growing.prices.cost(usage, "claude-sonnet-5-5", None) for usage in beside if usage]
     assert len(costs) == 2
-    billed = engine.overview(stored).bill.whole.usd
+    billed = turnscope.overview(stored).bill.whole.usd
     assert billed, "what other pages say that this chat cost: requests alone, as they were billed"
     assert talk.spent == billed + sum(cost.total for cost in costs if cost)
     talk.settings = Settings("claude-sonnet-5-5", load("keep-everything"), spend=Decimal("0.000001"), count_from=0.0)

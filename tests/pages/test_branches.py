@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-import engine
+import turnscope
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -24,7 +23,7 @@ def test_the_branches_of_a_tree_are_picked_and_the_link_names_the_one_shown(
 
     path = shared("data", "open", "librechat", "librechat-tree.json")
     monkeypatch.setenv("TURNSCOPE_OPEN", str(path))
-    session = engine.load(path)
+    session = turnscope.load(path)
     app.query_params["session"] = id_of(path)
     app.run()
     if page != "envelope":

@@ -10,24 +10,24 @@ from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
+import turnscope
 from test_attachments import png
+from turnscope.counting.media import image_size
+from turnscope.live import branches, providers, windows
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Done, Held, Stopped
+from turnscope.live.offline import FAULTS
+from turnscope.live.provider import connected
+from turnscope.live.running import Running
+from turnscope.live.sinks import Unkept
+from turnscope.live.threads import Place, Threads
+from turnscope.session import portable
+from turnscope.session.model import Block
+from turnscope.session.timeline import block_of
+from turnscope.storage.database import StorageError, reading
+from turnscope.views import exporting, next_request
+from turnscope.views.attachments import IMAGE
 
-import engine
-from engine.counting.media import image_size
-from engine.live import branches, providers, windows
-from engine.live.chat import Chat, Settings
-from engine.live.events import Done, Held, Stopped
-from engine.live.offline import FAULTS
-from engine.live.provider import connected
-from engine.live.running import Running
-from engine.live.sinks import Unkept
-from engine.live.threads import Place, Threads
-from engine.session import portable
-from engine.session.model import Block
-from engine.session.timeline import block_of
-from engine.storage.database import StorageError, reading
-from engine.views import exporting, next_request
-from engine.views.attachments import IMAGE
 from pages.parts import chat_attached, chat_cards, chat_chosen, chat_gauge, chat_weighed, chatting, typing_box
 from pages.parts.chat_values import TOOLS
 from pages.parts.formats import esc
@@ -537,7 +537,7 @@ def test_a_chat_with_a_branch_is_not_deleted(app: AppTest, data_folder: Path) ->
 def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "What is ``` here?")
     session = store(data_folder).load(app.query_params["thread"])
-    again = portable.loads(json.loads(engine.dumps(session)))
+    again = portable.loads(json.loads(turnscope.dumps(session)))
     assert again == session
     text = exporting.markdown(session)
     assert "## You <!-- turnscope user -->\n\nWhat is ``` here?" in text
@@ -619,7 +619,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
     assert f"n.txt\n\n```file turnscope n.txt\n{notes.decode()}\n```" in said
     (data_folder / "said.md").write_text(said)
-    again = engine.load(data_folder / "said.md")
+    again = turnscope.load(data_folder / "said.md")
     assert [b.raw for b in again.blocks if b.role == "user"] == [b.raw for b in session.blocks if b.role == "user"]
     area = next(a for a in app.text_area if a.key.startswith("chat.instead"))
     assert area.value == "What is this?"

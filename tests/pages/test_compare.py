@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-
-from engine.library import WINDOWS
-from engine.views import savings
+from turnscope.library import WINDOWS
+from turnscope.views import savings
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest

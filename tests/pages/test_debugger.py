@@ -12,10 +12,9 @@ import pytest
 from conftest import ROOT
 from covering import covering
 from debugger_links import linked
-
-from engine.planning import policy
-from engine.storage.threads import Threads
-from engine.views import knobs
+from turnscope.planning import policy
+from turnscope.storage.threads import Threads
+from turnscope.views import knobs
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import turnscope
 from claude_log import Log
 from conftest import ROOT
-
-import engine
-from engine.library import indexing
+from turnscope.library import indexing
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -78,7 +77,7 @@ def test_what_was_found_is_listed_unread_indexed_on_a_click_searched_and_leads_t
     assert "is in no format that Turnscope knows" in shown
     assert "broken.jsonl" in shown
     assert "All 1 indexed sessions" in shown
-    view = engine.overview(engine.load(claude / "cold.jsonl"))
+    view = turnscope.overview(turnscope.load(claude / "cold.jsonl"))
     assert f"${view.total:,.2f}" in shown
     for word in ("Window filled", "40–70 %", "Messages per request", "Truncation events", "Condensed well", "Cost by project"):
         assert word in shown
@@ -95,7 +94,7 @@ def test_what_was_found_is_listed_unread_indexed_on_a_click_searched_and_leads_t
     key, at = app.session_state["transcript.block"]
     assert at == block
     assert key.endswith(":0")
-    session = engine.load(claude / "cold.jsonl")
+    session = turnscope.load(claude / "cold.jsonl")
     assert "water" in session.blocks[block].text.casefold()
     assert 0 <= request < len(session.requests)
 
@@ -145,8 +144,8 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
     app: AppTest, claude: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import streamlit as st
+    from turnscope.library import opinion
 
-    from engine.library import opinion
     from pages.parts import state
 
     state.store().open(claude / "cold.jsonl")
@@ -186,7 +185,7 @@ def test_a_folder_is_imported_and_its_sessions_open_afterwards(app: AppTest, dat
 def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
     app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.storage import index
+    from turnscope.storage import index
 
     path = data_folder / "library.db"
     log = Log()
@@ -194,7 +193,7 @@ def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
     log.answer("m1", "an answer", usage=(20, 0, 0, 9))
     file = data_folder / "one.jsonl"
     file.write_text(log.text())
-    from engine.reading.holders import open_source
+    from turnscope.reading.holders import open_source
 
     one = next(indexing.read_all(open_source(file), str(file)))
     import msgspec
@@ -213,10 +212,11 @@ def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
 
 
 def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_deleted(app: AppTest, data_folder: Path) -> None:
-    from engine.live import branches, providers
-    from engine.live.chat import Settings
-    from engine.live.threads import Threads
-    from engine.planning.policy import load
+    from turnscope.live import branches, providers
+    from turnscope.live.chat import Settings
+    from turnscope.live.threads import Threads
+    from turnscope.planning.policy import load
+
     from pages.parts import chat_chosen
     from pages.parts import indexing as page
 

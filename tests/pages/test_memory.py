@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from turnscope.storage.memories import Memories
 
-from engine.storage.memories import Memories
 from pages.parts import chat_chosen, chatting
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import hostile
 import pytest
+import turnscope
 from claude_log import Log
 from conftest import ROOT
-
-import engine
-from engine import settings
-from engine.library import Store
+from turnscope import settings
+from turnscope.library import Store
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -65,7 +64,7 @@ def test_what_a_page_opened_is_kept_once_it_is_drawn(app: AppTest) -> None:
     while (kept := memory.reopen(key)) is None and time.monotonic() < until:
         time.sleep(0.05)
     assert kept is not None
-    assert kept.session == engine.load(log)
+    assert kept.session == turnscope.load(log)
 
 
 def claude_folder(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -148,8 +147,8 @@ def test_search_says_when_a_text_left_the_window_and_why(app: AppTest) -> None:
     app.text_input(key="header-search").set_value("public API").run()
     assert not app.exception
     assert "blocks hold “public API”" in bodies(app)
-    from engine import load, replay
-    from engine.views.find_text import search
+    from turnscope import load, replay
+    from turnscope.views.find_text import search
 
     hits = search(replay(load(SAMPLES / f"{FIRST}.jsonl")), "public API").hits
     assert hits[0].spans == ((0, 112),)
@@ -313,7 +312,7 @@ def test_a_dropped_log_of_several_conversations_keeps_them_all(cold: None, app: 
 
 
 def test_a_session_that_grows_is_read_on(cold: None, app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.importers.claude_code import following
+    from turnscope.importers.claude_code import following
 
     path = claude_folder(data_folder, monkeypatch) / "s1.jsonl"
     log = Log()
@@ -370,8 +369,8 @@ def blocks_found(app: AppTest) -> int:
 
 
 def test_the_transcript_holds_every_block_and_the_difference_agrees_with_the_envelope(app: AppTest) -> None:
-    from engine import load, replay
-    from engine.views.overview import overview
+    from turnscope import load, replay
+    from turnscope.views.overview import overview
 
     trace = replay(load(SAMPLES / f"{FIRST}.jsonl"))
     view = overview(trace)

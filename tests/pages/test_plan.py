@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import engine
-from engine.library.calculating import Shape
-from engine.planning import policy as policies
-from engine.views import knobs
+import turnscope
+from turnscope.library.calculating import Shape
+from turnscope.planning import policy as policies
+from turnscope.views import knobs
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -25,7 +25,7 @@ def test_a_conversation_is_planned_from_its_address_and_its_fields(app: AppTest)
     )
     app.switch_page("pages/plan.py").run()
     assert not app.exception
-    made = engine.calculate(Shape(turns=20, window=40_000), ["keep-everything", "last-5-pairs"])
+    made = turnscope.calculate(Shape(turns=20, window=40_000), ["keep-everything", "last-5-pairs"])
     table = app.dataframe[0].value
     assert [*table["policy"]] == [each.row.title for each in made.outlooks]
     assert [*table["USD"]] == [float(each.row.usd or 0) for each in made.outlooks]

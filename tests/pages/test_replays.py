@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import streamlit as st
+from turnscope import library
+from turnscope.envelope.plan import Plan
+from turnscope.errors import RuleError
+from turnscope.library import replaying
 
-from engine import library
-from engine.envelope.plan import Plan
-from engine.errors import RuleError
-from engine.library import replaying
 from pages.parts import replays
 
 if TYPE_CHECKING:

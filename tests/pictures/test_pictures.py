@@ -44,18 +44,17 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-
-from engine.counting.ledger import Ledger, build_ledger
-from engine.counting.tokens import CHARS
-from engine.envelope.budget import BudgetParams
-from engine.envelope.envelope import Envelope
-from engine.envelope.pieces import Decision, Piece
-from engine.envelope.plan import Plan
-from engine.planning.answers import Answers
-from engine.planning.assemble import replay
-from engine.planning.policy import Policy, Step, parse, rules
-from engine.session.builder import Builder, Draft
-from engine.session.model import Action, Answer, Edit, Observed, Part, Session, Span, Usage
+from turnscope.counting.ledger import Ledger, build_ledger
+from turnscope.counting.tokens import CHARS
+from turnscope.envelope.budget import BudgetParams
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Decision, Piece
+from turnscope.envelope.plan import Plan
+from turnscope.planning.answers import Answers
+from turnscope.planning.assemble import replay
+from turnscope.planning.policy import Policy, Step, parse, rules
+from turnscope.session.builder import Builder, Draft
+from turnscope.session.model import Action, Answer, Edit, Observed, Part, Session, Span, Usage
 
 HERE = Path(__file__).parent
 WORD = re.compile(

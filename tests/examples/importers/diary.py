@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from engine.importers import Importer
-from engine.reading.source import Entry, Source
-from engine.session.builder import Builder, usage
-from engine.session.thread import Thread
+from turnscope.importers import Importer
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder, usage
+from turnscope.session.thread import Thread
 
 
 def sniff(source: Source) -> int:

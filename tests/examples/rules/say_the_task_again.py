@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Struct
-
-from engine.envelope.envelope import Envelope
-from engine.envelope.rule import Ctx, Edits, Rule
-from engine.session.model import Edit, Part, Span
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.model import Edit, Part, Span
 
 
 @dataclass(frozen=True, slots=True)

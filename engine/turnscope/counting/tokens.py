@@ -1,0 +1,293 @@
+"""Counting tokens: which counter, how sure it is, and the counts of texts and blocks.
+
+Holds counters with their provenance and the instant estimates that every page starts with. It does not calibrate against
+recorded usage and runs no process in the background; per-message overhead is not counted here either.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from math import ceil, floor
+from pathlib import Path
+from threading import Lock
+from typing import Literal
+
+import toktok
+
+from turnscope.counting.ahead import Ahead, key_of
+from turnscope.counting.apart import Apart
+from turnscope.counting.exact import VERSIONS, count_exactly
+from turnscope.counting.media import media_tokens
+from turnscope.errors import TurnscopeError
+from turnscope.session.content import well_formed
+from turnscope.session.model import Block
+
+# Tokens of a Claude family per o200k token: the factors that fit recorded count_tokens responses of 1,741 Rosetta Code
+# documents (the recordings in ctok 1.3.0's source distribution) best. Mean error of a document 5.5, 9.1 and 8.6 %; 95 % of the
+# documents are within 15, 25 and 23 %. Over whole
+# recorded Claude Code sessions ctok counts 1.12-1.18 and 1.47-1.61 times o200k, which the stated errors hold.
+_CLAUDE = {"claude-3": (1.20, "±10 %"), "claude-4.7": (1.47, "±15 %"), "claude-4.8": (1.45, "±15 %")}
+
+# ctok 1.3.0 against recorded responses: Claude 3-4.6 and Opus 4.7 all equal; Opus 5 is 1-4 tokens off in 18 of 1,991 documents,
+# and nothing was published for the 5.5 models.
+_CTOK_ERROR = {"claude-4.8": "99 % of documents exact on Opus 5, not verified on 5.5 models"}
+
+# An OpenAI encoding read by toktok 0.3: equal to tiktoken on 4,639 documents (20 MB) and on the edge cases of our tests.
+_OPENAI = ("o200k_base", "cl100k_base")
+
+# Where the tokenizer is unknown: raw o200k is 18 % low for Claude 3-4.6 and 33 % low for Claude 4.7 and later.
+_UNKNOWN_ERROR = "±35 %, tokenizer unknown"
+
+TOGETHER = 512  # texts counted at once
+SHARED = 200_000  # characters from which more than one core is worth the time that it takes to begin
+
+_LOADED: set[str] = set()  # toktok's vocabularies
+_APART: dict[str, Apart] = {}  # by encoding: who counts until it is loaded here
+_AHEAD: dict[str, Ahead] = {}  # by encoding: who heard the texts of the session that was read last
+_LOADING = Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_APART.clear)  # who counts for this process does not for a copy of it
+
+# Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
+_CHARS_ERROR = "±50 %"
+
+# Words / 0.75, words being what stands between white space: code and JSON have long ones. 25 recorded sessions (growth of their
+# prompts, tests/bench/counter_table.py): words 41-72 % low, characters / 4 17-57 % low on Claude and 3-22 % on o200k.
+_WORDS_ERROR = "±70 %"
+
+# Names under which tiktoken looks for its vocabularies in TIKTOKEN_CACHE_DIR: sha1 of the address that it would load.
+_VOCABULARIES = {
+    "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
+    "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A way to count: tokens = `factor` x what `name` counts with `encoding`. `error` is "" where counts are exact.
+
+    `rounding`: "" rounds every text to the nearest token. "up" and "down" round a message as a whole, as tools do that count
+    a message by one division: no text of it is rounded before (see `Ledger`).
+    """
+
+    name: str  # toktok | tiktoken | ctok | chars | words
+    encoding: str
+    factor: float
+    error: str
+    family: str = ""  # the tokenizer family it stands for; decides how media are counted
+    rounding: Literal["", "up", "down"] = ""
+
+    @property
+    def label(self) -> str:
+        """The phrase shown beside every number that this counter made."""
+        if self.name == "ctok":
+            return f"offline count: ctok, {self.encoding}" + (f", {self.error}" if self.error else "")
+        what = {"chars": "characters", "words": "words"}.get(self.name) or self.encoding.removesuffix("_base")
+        if self.rounding:
+            how = "characters / 4" if self.name == "chars" else "words / 0.75"
+            return f"estimate: {how}, rounded {self.rounding} per message, {self.error}"
+        if self.error:
+            return f"estimate: {what} x {self.factor:.2f}, {self.error}"
+        return f"exact: {what} ({self.name}, offline)"
+
+
+CHARS = Counter("chars", "", 0.25, _CHARS_ERROR)
+"""Four characters per token, every text to the nearest: the yardstick of tests and of sizes on disk."""
+
+NAMED = {
+    "chars": CHARS,
+    "chars-up": Counter("chars", "", 0.25, _CHARS_ERROR, rounding="up"),
+    "chars-down": Counter("chars", "", 0.25, _CHARS_ERROR, rounding="down"),
+    "words": Counter("words", "", 4 / 3, _WORDS_ERROR, rounding="up"),
+}
+"""The counters that a policy may name besides a tokenizer family: estimates that published designs cut by."""
+
+COUNTERS = (*NAMED, *_CLAUDE, *_OPENAI)
+
+
+def named(name: str) -> Counter:
+    """The counter that a policy names: one of `COUNTERS`. TurnscopeError where there is none of that name."""
+    if name not in COUNTERS:
+        raise TurnscopeError(f"there is no counter {name!r}", hint=f"Known: {', '.join(COUNTERS)}.")
+    return NAMED.get(name) or estimator(name)
+
+
+def estimator(family: str) -> Counter:
+    """The instant counter of a tokenizer family ("claude-3", "claude-4.7", "claude-4.8", "o200k_base", "cl100k_base", "")."""
+    if family in _CLAUDE:
+        factor, error = _CLAUDE[family]
+        return Counter("toktok", "o200k_base", factor, error, family)
+    if family in _OPENAI:
+        return Counter("toktok", family, 1.0, "", family)
+    return Counter("toktok", "o200k_base", 1.0, _UNKNOWN_ERROR, family)
+
+
+def exact_counter(family: str) -> Counter | None:
+    """The exact offline counter of a family: ctok for Claude (slow: see `counting.exact`), toktok for OpenAI, else None."""
+    if family in VERSIONS:
+        return Counter("ctok", family, 1.0, _CTOK_ERROR.get(family, ""), family)
+    return estimator(family) if family in _OPENAI else None
+
+
+def count_texts(texts: Sequence[str], counter: Counter) -> list[int]:
+    """Tokens of each text, rounded once per text; 0 for an empty text. Media are not counted here."""
+    if counter.name == "toktok":
+        counts = _toktok_counts(texts, counter.encoding)
+    elif counter.name == "tiktoken":
+        counts = tiktoken_counts(texts, counter.encoding)
+    elif counter.name == "ctok":
+        counts = [count_exactly(text, counter.encoding) for text in texts]
+    elif counter.name in ("chars", "words"):
+        counts = [_units(text, counter) for text in texts]
+    else:
+        raise ValueError(f"no counter is called {counter.name!r}")
+    if counter.rounding:
+        return [_rounded(n, counter) for n in counts]
+    return counts if counter.factor == 1.0 else [_scaled(n, counter) for n in counts]
+
+
+def count_message(blocks: Sequence[Block], counter: Counter) -> list[int]:
+    """Tokens of each block of one message under a counter with a `rounding`: together what the message as a whole counts."""
+    sums = list(accumulate(_units(block.text, counter) for block in blocks))
+    media = [media_tokens(block.raw, counter.family) for block in blocks]
+    rounded = [_rounded(units, counter) for units in sums]
+    return [now - before + own for before, now, own in zip([0, *rounded], rounded, media, strict=False)]
+
+
+def _units(text: str, counter: Counter) -> int:
+    return len(text) if counter.name == "chars" else len(text.split())
+
+
+def _scaled(tokens: int, counter: Counter) -> int:
+    return int(tokens * counter.factor + 0.5)
+
+
+def _rounded(units: int, counter: Counter) -> int:
+    return (ceil if counter.rounding == "up" else floor)(round(units * counter.factor, 6))
+
+
+def count_blocks(blocks: Sequence[Block], counter: Counter, memo: dict[str, int] | None = None) -> list[int]:
+    """Tokens of each block: its text and the media in it, without any message overhead.
+
+    `memo` maps digests to tokens and belongs to one counter: digests in it are not counted again, new ones are added.
+    """
+    memo = {} if memo is None else memo
+    new = {block.digest: block for block in blocks if block.digest not in memo}
+    memo.update(_counted(list(new.values()), counter))
+    return [memo[block.digest] for block in blocks]
+
+
+def _counted(blocks: Sequence[Block], counter: Counter) -> Iterator[tuple[str, int]]:
+    """Tokens of each block by its digest. Texts are counted in a thread while those to come are put together."""
+    if counter.name == "toktok" and (ahead := _AHEAD.pop(counter.encoding, None)):
+        known, unheard = ahead.counted(), list[Block]()
+        for block in blocks:
+            tokens = known.get(key_of(block.text))
+            if tokens is None:
+                unheard.append(block)
+            else:
+                yield block.digest, _scaled(tokens, counter) + media_tokens(block.raw, counter.family)
+        blocks = unheard
+    if len(blocks) <= TOGETHER:
+        texts = count_texts([block.text for block in blocks], counter)
+        yield from _with_media(blocks, texts, counter)
+        return
+    rest = iter(blocks)
+    with ThreadPoolExecutor(1) as thread:
+        before: tuple[list[Block], Future[list[int]]] | None = None
+        while some := list(islice(rest, TOGETHER)):  # a tokenizer holds copies of all texts that it is given at once
+            counting = thread.submit(count_texts, [block.text for block in some], counter)
+            if before:
+                yield from _with_media(before[0], before[1].result(), counter)
+            before = some, counting
+        if before:
+            yield from _with_media(before[0], before[1].result(), counter)
+
+
+def _with_media(blocks: Sequence[Block], texts: Sequence[int], counter: Counter) -> Iterator[tuple[str, int]]:
+    for block, tokens in zip(blocks, texts, strict=True):
+        yield block.digest, tokens + media_tokens(block.raw, counter.family)
+
+
+def tiktoken_counts(texts: Sequence[str], encoding: str) -> list[int]:
+    """Tokens of each text by OpenAI's own tokenizer: the reference, 3-5 times slower than toktok.
+
+    tiktoken reads its vocabulary from the folder TIKTOKEN_CACHE_DIR; nothing is ever downloaded. Raises TurnscopeError
+    if the vocabulary is not there, or tiktoken is not installed.
+    """
+    folder, file = os.environ.get("TIKTOKEN_CACHE_DIR"), _VOCABULARIES.get(encoding)
+    if not folder or not file or not Path(folder, file).is_file():
+        raise TurnscopeError(
+            f"tiktoken's vocabulary of {encoding} is not on this computer",
+            hint=f"Set TIKTOKEN_CACHE_DIR to a folder that holds {file or 'it'}, or count with toktok.",
+        )
+    try:
+        import tiktoken
+    except ImportError as error:
+        raise TurnscopeError("tiktoken is not installed", hint="pip install tiktoken, or count with toktok.") from error
+    encoder = tiktoken.get_encoding(encoding)
+    return [len(tokens) for tokens in encoder.encode_ordinary_batch([well_formed(text) for text in texts])]
+
+
+def prepare(encoding: str = "o200k_base") -> None:
+    """Have a process of its own load a vocabulary, and count what is asked next: meanwhile a file can be read here."""
+    if encoding in _LOADED or encoding in _APART:
+        return
+    with suppress(OSError):
+        _APART[encoding] = Apart(encoding)
+
+
+@contextmanager
+def listening(encoding: str = "o200k_base") -> Iterator[Callable[[str], None]]:
+    """Count texts that are told, apart, while somebody reads: whoever counts blocks next finds them counted."""
+    prepare(encoding)
+    ahead = _AHEAD[encoding] = Ahead(lambda texts: _toktok_counts(texts, encoding))
+    try:
+        yield ahead.hear
+    finally:
+        ahead.end()
+
+
+def _load(encoding: str) -> None:
+    with _LOADING:  # by one thread: toktok would load it once for each that asks meanwhile
+        toktok.batch_count([], encoding)
+        _LOADED.add(encoding)
+
+
+def _counted_apart(texts: Sequence[str], encoding: str) -> list[int] | None:
+    """The same by the process that was prepared, or by the next where that had nothing to do for long; None without one."""
+    while (apart := _APART.get(encoding)) is not None:
+        try:
+            counts = apart.count(texts)
+        except UnicodeEncodeError:
+            counts = apart.count([well_formed(text) for text in texts])
+        if counts is not None:
+            return counts
+        with _LOADING:
+            if _APART.get(encoding) is apart:
+                _APART.pop(encoding)
+                if apart.tired:  # a vocabulary here would stay, 70 MB of memory
+                    prepare(encoding)
+        apart.end()
+    return None
+
+
+def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:
+    counts: list[int]
+    if not texts:
+        return []
+    if encoding not in _LOADED:
+        if (made := _counted_apart(texts, encoding)) is not None:
+            return made
+        _load(encoding)
+    threads = 1 if sum(map(len, texts)) < SHARED else 0  # 0 = one per core
+    try:
+        counts = toktok.batch_count(texts, encoding, threads)
+    except UnicodeEncodeError:
+        counts = toktok.batch_count([well_formed(text) for text in texts], encoding, threads)
+    return counts

@@ -1,0 +1,94 @@
+"""How many tokens a request may have: window, output reserve and margin, by the formula that a policy names.
+
+Pure arithmetic. Windows come from the caller (`Prices.facts`, or what the log itself says).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
+
+from turnscope.errors import PolicyError
+
+WINDOW = 200_000  # tokens assumed where neither log nor model table knows the window and the policy names no other
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetParams:
+    """The `[budget]` table of a policy. Tokens, or shares of the window (0 to 1)."""
+
+    formula: Annotated[str, "window | fixed | cline | split | share"] = "window"
+    tokens: Annotated[int, "fixed: the limit itself"] = 0
+    window: Annotated[int, "use this window instead of the model's (0 = the model's)"] = 0
+    fallback_window: Annotated[int, "window where the model's is unknown"] = WINDOW
+    output: Annotated[int, "tokens reserved for the answer, at most a quarter of the window"] = 0
+    margin: Annotated[float, "share of the window kept free against counting errors"] = 0.0
+    share: Annotated[float, "share, split: part of the window that the prompt may fill"] = 1.0
+    reserve: Annotated[int, "split: tokens taken off the prompt's part"] = 0
+    slots: Annotated[Mapping[str, float], "share of the limit that the inserts of a slot may take (rule hold_shares)"] = field(
+        default_factory=dict
+    )
+    caps: Annotated[Mapping[str, float], "share of the limit that a bucket may take (rule hold_shares)"] = field(
+        default_factory=dict
+    )
+
+
+class Budget(Struct, frozen=True, gc=False):
+    """Tokens in the provider's units. `limit`: what the prompt may have; `known`: the window is a fact, not an assumption."""
+
+    window: int
+    limit: int
+    max_output: int | None
+    known: bool
+    slots: Mapping[str, int] = {}  # most tokens that the inserts of a slot may take
+    caps: Mapping[str, int] = {}  # most tokens that a bucket may take
+
+
+def _window(params: BudgetParams, window: int) -> tuple[float, int | None]:
+    reserve = min(params.output, window // 4)  # a reserve made for large windows must not swallow a small one
+    return window * (1 - params.margin) - reserve, reserve or None
+
+
+def _fixed(params: BudgetParams, _window: int) -> tuple[float, int | None]:
+    return params.tokens, params.output or None
+
+
+def _cline(_params: BudgetParams, window: int) -> tuple[float, int | None]:
+    """Cline 3.x, `getContextWindowInfo` (core/context/context-management/context-window-utils.ts, v3.89.2)."""
+    special = {64_000: 27_000, 128_000: 30_000, 200_000: 40_000}
+    return (window - special[window] if window in special else max(window - 40_000, window * 0.8)), None
+
+
+def _split(params: BudgetParams, window: int) -> tuple[float, int | None]:
+    """Prompt and answer share the window; the reserve comes off the prompt's part, the answer's part becomes max_tokens."""
+    return window * params.share - params.reserve, int(window * (1 - params.share) + 1e-6)
+
+
+def _share(params: BudgetParams, window: int) -> tuple[float, int | None]:
+    return window * params.share, None
+
+
+FORMULAS: Mapping[str, Callable[[BudgetParams, int], tuple[float, int | None]]] = {
+    "window": _window,
+    "fixed": _fixed,
+    "cline": _cline,
+    "split": _split,
+    "share": _share,
+}
+
+
+def budget(params: BudgetParams, window: int | None) -> Budget:
+    """The budget for a model with this window. PolicyError where the policy names no known formula."""
+    if params.formula not in FORMULAS:
+        raise PolicyError(f"there is no budget formula {params.formula!r}", hint=f"Known: {', '.join(FORMULAS)}.")
+    size = params.window or window or params.fallback_window
+    limit, output = FORMULAS[params.formula](params, size)
+    slots, caps = _tokens(params.slots, limit), _tokens(params.caps, limit)
+    return Budget(size, int(limit + 1e-6), output, bool(params.window or window), slots, caps)
+
+
+def _tokens(shares: Mapping[str, float], limit: float) -> dict[str, int]:
+    return {name: int(limit * share) for name, share in shares.items()}

@@ -1,0 +1,243 @@
+"""Where two envelopes differ, read off the chunks that they share: work grows with what differs, not with what stands.
+
+Holds the reading of two tilings of the same addresses, for rules, the record and the stepper. What a difference means is the
+caller's business.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import attrgetter, indexOf, is_
+from typing import TypeVar
+
+from turnscope.envelope.envelope import Chunk, Envelope
+from turnscope.envelope.pieces import Piece
+from turnscope.envelope.rule import Ctx
+from turnscope.session.model import Action, Body, Edit, Span
+
+V = TypeVar("V")
+_NOTHING: object = object()
+_STOP = attrgetter("stop")
+_REMEMBERED = 1_000  # chunks
+_SILENT: dict[int, tuple[Chunk, bool]] = {}  # by identity; the chunk is held, so that its id stays its own
+
+
+def changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
+    """Where blocks may stand otherwise than in the previous plan's `after`, new blocks included: rising, without overlaps."""
+    was = ctx.previous.after if ctx.previous else Envelope()
+    if ctx.done is None:
+        return changed(was, envelope)
+    found: list[Span] = []
+    splices = (d.splice for d in ctx.done if d.splice)
+    spans = (Span(start, stop) for s in splices for start, stop, _ in repainted(s.old, s.new, shown, None))
+    for span in sorted((*spans, Span(was.stop, envelope.stop))):
+        if found and span.start <= found[-1].stop:
+            found[-1] = Span(found[-1].start, max(found[-1].stop, span.stop))
+        elif span.start < span.stop:
+            found.append(span)
+    return found
+
+
+def changed(old: Envelope, new: Envelope) -> list[Span]:
+    """Where blocks stand otherwise in `new` than in `old`, blocks that are new included. Shared chunks are not looked into.
+
+    Text that stands for blocks shows none of them: it counts as if they were dropped.
+    """
+    front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
+    was, now = old.chunks[front:], new.chunks[front:]
+    shared = {*map(id, was)} & {*map(id, now)}
+    told = [chunk for chunk in was if id(chunk) not in shared and not _silent(chunk)]
+    same = {*map(id, chain.from_iterable(chunk.pieces for chunk in told))}
+    end, found = old.stop, list[Span]()
+    for piece in [piece for chunk in now if id(chunk) not in shared for piece in chunk.pieces if id(piece) not in same]:
+        at = piece.start
+        while at < piece.stop:
+            if at >= end:
+                found.append(Span(at, piece.stop))
+                break
+            if piece.body == ():
+                for chunk in told[bisect_right(told, at, key=_STOP) :]:
+                    if chunk.pieces[0].start >= piece.stop:
+                        break
+                    found += _lost(chunk, at, piece.stop)
+                at = min(end, piece.stop)
+                continue
+            then = old.at(at)
+            stop = min(then.stop, piece.stop)
+            if shown(then) != shown(piece):
+                found.append(Span(at, stop))
+            at = stop
+    return found
+
+
+def _lost(chunk: Chunk, start: int, stop: int) -> Iterator[Span]:
+    """What a chunk shows of the blocks in `[start, stop)`."""
+    for piece in chunk.pieces[bisect_right(chunk.pieces, start, key=_STOP) :]:
+        if piece.start >= stop:
+            return
+        if piece.body != () and piece.start < piece.stop and shown(piece) != ():
+            yield Span(max(start, piece.start), min(piece.stop, stop))
+
+
+def _silent(chunk: Chunk) -> bool:
+    """Whether nothing of a chunk's blocks is sent. Remembered: a window that slides leaves a long tail of such chunks."""
+    if any(chunk.counts):
+        return False
+    known = _SILENT.get(id(chunk))
+    if known is None or known[0] is not chunk:
+        if len(_SILENT) >= _REMEMBERED:
+            _SILENT.clear()
+        known = _SILENT[id(chunk)] = (chunk, all(piece.body == () for piece in chunk.pieces))
+    return known[1]
+
+
+def first_difference(old: Envelope, new: Envelope) -> int | None:
+    """The first address at which `new` shows something else than `old`; what is new at its end does, where it is not verbatim.
+
+    None where there is none. An insert stands at its address.
+    """
+    front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
+    was, now = _pieces(old.chunks[front:]), _pieces(new.chunks[front:])
+    i = j = 0
+    while j < len(now):
+        piece = now[j]
+        if i == len(was):
+            if piece.body is not None:
+                return max(piece.start, old.stop)
+            j += 1
+            continue
+        known = was[i]
+        if known is piece or (known.start, known.stop, known.body) == (piece.start, piece.stop, piece.body):
+            i, j = i + 1, j + 1
+        elif known.body == piece.body and not piece.body:  # cut otherwise, but all verbatim or all left out
+            i, j = i + (known.stop <= piece.stop), j + (piece.stop <= known.stop)
+        else:
+            return max(known.start, piece.start)
+    return was[i].start if i < len(was) else None
+
+
+def lapsed(old: Envelope, new: Envelope) -> Iterator[Edit]:
+    """Edits that turn what stands in `old` into what stands in `new`, where some of what was decided did not last.
+
+    What is new at the end is none of it: `old` grows by itself.
+    """
+    shared = {id(chunk) for chunk in old.chunks} & {id(chunk) for chunk in new.chunks}
+    was, now = (
+        {(p.start, p.stop, p.slot): p.body for c in envelope.chunks if id(c) not in shared for p in c.pieces}
+        for envelope in (old, new)
+    )
+    because = "it was decided for earlier requests alone"
+    for place, body in was.items():
+        if body is not None and now.get(place, None) != body:
+            start, stop, slot = place
+            yield Edit("restore", because, Span(start, stop), (), restore=start < stop, slot="" if start < stop else slot)
+    for place, body in now.items():
+        if body is not None and was.get(place, None) != body:
+            action: Action = "drop" if body == () else "insert" if place[0] == place[1] else "truncate"
+            yield Edit(action, because, Span(*place[:2]), body, slot=place[2])
+
+
+def shown(piece: Piece) -> object:
+    """What a piece shows of its own blocks: None = all, () = nothing, else how."""
+    body = piece.body
+    if not body:
+        return body
+    plain = all(part.ref is None and part.raw is None and part.kind in ("text", "summary") for part in body)
+    return () if plain else (piece.start, body)
+
+
+def gaps(old: Envelope, new: Envelope) -> Iterator[tuple[list[Piece], list[Piece]]]:
+    """The stretches in which two envelopes may differ, as pieces of both: what stands in no chunk that they share."""
+    places = {id(chunk): number for number, chunk in enumerate(old.chunks)}
+    done = start = 0
+    for number, chunk in enumerate(new.chunks):
+        at = places.get(id(chunk), -1)
+        if at >= done:
+            if at > done or number > start:
+                yield _pieces(old.chunks[done:at]), _pieces(new.chunks[start:number])
+            done, start = at + 1, number + 1
+    if done < len(old.chunks) or start < len(new.chunks):
+        yield _pieces(old.chunks[done:]), _pieces(new.chunks[start:])
+
+
+def _pieces(chunks: Sequence[Chunk]) -> list[Piece]:
+    return [piece for chunk in chunks for piece in chunk.pieces]
+
+
+def repainted(
+    old: Sequence[Piece], new: Sequence[Piece], of: Callable[[Piece], V], otherwise: V
+) -> Iterator[tuple[int, int, V]]:
+    """Runs of addresses at which `of` gives another value in `new` than in `old`: (start, stop, new value).
+
+    Both cover the same addresses, but that `new` may reach further; `otherwise` is the old value there. Inserts do not count.
+    """
+    place = 0
+    held: tuple[int, int, V] | None = None  # the run that may still grow
+    for piece in new:
+        if piece.start == piece.stop:
+            continue
+        value = of(piece)
+        at = piece.start
+        while at < piece.stop:
+            while place < len(old) and old[place].stop <= at:
+                place += 1
+            known = old[place] if place < len(old) else None
+            stop = min(piece.stop, known.stop) if known else piece.stop
+            if known is not piece and value != (of(known) if known else otherwise):
+                if held and held[1] == at and held[2] == value:
+                    held = (held[0], stop, value)
+                else:
+                    if held:
+                        yield held
+                    held = (at, stop, value)
+            at = stop
+    if held:
+        yield held
+
+
+def differs(old: Envelope, new: Envelope, of: Callable[[Piece], V], otherwise: V) -> Iterator[tuple[int, int, V]]:
+    """`repainted` over every gap of two envelopes."""
+    for before, after in gaps(old, new):
+        yield from repainted(before, after, of, otherwise)
+
+
+def inserts(old: Envelope, new: Envelope) -> tuple[set[int], set[int]]:
+    """Decisions whose inserts stand in `new` alone, and in `old` alone."""
+    come: set[int] = set()
+    gone: set[int] = set()
+    for before, after in gaps(old, new):
+        gone |= slotted(before)
+        come |= slotted(after)
+    return come - gone, gone - come
+
+
+def altered(old: Envelope, new: Envelope) -> list[Span]:
+    """Where `new` carries something else than `old`, what is new at its end included: rising. An insert is an empty span."""
+    found: list[Span] = []
+    for was, now in gaps(old, new):
+        same = indexOf(chain(map(is_, was, now), (False,)), False)
+        before, after = was[same:], now[same:]
+        found += (Span(start, stop) for start, stop, _ in repainted(before, after, _carried, _NOTHING))
+        one, two = _inserted(before), _inserted(after)
+        found += (Span(at, at) for at in one.keys() | two.keys() if one.get(at) != two.get(at))
+    return sorted(found)
+
+
+def _carried(piece: Piece) -> object:
+    """What a piece sends of its own blocks."""
+    return (piece.start, piece.stop, piece.body) if piece.body else piece.body
+
+
+def _inserted(pieces: Sequence[Piece]) -> dict[int, list[Body]]:
+    found: dict[int, list[Body]] = {}
+    for piece in pieces:
+        if piece.start == piece.stop:
+            found.setdefault(piece.start, []).append(piece.body)
+    return found
+
+
+def slotted(pieces: Sequence[Piece]) -> set[int]:
+    """Decisions that put the inserts among these pieces."""
+    return {piece.by for piece in pieces if piece.start == piece.stop}

@@ -1,0 +1,100 @@
+"""Layer 5: what was asked for of the archive, and what of it is given. Every odd request gets an answer, none is an error.
+
+The model asks with the tool `retrieve_conversations`; here its calls are read. Texts are made in `trio`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.layers.conversations import Split, current, first_full, memo, number_of
+from turnscope.envelope.layers.related import read, related
+from turnscope.envelope.rule import Ctx
+from turnscope.session.index import upto
+
+TOOL = "retrieve_conversations"
+FORMS = ("header", "summary", "full", "mixed")
+PRIORITIES = ("recent", "relevant", "specific")
+MIXED = ("full", "summary", "summary")  # forms of the first ids of a mixed request; of all others the header
+MOST = 100  # ids of one call that are read
+
+Form = Literal["header", "summary", "full"]
+What = Literal["given", "superseded", "unknown", "stands in full", "over the quota", "malformed"]
+
+
+class Grant(Struct, frozen=True):
+    """What becomes of one id of a request. `number`: the conversation, -1 = none; `now`: its id, where the one asked is old."""
+
+    id: str
+    what: What
+    number: int = -1
+    form: Form = "header"
+    now: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words, for the model and the decision log."""
+        if self.what == "given":
+            return f"{self.id}: its {self.form} is put into the next request"
+        if self.what == "superseded":
+            return f"{self.id}: superseded by {self.now}, whose {self.form} is put into the next request"
+        why = {"unknown": "there is no such conversation", "stands in full": "it stands in full already"}
+        why |= {"over the quota": "over the quota, ask again in the next turn", "malformed": "no id of a conversation"}
+        return f"{self.id}: {why[self.what]}"
+
+
+def calls(ctx: Ctx, start: int) -> Sequence[int]:
+    """The calls of the tool from address `start` on that the request knows."""
+    known = memo(ctx)
+    if "retrievals" not in known:
+        known["retrievals"] = tuple(at for at in ctx.index.calls if ctx.session.blocks[at].name == TOOL)
+    found: Sequence[int] = known["retrievals"]
+    return found[upto(found, start) : upto(found, ctx.request.cut)]
+
+
+def grants(envelope: Envelope, ctx: Ctx, split: Split, given: Any, quota: int) -> Iterator[Grant]:
+    """What becomes of each id of a request, in the order of its priority; at most `quota` are given."""
+    given = given if isinstance(given, Mapping) else {}
+    ids = given.get("ids", given.get("conversation_ids"))
+    rows = ids if isinstance(ids, list) else [ids]
+    texts = dict.fromkeys(row if isinstance(row, str) else repr(row)[:40] for row in rows[:MOST])
+    form = given.get("format") if given.get("format") in FORMS else "summary"  # small first
+    first, left, taken = first_full(envelope, ctx, split), quota, set[int]()
+    for text in _ordered(ctx, split, [*texts], given.get("priority")):
+        number, now = number_of(ctx, split, text)
+        if number in taken:
+            continue
+        if number < 0:
+            named = text.strip().lower().removeprefix("c").partition(".")[0].isdecimal() and text.isascii()
+            yield Grant(text[:40], "unknown" if named else "malformed")
+        elif number >= first:
+            yield Grant(text, "stands in full", number)
+        elif left <= 0:
+            yield Grant(text, "over the quota", number)
+        else:
+            place = quota - left
+            one = (MIXED[place] if place < len(MIXED) else "header") if form == "mixed" else form
+            old = text.strip().lower() != now
+            left -= 1
+            taken.add(number)
+            yield Grant(text, "superseded" if old else "given", number, one, now)  # type: ignore[arg-type]
+
+
+def _ordered(ctx: Ctx, split: Split, ids: list[str], priority: Any) -> list[str]:
+    """As asked (specific), the newest first (recent), or those first that share most with the prompt (relevant)."""
+    if priority == "recent":
+        return sorted(ids, key=lambda text: -number_of(ctx, split, text)[0])
+    if priority == "relevant":
+        score = dict(related(ctx, split))
+        return sorted(ids, key=lambda text: -score.get(number_of(ctx, split, text)[0], 0))
+    return ids
+
+
+def likely(ctx: Ctx, split: Split, most: int, learned: Sequence[str] = ()) -> tuple[int, ...]:
+    """The conversations that may be asked for next: those that share most with the prompt, and with what was `learned`."""
+    older = (number for number, _ in related(ctx, split, read(learned)) if number < current(ctx, split))
+    return tuple(number for number, _ in zip(older, range(most), strict=False))

@@ -1,0 +1,193 @@
+"""How much of a conversation has to do with a question: bm25 over its exchanges, with identifiers split as well.
+
+An index grows with the fold: each block is read once, and no score looks past the request at hand. It knows no budget and
+yields no edits.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from heapq import nlargest
+from math import log
+from operator import itemgetter
+from threading import Lock
+
+from turnscope.envelope.rule import Ctx
+from turnscope.session.content import dumps
+from turnscope.session.index import upto
+from turnscope.session.model import Answer, Ask, Block, Bucket, Session
+
+K1, B = 1.2, 0.75
+READ = 1_200  # characters of one block that are indexed: its beginning and its end
+QUERY = 24  # terms of a question that are looked up: the rarest
+COMMON = 0.25  # a term in more than this share of many exchanges says nothing of any
+MANY = 32
+RERANKED = 50  # of them that a model orders anew, where it is asked
+RANKED = 64  # exchanges that compete for the room there is
+REMEMBERED = 4  # sessions whose index is kept
+
+_WORD = re.compile(r"[^\W_]+(?:[_-][^\W_]+)*")
+_PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_STOP = frozenset(
+    "a about all am an and any are as at be been but by can could did do does for from had has have how i if in into is it its "
+    "just let me my no not now of on or our out please should so some than that the their them then there these they this to "
+    "up us was we were what when where which who why will with would you your again also here like look make more need new "
+    "one only over see use want well".split()
+)
+_SUFFIXES = ("ization", "ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "s", "ly", "e")
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text: words without endings, and of an identifier the parts as well. Stop words are left out."""
+    return [term for word in _WORD.findall(text) for term in _terms(word)]
+
+
+@lru_cache(maxsize=50_000)
+def _terms(word: str) -> tuple[str, ...]:
+    whole = word.lower()
+    parts = [part.lower() for part in _PIECE.findall(word)]
+    named = [whole] if len(parts) > 1 else []
+    return (*named, *(_stem(part) for part in parts if part not in _STOP and (len(part) > 1 or part.isdigit())))
+
+
+def _stem(word: str) -> str:
+    """A word without its commonest English ending, so that `caching` finds `cache`."""
+    for ending in _SUFFIXES:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
+
+
+@dataclass(slots=True)
+class Exchanges:
+    """An index of a session's exchanges as far as it was read. An exchange begins where nothing is torn apart: at a prompt, or
+    at an answer behind results."""
+
+    blocks: Sequence[Block] = ()
+    read: int = 0  # blocks of `blocks` that are in it
+    starts: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  # terms up to and with each exchange that is whole
+    postings: dict[str, tuple[list[int], list[int]]] = field(default_factory=dict)  # exchanges with a term, and how often
+    held: Counter[str] = field(default_factory=Counter)  # terms of the newest exchange, which may go on
+    last: tuple[int, tuple[tuple[int, float], ...]] = (-1, ())  # the last turn that was asked for, and what it found
+
+    def grow(self, session: Session, starts: Sequence[int], cut: int) -> None:
+        """Read on up to `cut`. `starts`: addresses of the conversation's messages."""
+        blocks, self.blocks = session.blocks, session.blocks
+        for start in starts[upto(starts, self.read) : upto(starts, cut)]:
+            message = session.messages[blocks[start].message]
+            result = any(block.bucket == Bucket.TOOL_RESULTS for block in blocks[start : message.stop])
+            before = blocks[start - 1] if start else None
+            follows = before is not None and before.bucket == Bucket.TOOL_RESULTS and message.role == "assistant"
+            if not self.starts or follows or (message.role == "user" and not result):
+                self._close()
+                self.starts.append(start)
+            for block in blocks[start : min(message.stop, cut)]:
+                if block.bucket != Bucket.THINKING:
+                    text = block.text
+                    self.held.update(terms(text if len(text) <= READ else f"{text[: READ // 2]} {text[-READ // 2 :]}"))
+            self.read = min(message.stop, cut)
+
+    def _close(self) -> None:
+        if not self.starts:
+            return
+        number = len(self.starts) - 1
+        for term, times in self.held.items():
+            where, often = self.postings.setdefault(term, ([], []))
+            where.append(number)
+            often.append(times)
+        self.sizes.append((self.sizes[-1] if self.sizes else 0) + self.held.total())
+        self.held = Counter()
+
+    def scores(self, question: Iterable[str], below: int) -> dict[int, float]:
+        """bm25 of the first `below` exchanges that share a term with the question; the others have 0."""
+        below = min(below, len(self.sizes))
+        found = [(upto(hit[0], below), term) for term in dict.fromkeys(question) if (hit := self.postings.get(term))]
+        rare = sorted((many, term) for many, term in found if many and (below <= MANY or many <= COMMON * below))[:QUERY]
+        mean = max(1.0, self.sizes[below - 1] / below) if below else 1.0
+        scored: dict[int, float] = {}
+        for many, term in rare:
+            worth = log(1 + (below - many + 0.5) / (many + 0.5))
+            where, often = self.postings[term]
+            for place in range(many):
+                number, times = where[place], often[place]
+                size = self.sizes[number] - (self.sizes[number - 1] if number else 0)
+                scored[number] = scored.get(number, 0.0) + worth * times * (K1 + 1) / (times + K1 * (1 - B + B * size / mean))
+        return scored
+
+
+def ranked(ctx: Ctx, index: Exchanges, turn: int) -> tuple[tuple[int, float], ...]:
+    """Of the exchanges before the turn at address `turn`, the RANKED that have most to do with its prompt, the best first."""
+    known, found = index.last
+    if known != turn:
+        message = ctx.session.messages[ctx.session.blocks[turn].message]
+        question = terms("\n".join(block.text[: 4 * READ] for block in ctx.session.blocks[turn : message.stop]))
+        scored = index.scores(question, place_of(index.starts, turn))
+        found = tuple(nlargest(RANKED, scored.items(), key=itemgetter(1, 0)))
+        index.last = (turn, found)
+    return found
+
+
+def nearest(ctx: Ctx, index: Exchanges, turn: int, found: dict[int, float], model: str) -> Generator[Ask, Answer, str]:
+    """Order the best of `found` anew by what a model takes them to mean; gives why it could not, "" where it did.
+
+    bm25's scores of these stay as they are; only their order changes, and the rest stands behind them.
+    """
+    best = [*found][:RERANKED]
+    if not best or not model:
+        return ""
+    blocks, ends = ctx.session.blocks, [*index.starts, ctx.request.cut]
+
+    def told(start: int, stop: int) -> str:
+        return "\n".join(block.text[:READ] for block in blocks[start:stop] if block.kind == "text")[: 4 * READ]
+
+    message = ctx.session.messages[blocks[turn].message]
+    texts = [told(turn, message.stop), *(told(ends[n], ends[n + 1]) for n in best)]
+    content = dumps(texts)
+    key = blake2b(f"{model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    answer = yield Ask("rank", f"rerank:{key}", model, content)
+    if answer.failed or len(answer.items) != len(best):
+        return answer.failed or "not every text was ranked"
+    near = dict(zip(best, map(float, answer.items), strict=True))
+    order = sorted(best, key=lambda n: -near[n])
+    for n in [*order, *[*found][len(best) :]]:
+        found[n] = found.pop(n)
+    return ""
+
+
+_known: list[Exchanges] = []
+_growing = Lock()  # several replays of one session read on in threads of their own
+
+
+def exchanges(ctx: Ctx) -> Exchanges:
+    """The index of the session of a request, grown up to it. What an earlier request of the same conversation read is kept."""
+    blocks, cut = ctx.session.blocks, ctx.request.cut
+    with _growing:
+        found = next((index for index in _known if _same(index, blocks)), None)
+        if found is None:
+            found = Exchanges()
+            _known.append(found)
+            del _known[:-REMEMBERED]
+        found.grow(ctx.session, ctx.index.messages, cut)
+    return found
+
+
+def _same(index: Exchanges, blocks: Sequence[Block]) -> bool:
+    """Whether what an index read is how `blocks` begin: by identity where it is the same list, else by what was said."""
+    if index.blocks is blocks:
+        return True
+    n = index.read
+    if n > len(blocks) or not n:
+        return False
+    return all(a is b or a.digest == b.digest for a, b in zip(index.blocks[:n], blocks[:n], strict=True))
+
+
+def place_of(starts: Sequence[int], at: int) -> int:
+    """The number of the exchange that holds address `at`."""
+    return max(0, bisect_left(starts, at + 1) - 1)

@@ -1,0 +1,225 @@
+"""What a person does to a chat's summaries by hand: condense now, edit a summary, undo one, rate one.
+
+A wish is an edit for one request, recorded under that request's number; the rule `follow_wishes` makes it there, live and in
+every replay, and it stands from then on. Asks nobody and stores nothing: see `live.chat`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from hashlib import blake2b
+
+from msgspec import structs
+
+from turnscope.envelope.condensing import (
+    HEAD,
+    SUMMARY,
+    How,
+    boundary,
+    condense,
+    read_tokens,
+    smallest,
+    standing,
+    summary_at,
+    summary_of,
+    turn_start,
+    words_of,
+)
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Decision, Piece
+from turnscope.envelope.rule import Ctx
+from turnscope.errors import TurnscopeError
+from turnscope.session.facts import noted, plain
+from turnscope.session.index import upto
+from turnscope.session.model import Action, Answer, Ask, Edit, Rated, Session, Span, Wish, Wished
+
+RULE = "follow_wishes"
+TRIAL = "(the summary)"
+CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less
+
+
+def added(session: Session, request: int, edits: Iterable[Edit]) -> Wished:
+    """The fact that these edits are wished for a request, after those that were wished for it before."""
+    blocks = len(session.blocks)
+    told = _told(session, blocks)
+    new = (Wish(plain(edit), session.id, blocks, told) for edit in edits)
+    return Wished(request, (*session.recorded.wishes.get(request, ()), *new))
+
+
+def wished(session: Session, request: int) -> Iterator[Edit]:
+    """The edits wished for a request. A branch follows those made on what it shares with its parent, no others."""
+    for wish in session.recorded.wishes.get(request, ()):
+        own = wish.session == session.id or wish.blocks <= session.at
+        if own and wish.told == _told(session, wish.blocks):
+            yield wish.edit
+
+
+def by_hand(envelope: Envelope, ctx: Ctx) -> list[Span]:
+    """What a person had condensed or left out, in order: for rules that know of neither, and would put it back."""
+    session = ctx.session
+    if not session.recorded.wishes:
+        return []
+    wanted = (edit for n in session.recorded.wishes if n <= ctx.request.n for edit in wished(session, n))
+    out = [edit.span for edit in wanted if edit.action == "drop" and edit.span]
+    return [
+        Span(piece.start, piece.stop)
+        for piece in envelope.pieces
+        if piece.start < piece.stop and (summary_of(piece) or (piece.body == () and any(_within(piece, span) for span in out)))
+    ]
+
+
+def _within(piece: Piece, span: Span) -> bool:
+    return span.start <= piece.start and piece.stop <= span.stop
+
+
+def rated(text: str, rating: str) -> Rated:
+    """The fact that somebody rates a summary's text so; an edited text is rated anew."""
+    return Rated(digest(text), rating)
+
+
+def rating(session: Session, text: str) -> str:
+    """What somebody thought of a summary's text: up, down, or "" where nothing was said."""
+    return session.recorded.ratings.get(digest(text), "")
+
+
+def condensed(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, Answer, tuple[Edit, ...]]:
+    """Ask for a summary of all before the newest `keep_turns` turns; gives the edits that put it there.
+
+    TurnscopeError where nothing stands there to be condensed, or no summary came.
+    """
+    begin = next(iter(ctx.index.messages), 0)
+    want = turn_start(ctx, max(1, keep_turns))
+    old = summary_at(envelope, begin)
+    fresh = standing(envelope, ctx, old.stop if old else begin)
+    stop = boundary(envelope, ctx, want, fresh, later=False) if fresh < want else None
+    if stop is None:
+        what = f"nothing stands before the newest {max(1, keep_turns)} turns that could be condensed"
+        raise TurnscopeError(what, hint="Go on for a few turns first.")
+    how = How("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)), larger=False)
+    starts = ctx.index.messages
+    need = smallest(ctx, upto(starts, stop) - upto(starts, fresh), how)
+    if need >= (source := read_tokens(envelope, ctx, Span(begin, stop), how)):
+        what = f"what stands before the newest {max(1, keep_turns)} turns has {source:,} tokens: a summary would save nothing"
+        raise TurnscopeError(what, hint="Nobody was asked, nothing was paid. Go on for a few turns first.")
+    facts = {"by_hand": True, "kept_turns": keep_turns, "recursive": bool(old)}
+    making = condense(envelope, ctx, Span(begin, stop), how, "by hand", facts)
+    made: list[Edit] = []
+    wish = next(making)
+    try:
+        while True:
+            if isinstance(wish, Ask):
+                answer = yield wish
+                wish = making.send(answer)
+                continue
+            if wish.span is None:
+                raise TurnscopeError(wish.because, hint="Nothing was changed. Try again, or with another model.")
+            made.append(wish)
+            envelope = envelope.replace(wish, 0, ctx.ledger)[0]
+            wish = making.send(envelope)
+    except StopIteration:
+        return tuple(made)
+
+
+def tried(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Session:
+    """The session as if a summary stood there already, with a word for its text: what a policy makes of it costs nothing.
+
+    TurnscopeError as `condensed`.
+    """
+    asking = condensed(envelope, ctx, keep_turns)
+    next(asking)
+    try:
+        asking.send(Answer(TRIAL))
+    except StopIteration as made:
+        recorded = noted(ctx.session.recorded, added(ctx.session, ctx.request.n, made.value))
+        return structs.replace(ctx.session, recorded=recorded)
+    raise TurnscopeError("a summary asks for more than one text", hint="Nothing was changed.")
+
+
+def stays(envelope: Envelope) -> None:
+    """TurnscopeError where what `tried` put there does not stand in the next request: nobody should pay for it then."""
+    if not any(words(piece) == TRIAL for piece in summaries(envelope)):
+        what = "under this policy the summary would not stand in the next request, so none was asked for"
+        raise TurnscopeError(what, hint="Choose another policy first, or let this one cut by itself.")
+
+
+def summaries(envelope: Envelope) -> tuple[Piece, ...]:
+    """The summaries that stand in an envelope, in order of address."""
+    return tuple(piece for piece in envelope.pieces if summary_of(piece))
+
+
+def found(envelope: Envelope, by: int) -> Piece:
+    """The summary that decision `by` put there. TurnscopeError where it no longer stands."""
+    piece = next((piece for piece in summaries(envelope) if piece.by == by), None)
+    if piece is None:
+        raise TurnscopeError("this summary no longer stands", hint="Look at the newest ones in the decision log.")
+    return piece
+
+
+def words(piece: Piece) -> str:
+    """A summary's text as a person edits it: without the line that says what it is."""
+    return words_of(summary_of(piece))
+
+
+def edited(piece: Piece, text: str) -> Edit:
+    """The edit that gives a summary another text. TurnscopeError: an empty one."""
+    if not text.strip():
+        raise TurnscopeError("a summary without a word says nothing", hint="Write something, or undo the summary.")
+    head = HEAD.match(summary_of(piece).partition("\n")[0])
+    said = f"{SUMMARY.format(head[1])}\n{text.strip()}" if head else text.strip()
+    body = tuple(structs.replace(part, text=said) if part.kind == "summary" else part for part in piece.body or ())
+    return Edit("condense", "by hand: the summary was edited", Span(piece.start, piece.stop), body, slot=piece.slot,
+                facts={"by_hand": True, "edited": True})  # fmt: skip
+
+
+def undone(envelope: Envelope, piece: Piece, decisions: Sequence[Decision]) -> tuple[Edit, ...]:
+    """The edits after which there stands what stood before a summary was put there.
+
+    `decisions`: those known, in order. Where the summary's own is not among them, the messages themselves come back.
+    """
+    at = next((i for i, decision in enumerate(decisions) if decision.seq == piece.by and decision.splice), None)
+    if piece.start == piece.stop:
+        return (Edit("drop", "by hand: the summary was undone", Span(piece.start, piece.stop), (), slot=piece.slot),)
+    if at is None:
+        return (_back(Span(piece.start, piece.stop)),)
+    made: list[Edit] = []
+    for decision in (decisions[at], *_with_it(decisions, at)):
+        span = decision.edit.span
+        if span is None or decision.splice is None or not _stands(envelope, decision):
+            continue
+        made.append(_back(span))
+        for old in decision.splice.old:
+            start, stop = max(old.start, span.start), min(old.stop, span.stop)
+            if old.body is not None and start < stop:
+                action: Action = "condense" if summary_of(old) else "drop" if old.body == () else "truncate"
+                because = "by hand: as it was before the summary"
+                made.append(Edit(action, because, Span(start, stop), old.body, slot=old.slot, facts={"by_hand": True}))
+    return tuple(made) or (_back(Span(piece.start, piece.stop)),)
+
+
+def _with_it(decisions: Sequence[Decision], at: int) -> Iterator[Decision]:
+    """What the same rule dropped because the summary stands for it too: beyond a system prompt that came in between."""
+    first = decisions[at]
+    for other in decisions[at + 1 :]:
+        if (other.request, other.rule, other.action) != (first.request, first.rule, "drop"):
+            return
+        yield other
+
+
+def _stands(envelope: Envelope, decision: Decision) -> bool:
+    assert decision.edit.span is not None
+    piece = envelope.at(decision.edit.span.start)
+    return piece.by == decision.seq and Span(piece.start, piece.stop) == decision.edit.span
+
+
+def _back(span: Span) -> Edit:
+    because = "by hand: the summary was undone"
+    return Edit("restore", because, span, None, restore=True, facts={"by_hand": True})
+
+
+def _told(session: Session, blocks: int) -> str:
+    return digest("\0".join(block.digest for block in session.blocks[:blocks]))
+
+
+def digest(text: str) -> str:
+    """By which a text is known again."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

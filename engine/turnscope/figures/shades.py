@@ -1,0 +1,67 @@
+"""How the values of a heatmap become brightness, and what a legend says of it. No colours and no Plotly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from turnscope.counting.reconcile import Floats
+
+Scale = Literal["rank", "log", "linear"]
+
+STEPS = 127  # shades of one ramp; two ramps (billed in full, read from cache) fill one byte
+TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # how bright the shades are that a legend gives values for
+GAMMA: dict[Scale, float] = {"rank": 1.0, "log": 1.7, "linear": 1.7}  # keeps everyday cells dark, so that dear ones stand out
+
+
+@dataclass(frozen=True, slots=True)
+class Shades:
+    """What the brightness of a row's cells says. `values`: what stands at the shades `TICKS`, in the measure's unit."""
+
+    name: str
+    label: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """How values become brightness. `seen`: those above zero, rising; `low` to `high` is the span where size counts."""
+
+    scale: Scale
+    seen: Floats
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Floats, scale: Scale) -> Ramp:
+        """The ramp of all these values: from the second percentile of what is not zero to the largest."""
+        seen = np.sort(values[values > 0], axis=None)
+        return cls(scale, seen, *((float(np.percentile(seen, 2)), float(seen[-1])) if len(seen) else (1.0, 1.0)))
+
+    def bytes(self, values: Floats, cold: Any) -> Any:
+        """0 = nothing, up to `STEPS` for what was billed in full, from there on for what was read from cache."""
+        shade = np.where(values > 0, np.maximum(1, np.rint(self._level(values) * STEPS)), 0)
+        return (shade + np.where(cold & (values > 0), STEPS + 1, 0)).astype(np.uint8)
+
+    def ticks(self) -> tuple[float, ...]:
+        """The values that are as bright as `TICKS`."""
+        if self.scale == "rank":
+            return tuple(float(np.quantile(self.seen, level)) if len(self.seen) else 0.0 for level in TICKS)
+        sizes = [level ** (1 / GAMMA[self.scale]) for level in TICKS]
+        return tuple(
+            self.low * float(np.exp(size * self._spread)) if self.scale == "log" else self.high * size for size in sizes
+        )
+
+    def _level(self, values: Floats) -> Floats:
+        """Brightness from 0 to 1."""
+        if self.scale == "rank":
+            sides = (np.searchsorted(self.seen, values, side=side) for side in ("left", "right"))
+            return np.asarray(sum(sides) / max(1, 2 * len(self.seen)))  # the middle of those that are equal
+        size = np.log(np.maximum(values, self.low) / self.low) / self._spread if self.scale == "log" else values / self.high
+        return np.asarray(np.clip(size, 0, 1) ** GAMMA[self.scale])
+
+    @property
+    def _spread(self) -> float:
+        return max(float(np.log(self.high / self.low)), 1e-9)

@@ -1,0 +1,59 @@
+"""What all sessions cost, day by day, and how often something left a window, week by week."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import plotly.graph_objects as go
+
+from turnscope.figures.charts import FONT, Theme, label_of
+from turnscope.library.known import PICO, Spent
+from turnscope.palette import PALETTES
+
+MODELS = ("messages", "tool_results", "thinking", "tools", "system")  # colours of the dearest models; all others share one
+DAYS = 120  # newest days that are shown; more would be narrower than a hand can point at
+
+
+def spending(rows: Iterable[Spent], theme: Theme = "dark", height: int = 200) -> go.Figure:
+    """Cost per day as bars, stacked by model, the dearest models in colours of their own."""
+    palette, cost = PALETTES[theme], dict[str, dict[str, float]]()
+    for row in rows:
+        if row.day and row.pico:
+            days = cost.setdefault(row.model or "unnamed model", {})
+            days[row.day] = days.get(row.day, 0) + row.pico / PICO
+    ordered = sorted(cost, key=lambda model: -sum(cost[model].values()))
+    shown = set(sorted({day for days in cost.values() for day in days})[-DAYS:])
+    figure = go.Figure()
+    for n, model in enumerate(ordered):
+        days = {day: usd for day, usd in sorted(cost[model].items()) if day in shown}
+        colour = palette[MODELS[n]] if n < len(MODELS) else palette["unattributed"]
+        name = label_of(model)
+        figure.add_bar(
+            x=list(days), y=list(days.values()), name=name, marker={"color": colour, "line": {"width": 0}},
+            hovertemplate=f"%{{x}}<br>{name} $%{{y:,.2f}}<extra></extra>",
+        )  # fmt: skip
+    _dress(figure, theme, height, "$,.2~f")
+    return figure.update_layout(barmode="stack", bargap=0.25)
+
+
+def trend(weeks: Sequence[tuple[str, int]], theme: Theme = "dark", height: int = 200) -> go.Figure:
+    """How often something was taken out of a window, by week."""
+    palette = PALETTES[theme]
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[week for week, _ in weeks], y=[number for _, number in weeks], mode="lines+markers", name="truncations",
+        line={"color": palette["warn"], "width": 2}, hovertemplate="week of %{x}<br>%{y:,} truncations<extra></extra>",
+    )  # fmt: skip
+    _dress(figure, theme, height, ",d")
+    return figure.update_yaxes(rangemode="tozero").update_xaxes(nticks=4)
+
+
+def _dress(figure: go.Figure, theme: Theme, height: int, ticks: str) -> None:
+    palette = PALETTES[theme]
+    figure.update_layout(
+        height=height, margin={"l": 52, "r": 10, "t": 8, "b": 28}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
+        dragmode=False, showlegend=False, font={"family": FONT, "size": 12, "color": palette["faint"]},
+        hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
+    )  # fmt: skip
+    figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, type="date", nticks=6, tickangle=0)
+    figure.update_yaxes(gridcolor=palette["free"], zeroline=False, fixedrange=True, nticks=4, tickformat=ticks)

@@ -1,0 +1,50 @@
+"""ChainReview's session files: `.chainreview/sessions/ID.json`, the API history with its condensed summary and token count.
+
+The summary was put before the history as the first message of the user. From the specification; no real sample exists.
+"""
+
+from __future__ import annotations
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text
+from turnscope.reading.messages import nodes_of
+from turnscope.reading.nodes import Passed, Said, thread
+from turnscope.reading.parts import mapping
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder
+from turnscope.session.thread import Thread
+
+NAME = "chainreview"
+ABOUT = ("repoPath", "reviewRunId", "tokenCount", "createdAt", "updatedAt", "findings")
+
+
+def sniff(source: Source) -> int:
+    document = source.document if source.kind == "file" else None
+    found = isinstance(document, dict) and isinstance(document.get("apiHistory"), list)
+    return 90 if found and isinstance(document, dict) and {"repoPath", "tokenCount", "createdAt"} & document.keys() else 0
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    document = mapping(source.document)
+    builder, passed = Builder(as_text(document.get("id")) or source.path.stem, NAME), Passed()
+    builder.about |= {key: document[key] for key in ABOUT if document.get(key)}
+    history = document.get("apiHistory")
+    nodes = list(nodes_of(history if isinstance(history, list) else [], lambda _: {}, passed))
+    summary = as_text(document.get("condensedSummary"))
+    lead = [Said("user", summary, "summary", "summary")] if summary else []
+    if summary:
+        builder.note("info", 0, "a summary stands for messages that were condensed and that the file does not hold")
+    passed.tell(builder)
+    return thread(builder, nodes, lead=lead)
+
+
+IMPORTER = Importer(
+    NAME,
+    "ChainReview session (JSON)",
+    sniff,
+    read,
+    wants="`api_history` of a review session",
+    right="the condensed summary before the history; the recorded token count",
+    sample=False,
+    version=2,
+)

@@ -1,0 +1,115 @@
+"""Claude.ai data exports: `conversations.json`, in its zip or alone, or one conversation as the API gives it.
+
+Messages name their parent in newer exports and follow each other in older ones. An answer holds its calls with their results.
+Model, usage and system prompt are not in an export. Longer than a mapping because calls may have no ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text, when
+from turnscope.reading.leaves import newest
+from turnscope.reading.listing import conversation, first, listed
+from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
+from turnscope.reading.parts import call, joined, mapping, result, rows, text, thinking
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder
+from turnscope.session.content import text_of
+from turnscope.session.model import JSON
+from turnscope.session.thread import Thread
+
+NAME = "claude-ai"
+Value = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    return 95 if source.kind == "file" and isinstance(first(source).get("chat_messages"), list) else 0
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    return listed(source, _entry)
+
+
+def _entry(value: Value) -> Entry:
+    return Entry(as_text(value.get("uuid")), as_text(value.get("name")), when(value.get("updated_at")))
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    value = conversation(source, entry)
+    builder = Builder(entry.id or source.path.stem, NAME, entry.title)
+    builder.about |= {key: value[key] for key in ("project_uuid", "summary") if value.get(key)}
+    passed = Passed()
+    messages = rows(value.get("chat_messages"))
+    linked = any("parent_message_uuid" in message for message in messages)
+    model = as_text(value.get("model"))
+    nodes, before = list[Node](), None
+    for number, message in enumerate(messages):
+        node = _node(message, number, linked, model, before, passed)
+        before = node.at or before
+        nodes.append(node)
+    leaf = as_text(value.get("current_leaf_message_uuid"))
+    passed.tell(builder)
+    return thread(builder, nodes, leaf or (newest(nodes) if linked else ""))
+
+
+def _node(message: Value, number: int, linked: bool, model: str, before: float | None, passed: Passed) -> Node:
+    id, at = as_text(message.get("uuid")) or f"#{number}", when(message.get("created_at"))
+    node = Node(id, _parent(message) if linked else None, [], at)
+    blocks = _blocks(message, id, passed)
+    if not any(block["type"] == "text" for block in blocks):
+        blocks += text(as_text(message.get("text")))
+    for row in rows(message.get("files")):
+        passed.add("file without its content", row)
+    attached = [block for row in rows(message.get("attachments")) for block in text(as_text(row.get("extracted_content")))]
+    if message.get("sender") == "assistant":
+        request = {"model": model, "sent_at": before, "stop_reason": as_text(message.get("stop_reason")) or None}
+        node.said = rounds(blocks, request) or [Said("assistant", [], request=request)]
+    elif message.get("sender") == "human":
+        node.said = [Said("user", joined(blocks), "prompt", files=attached)]
+    else:
+        passed.add(f"message of sender {message.get('sender')}", message)
+    return node
+
+
+def _parent(message: Value) -> str:
+    up = as_text(message.get("parent_message_uuid"))
+    return "" if up.startswith("00000000-0000-4000-8000-") else up
+
+
+def _blocks(message: Value, id: str, passed: Passed) -> list[JSON]:
+    blocks: list[JSON] = []
+    waiting: list[str] = []  # calls without a result so far, the oldest first
+    for number, part in enumerate(rows(message.get("content"))):
+        match part.get("type"):
+            case "text":
+                blocks += text(as_text(part.get("text")))
+            case "thinking":
+                blocks += thinking(as_text(part.get("thinking")), as_text(part.get("signature")))
+            case "tool_use":
+                waiting.append(as_text(part.get("id")) or f"{id}:{number}")
+                blocks.append(call(waiting[-1], as_text(part.get("name")), part.get("input")))
+            case "tool_result":
+                named = as_text(part.get("tool_use_id"))
+                answered = named if named or not waiting else waiting[0]
+                waiting = [use for use in waiting if use != answered]
+                content = part.get("content")
+                plain = all(mapping(row).get("type") == "text" for row in content) if isinstance(content, list) else True
+                blocks.append(result(answered, text_of(content) if plain else content, part.get("is_error") is True))
+            case kind:
+                passed.add(f"block {kind}", part)
+    return blocks
+
+
+IMPORTER = Importer(
+    NAME,
+    "Claude.ai export (conversations.json or its zip)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json",),
+    wants="conversation with `chat_messages`",
+    right="every conversation of an export; branches where messages name their parent",
+)

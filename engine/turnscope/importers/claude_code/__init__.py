@@ -1,0 +1,82 @@
+"""Claude Code session files: JSON lines under `~/.claude/projects/<folder>/<session>.jsonl`.
+
+The format has no public description; what is done here follows what real files of versions 1.0 to 2.1 hold. One API message
+is several lines (one per content block) that share `message.id` and need not be neighbours; `parentUuid` chains run through
+lines of any type; nothing is removed from the file when the tool compacts.
+
+`lines` reads, `attachments` and `wordings` say what the tool put in beside the prompt, `tree` finds the paths, `paths` builds
+messages and requests, `edits` tells what left the window, `agents` finds subagents, `following` goes on where a file grew.
+A folder, and longer than a mapping, for the tree of lines, the tool's own wordings, and files that grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from turnscope.importers import Importer, Place
+from turnscope.importers.claude_code.agents import beside
+from turnscope.importers.claude_code.following import Following, Reading
+from turnscope.importers.claude_code.lines import scan
+from turnscope.importers.claude_code.paths import NAME
+from turnscope.reading.source import Entry, Source
+from turnscope.session.thread import Thread
+from turnscope.settings import Machine
+
+CONFIG = "CLAUDE_CONFIG_DIR"  # the tool's own variable: folders, separated by commas
+ASIDE = {"summary": "leafUuid", "file-history-snapshot": "messageId", "queue-operation": "sessionId"}  # lines without a message
+
+
+def sniff(source: Source) -> int:
+    return max(map(_ours, source.first), default=0)
+
+
+def _ours(record: Any) -> int:
+    if not isinstance(record, dict) or not isinstance(record.get("type"), str):
+        return 0
+    if "parentUuid" in record and "sessionId" in record:
+        return 95
+    key = ASIDE.get(record["type"])
+    aside = key is not None and isinstance(record.get(key), str) and {"summary", "snapshot", "operation"} & record.keys()
+    return 60 if aside else 0
+
+
+def finds(machine: Machine) -> Iterator[Place]:
+    given = [Path(part.strip()) for part in machine.variables.get(CONFIG, "").split(",") if part.strip()]
+    for root in given or [machine.home / ".claude", machine.home / ".config" / "claude"]:
+        yield Place(root / "projects", "*/*.jsonl")
+
+
+def related(source: Source) -> Iterator[Source]:
+    """Files of subagents."""
+    return iter(beside(source))
+
+
+def part_of(path: Path) -> Path:
+    """A subagent's file opens with its session, where that is there."""
+    if path.parent.name != "subagents" or not path.stem.startswith("agent-"):
+        return path
+    whole = path.parent.parent.with_suffix(".jsonl")
+    return whole if whole.is_file() else path
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    return Reading(source).thread(scan(source))
+
+
+IMPORTER = Importer(
+    NAME,
+    "Claude Code session (JSON lines)",
+    sniff,
+    read,
+    finds=finds,
+    related=related,
+    part_of=part_of,
+    suffixes=(".jsonl",),
+    follow=Following,
+    version=4,
+    wants="record with `parentUuid` and `sessionId`",
+    right="fragments of a message merged, usage counted once, compaction and microcompaction kept apart from the timeline, "
+    "retries, rewinds as branches, subagents",
+)

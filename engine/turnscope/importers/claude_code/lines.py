@@ -1,0 +1,283 @@
+"""The lines of one file: read in one pass, and their chain of parents mended.
+
+Holds what a line is and what becomes of lines that are lost, doubled or moved. It builds no messages (see `paths`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from turnscope.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
+from turnscope.reading.source import Source
+from turnscope.session.content import block_text, dumps
+from turnscope.session.model import Note
+
+TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
+ABOUT = ("version", "cwd", "gitBranch")
+NOTED = 5  # notes of one kind with a line number of their own; the rest is counted
+
+
+class Entry(Struct):
+    """One line that stands in the chain of `parentUuid`s."""
+
+    line: int
+    uuid: str
+    parent: str
+    side: bool
+    data: dict[str, Any]
+    at: float | None = None
+    agent: str = ""
+    type: str = ""
+    message: dict[str, Any] = {}
+    id: str = ""  # of the message that this line is a part of
+    given: str = ""  # the parent that the line itself names
+    spoken: bool = False  # it holds a message, or a part of one
+    summary: bool = False  # it holds the summary that a compaction left
+    put: PutIn | None = None  # what the tool put in beside the prompt
+
+    def __post_init__(self) -> None:
+        data = self.data
+        self.given = self.parent
+        self.type = kind = string(data.get("type"))
+        message = data.get("message")
+        if isinstance(message, dict):
+            self.message, self.id = message, string(message.get("id"))
+            self.spoken = bool(message) and kind in ("user", "assistant")
+        self.summary = kind == "user" and data.get("isCompactSummary") is True
+        self.put = put_in(data) if kind == "attachment" else None
+
+    def meta(self, *keys: str) -> dict[str, Any]:
+        """The object at the end of a path of keys; an empty one where there is none."""
+        found: Any = self.data
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """How far the chain of parents is mended, and what the lines to come need to know of it."""
+
+    entries: int = 0
+    last: dict[str, str] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)  # preserved line -> the summary that it now follows
+    lost: set[str] = field(default_factory=set)  # lines that others name and that are not in the file
+    preserved: dict[str, frozenset[str]] = field(default_factory=dict)  # compact boundary -> lines that it kept
+    notes: list[Note] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class File:
+    """What the lines leave. More may be fed to it as the file grows."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)  # by leaf uuid, or by the type of line that gave it
+    about: dict[str, Any] = field(default_factory=dict)
+    sessions: dict[str, None] = field(default_factory=dict)  # every session id that a line names, in order
+    seen: list[Note] = field(default_factory=list)  # of single lines
+    spawned: dict[str, str] = field(default_factory=dict)  # agent id -> tool_use id
+    progress: dict[str, list[Entry]] = field(default_factory=dict)  # agent id -> nested messages
+    unknown: Tally[str] = field(default_factory=Tally)
+    unsent: Tally[str] = field(default_factory=Tally)  # attachments by type
+    strange: dict[tuple[str, bool], list[int]] = field(default_factory=dict)  # unknown types: [how many, their characters]
+    chain: Chain = field(default_factory=Chain)
+
+    def note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
+        """Note something about a line."""
+        self.seen.append(Note(severity, line, what))
+
+    @property
+    def preserved(self) -> dict[str, frozenset[str]]:
+        return self.chain.preserved
+
+    def notes(self, last: Iterable[Note] = ()) -> tuple[Note, ...]:
+        """What a person should know; of many notes alike only the first few with their line. `last`: of a last line."""
+        said: Tally[str] = Tally()
+        found: list[Note] = []
+        for note in (*self.seen, *last, *self.chain.notes):
+            kind = note.what.partition(":")[0]
+            said[kind] += 1
+            if said[kind] <= NOTED:
+                found.append(note)
+        more = ((kind, count - NOTED) for kind, count in said.items() if count > NOTED)
+        found += [Note("info", 0, f"{count} more lines like this: {kind}") for kind, count in more]
+        if self.unknown:
+            what = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unknown.items()))
+            found.append(Note("info", 0, f"line types that carry no message were passed over: {what}"))
+        if self.unsent:
+            what = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unsent.items()))
+            found.append(Note("info", 0, f"attachments that are not sent, or hold nothing: {what}"))
+        for worded in (False, True):
+            rows = [(kind, *row) for (kind, own), row in sorted(self.strange.items()) if own == worded]
+            if rows:
+                what = ", ".join(f"{kind} ({count}, {size:,} characters)" for kind, count, size in rows)
+                done = "taken as the log words them" if worded else "passed over"
+                found.append(Note("info" if worded else "warning", 0, f"attachments of unknown types were {done}: {what}"))
+        return tuple(found)
+
+
+def scan(source: Source) -> File:
+    """Read a file's lines and mend their chain."""
+    file = File()
+    feed(file, source.records(), source.hear)
+    return file
+
+
+def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], object] | None = None) -> bool:
+    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come.
+
+    `hear`: is told each text of their messages.
+    """
+    for record, line in records:
+        if isinstance(record, Note):
+            file.seen.append(record)
+        elif not isinstance(record, dict):
+            file.note("warning", line, "not a record of Claude Code (no object), skipped")
+        else:
+            _entry(file, record, line)
+            if hear and isinstance(message := record.get("message"), dict):
+                _tell(message.get("content"), hear)
+    kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None))
+    if not kept:
+        for entry in file.entries.values():
+            entry.parent = entry.given
+        file.chain = Chain()
+    _link(file)
+    return kept
+
+
+def _entry(file: File, record: dict[str, Any], line: int) -> None:
+    """Take one record in."""
+    get = record.get
+    kind = string(get("type"))
+    for key in ABOUT if len(file.about) < len(ABOUT) else ():
+        if isinstance(get(key), str) and record[key]:
+            file.about.setdefault(key, record[key])
+    if isinstance(session := get("sessionId"), str):
+        file.sessions[session] = None
+    if kind == "summary" and isinstance(get("summary"), str):
+        file.titles[string(get("leafUuid"))] = record["summary"]
+    elif kind in TITLES and isinstance(get(TITLES[kind]), str):
+        file.titles[kind] = record[TITLES[kind]]
+    uuid = get("uuid")
+    if not isinstance(uuid, str):
+        if kind in ("user", "assistant"):
+            file.note("warning", line, "a message without a uuid, skipped")
+        elif kind not in ("summary", *TITLES):
+            file.unknown[kind or "no type"] += 1
+        return
+    parent = get("parentUuid") or get("logicalParentUuid")
+    result = record.pop("toolUseResult", None)  # a second copy of the result: only the subagent's id is of use
+    if kind == "progress" or isinstance(result, dict):
+        _agents(file, record, result, line)
+    if uuid in file.entries:
+        file.note("info", line, "a line with the same uuid stands earlier in the file; the first was kept")
+        return
+    at, side = _time(get("timestamp")), get("isSidechain") is True
+    data = {"type": kind} if kind == "progress" else record
+    entry = Entry(line, uuid, string(parent), side, data, at, string(get("agentId")))
+    if kind in ("user", "assistant") and not entry.message:
+        file.note("warning", line, "a message without content, skipped")
+    file.entries[uuid] = entry
+    if kind == "attachment":
+        _left_out(file, entry)
+
+
+def _tell(content: Any, hear: Callable[[str], object]) -> None:
+    """Say the texts of a message, as its blocks will have them."""
+    for part in content if isinstance(content, list) else (content,):
+        hear(block_text(string(part.get("type")), part) if isinstance(part, dict) else string(part))
+
+
+def _left_out(file: File, entry: Entry) -> None:
+    """Count an attachment that is not sent, or of which that is not known."""
+    name = name_of(fields_of(entry.data))
+    if not is_known(entry.data):
+        row = file.strange.setdefault((name, entry.put is not None), [0, 0])
+        row[:] = row[0] + 1, row[1] + len(dumps(entry.data.get("attachment")))
+    elif entry.put is None and name != "hook_success":  # most hooks have nothing to say to the model
+        file.unsent[name] += 1
+
+
+def _link(file: File) -> None:
+    """Mend the chain of parents: lines whose parent is lost, and what continues from messages that a compaction preserved."""
+    chain = file.chain
+    for entry in islice(file.entries.values(), chain.entries, None):
+        strand = (entry.agent or entry.uuid) if entry.side else ""
+        if entry.parent in chain.moved:
+            entry.parent = chain.moved[entry.parent]
+        elif entry.parent and entry.parent not in file.entries:
+            chain.lost.add(entry.parent)
+            entry.parent = chain.last.get(strand, "")
+            where = "; it was hung from the line before" if entry.parent else ""
+            chain.notes.append(Note("info", entry.line, f"its parent line is not in the file{where}"))
+        elif not entry.parent and (entry.summary or entry.agent):  # an old summary; a subagent that was resumed
+            entry.parent = chain.last.get(strand, "")
+        if entry.data.get("subtype") == "compact_boundary":
+            chain.preserved[entry.uuid] = kept = _preserved(entry, file)
+            chain.moved.update(dict.fromkeys(kept, entry.uuid))
+        elif entry.summary and entry.parent in chain.preserved:
+            chain.moved.update(dict.fromkeys(chain.preserved[entry.parent], entry.uuid))
+        chain.last[strand] = entry.uuid
+    chain.entries = len(file.entries)
+
+
+def _preserved(boundary: Entry, file: File) -> frozenset[str]:
+    """The lines that a compaction left in the window beside its summary: named one by one, or from head to tail."""
+    segment, named = boundary.meta("compactMetadata", "preservedSegment"), boundary.meta("compactMetadata", "preservedMessages")
+    uuids = strings(named.get("uuids"))
+    kept = {uuid for uuid in uuids if uuid in file.entries}
+    chain: list[str] = []
+    at = segment.get("tailUuid")
+    while isinstance(at, str) and at in file.entries and len(chain) <= len(file.entries):
+        chain.append(at)
+        if at == segment.get("headUuid"):
+            kept.update(chain)
+            break
+        at = file.entries[at].parent
+    file.chain.lost.update(uuid for uuid in (*uuids, string(at)) if uuid and uuid not in file.entries)
+    return frozenset(kept)
+
+
+def string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def strings(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _agents(file: File, record: dict[str, Any], result: Any, line: int) -> None:
+    """Which tool call started which subagent, and the messages that `progress` lines carry of one."""
+    content = record["message"].get("content") if isinstance(record.get("message"), dict) else None
+    if isinstance(result, dict) and isinstance(result.get("agentId"), str) and isinstance(content, list):
+        for block in content:
+            if isinstance(block, dict) and isinstance(block.get("tool_use_id"), str):
+                file.spawned.setdefault(result["agentId"], block["tool_use_id"])  # a later one resumed it
+    data = record.get("data")
+    if record.get("type") == "progress" and isinstance(data, dict) and data.get("type") == "agent_progress":
+        inner, agent = data.get("message"), string(data.get("agentId") or record.get("parentToolUseID"))
+        if isinstance(inner, dict) and isinstance(inner.get("message"), dict):
+            if isinstance(record.get("parentToolUseID"), str):
+                file.spawned.setdefault(agent, record["parentToolUseID"])
+            uuid = string(inner.get("uuid")) or f"{agent}:{line}"
+            at = _time(inner.get("timestamp") or record.get("timestamp"))
+            entry = Entry(line, uuid, "", True, inner, at, agent)
+            known = file.progress.setdefault(agent, [])
+            if entry.spoken and all(e.uuid != uuid for e in known[-3:]):
+                known.append(entry)
+
+
+def _time(value: Any) -> float | None:
+    try:
+        at = datetime.fromisoformat(value)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,329 @@
+"""From lines to sessions: the path of the newest leaf, the branches that were left, and the messages along each.
+
+Holds the knowledge of which lines make one message and one request. `tree` finds the paths; what was cut from the window is
+told by `edits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, structs
+
+from turnscope.importers.claude_code.attachments import with_notices
+from turnscope.importers.claude_code.edits import compacted, microcompacted, never_sent
+from turnscope.importers.claude_code.lines import TITLES, Entry, File, string
+from turnscope.importers.claude_code.tree import END, Limb, Tree
+from turnscope.session.builder import Builder, Draft, Look, applied, dollars, usage
+from turnscope.session.content import text_of
+from turnscope.session.model import BEGUN, Fork, Note, Session, Usage, joined
+
+NAME = "claude-code"
+SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
+TITLE_CHARS = 80
+NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
+
+
+class State(Struct, frozen=True, gc=False):
+    """What the next line needs to know of those before it on its path."""
+
+    newest: Draft | None = None
+    looks: int = 0  # how many looks the limb that it stands on has made
+    attempts: int = 1
+    before: float | None = None  # when the newest message of the user was sent
+    kept: tuple[Draft, ...] | None = None  # what the newest compaction preserved, its own summary last; None before the first
+    named: str = ""  # the newest title that a line of the path was given
+    opening: str = ""  # how the first prompt begins
+
+    @property
+    def messages(self) -> int:
+        return self.newest.ordinal + 1 if self.newest else 0
+
+
+@dataclass(slots=True, eq=False)
+class Path:
+    """A limb as messages: `states[k]` stands before line `k` of its `whole`, the last one at its end."""
+
+    limb: Limb
+    base: Path | None
+    builder: Builder
+    states: list[State]
+    drafts: dict[str, Draft] = field(default_factory=dict)  # by line
+    looks: list[tuple[Draft | None, Look]] = field(default_factory=list)  # with the newest message of the time
+    at: int = END  # the first block that the main path does not share
+    unbilled: int = END  # the first request that the main path does not hold
+    same: int = END  # how many messages are as on the main path; END = the path was kept
+    shared: int = 0  # how many messages of its base it goes on from
+    notices: dict[str, str] = field(default_factory=dict)  # by call: what is part of its result as sent
+    billed: tuple[object, Usage | None] = (None, None)  # the newest usage, as the log has it and as it was read
+
+    def state(self, depth: int) -> State:
+        """Before the chain's line at a depth of its own."""
+        at = depth - self.limb.at
+        return self.states[self.limb.cuts[at] if at < len(self.limb.cuts) else -1]
+
+    def draft(self, uuid: str) -> Draft | None:
+        """The message of a line on the path."""
+        path: Path | None = self
+        stop = END
+        while path is not None:
+            found = path.drafts.get(uuid)
+            if found is not None and found.ordinal < stop:
+                return found
+            stop, path = min(stop, path.shared), path.base
+        return None
+
+    def looks_since(self, address: int) -> list[Look]:
+        """Its looks, and those before it that are made from messages that reach to a block address; oldest first."""
+        found = [look for _, look in reversed(self.looks)]
+        path = self
+        while path.base is not None:
+            stop, path = path.states[0].looks, path.base
+            for newest, look in reversed(path.looks[:stop]):
+                if newest is not None and newest.stop <= address:
+                    return found[::-1]
+                found.append(look)
+        return found[::-1]
+
+
+@dataclass(slots=True)
+class Layout:
+    """A file's paths laid out: the main one, and what the others add."""
+
+    tree: Tree
+    main: Path
+    session: Session
+    known: Collection[str]
+    copies: int = 0  # block up to which paths were left out, being copies of the main one
+
+
+def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[str] = ()) -> Layout | None:
+    """The path of the newest leaf, with a fork for each branch that was left; None where nothing was said.
+
+    `known`: ids of answers that were billed elsewhere.
+    """
+    tree, spoken = Tree(), list[Entry]()
+    for entry in entries:
+        tree.add(entry)
+        if entry.spoken:
+            spoken.append(entry)
+    if not spoken:
+        return None
+    left = {entry.uuid for entry in spoken}
+    limb = tree.limb(spoken[-1])
+    left.difference_update(entry.uuid for entry in limb.whole)
+    main = _path(limb, None, Builder(name, NAME, **file.about), file, known)
+    session = main.builder.build([look for _, look in main.looks])
+    billed = {request.id for request in session.requests}
+    laid, kept, forks, copies = {limb: main}, [main], list[Fork](), 0
+    for leaf in reversed(spoken):
+        if leaf.uuid not in left:
+            continue
+        limb = tree.limb(leaf)
+        left.difference_update(entry.uuid for entry in limb.whole)
+        base = laid[limb.base] if limb.base else None
+        path = _path(limb, base, _branch(main, base, limb.at, f"{name}~{len(kept)}"), file, known)
+        fork = path.builder.fork(session, forks, path.looks_since(path.builder.last))
+        laid[limb] = path
+        left_from = kept[fork.of]
+        path.at = left_from.at if left_from.at < fork.start else _parted(session, fork)
+        unbilled = (request.n for request in fork.own.requests if request.id not in billed)
+        path.unbilled = left_from.unbilled if left_from.unbilled < path.builder.first else next(unbilled, END)
+        if path.at < path.builder.line.end or path.unbilled < END:
+            forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=path.at)))
+            kept.append(path)
+        else:  # a copy of what the main path holds, as resuming a session leaves it
+            path.same = _same(session, fork, path.builder)
+            copies = max(copies, path.builder.line.end)
+    return Layout(tree, main, structs.replace(session, forks=tuple(forks)), known, copies)
+
+
+def extended(layout: Layout, file: File, since: list[Entry], leaf: Entry) -> Session | None:
+    """The session with lines that were added `since`, which end in `leaf`: the main path goes on, all else is as it was.
+
+    None where that is not so, and everything has to be laid out anew.
+    """
+    main, old = layout.main, layout.session
+    limb = layout.tree.limb(leaf, since, kept=False)
+    if limb.base is not main.limb:
+        return None
+    on = {entry.uuid for entry in limb.whole}
+    cut = main.limb.cuts[limb.at] if limb.at < len(main.limb.cuts) else len(main.limb.whole)
+    if any(entry.spoken and entry.uuid not in on for entry in (*main.limb.whole[cut:], *since)):
+        return None  # a path was left
+    messages = main.state(limb.at).messages
+    builder = main.builder.branch(messages, old.id)
+    start = builder.line.start
+    ends = ((fork.own.at, fork.start, fork.start + len(fork.own.blocks)) for fork in old.forks)
+    if layout.copies > start or any(at >= min(start, end) or left > start for at, left, end in ends):
+        return None
+    path = _path(limb, main, builder, file, layout.known)
+    fork = builder.fork(old, old.forks, path.looks_since(builder.last))
+    session = joined(old, (*old.forks, fork), len(old.forks) + 1)
+    again = {entry.line for entry in main.limb.whole[cut:]}
+    notes = (*(note for note in old.notes if note.line not in again), *fork.own.notes)
+    return structs.replace(session, notes=notes, forks=old.forks)
+
+
+def told(session: Session, file: File, last: Iterable[Note] = ()) -> Session:
+    """The session of a file, with the file's notes. `last`: notes about a last line that is not whole yet."""
+    stubs = sum(request.output_stub for request in session.requests)
+    what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
+    notes = (*session.notes, *file.notes(last), *([Note("warning", 0, what)] if stubs else ()))
+    return structs.replace(session, notes=notes)
+
+
+def alone(lines: list[Entry], name: str, known: Collection[str]) -> Session:
+    """A session of lines that follow each other, whatever they say of their parents."""
+    limb = Limb(None, 0, lines, lines, list(range(len(lines))))
+    path = _path(limb, None, Builder(name, NAME), File(), known)
+    return path.builder.build([look for _, look in path.looks])
+
+
+def _branch(main: Path, base: Path | None, depth: int, id: str) -> Builder:
+    """A builder that goes on from a path's line at `depth`; from the main path where that path is a copy of it."""
+    messages = base.state(depth).messages if base else 0
+    if base is None or messages <= base.same < END:
+        return main.builder.branch(messages, id)
+    builder = base.builder
+    if base.same == END or builder.base is None or messages <= builder.shared:
+        return builder.branch(messages, id)
+    branch = builder.base.branch(builder.shared, id)
+    branch.drafts = [replace(draft) for draft in builder.drafts[: messages - builder.shared]]
+    return branch
+
+
+def _path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Collection[str]) -> Path:
+    """The messages of a limb, which go on from what `builder` has."""
+    state = base.state(limb.at) if base else State()
+    path = Path(limb, base, builder, [state], shared=state.messages, notices=_notices(limb))
+    state = structs.replace(state, looks=0)
+    for entry in limb.whole:
+        state = _next(path, state, entry, file, known)
+        path.states.append(state)
+    given = [file.titles[kind] for kind in TITLES if kind in file.titles]
+    builder.title = given[-1] if given else state.named or state.opening
+    if base is None and _mid_conversation(limb.chain[0], file):
+        builder.about[BEGUN] = True
+    return path
+
+
+def _next(path: Path, state: State, entry: Entry, file: File, known: Collection[str]) -> State:
+    """Add one line; gives what the line after it needs to know."""
+    builder, draft = path.builder, None
+    attempts, before, kept, opening = state.attempts, state.before, state.kept, state.opening
+    if entry.type == "system":
+        attempts += entry.data.get("subtype") == "api_error"
+        if entry.data.get("subtype") == "microcompact_boundary":
+            path.looks.append((state.newest, microcompacted(entry, state.newest, path.draft, kept)))
+    elif entry.type == "attachment":
+        draft = _beside(path, entry)
+    elif entry.spoken:
+        draft = _spoken(path, entry, before, attempts, known)
+        if entry.type == "assistant":
+            attempts = 1
+        else:
+            before, opening = entry.at, opening or _opening(entry)
+        if entry.summary:
+            preserved = (path.draft(uuid) for uuid in file.preserved.get(entry.parent, ()))
+            kept = (*(found for found in preserved if found), draft)
+            path.looks.append((draft, compacted(file.entries.get(entry.parent), kept)))
+        if _unsent(entry):
+            path.looks.append((draft, never_sent(draft)))
+    if draft is not None:
+        path.drafts[entry.uuid] = draft
+    newest = builder.drafts[-1] if builder.drafts else state.newest
+    named = file.titles.get(entry.uuid, state.named)
+    return State(newest, len(path.looks), attempts, before, kept, named, opening)
+
+
+def _spoken(path: Path, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
+    """Add a line's message. Answers whose id is in `known` were billed elsewhere: side questions repeat what was said."""
+    builder, message, data = path.builder, entry.message, entry.data
+    content = message.get("content")
+    content = with_notices(content, path.notices) if isinstance(content, (str, list)) else ""
+    if entry.type == "user":
+        text = text_of(content[:1] if isinstance(content, list) else content).lstrip()
+        aside = data.get("isMeta") is True or text.startswith(NOT_PROMPTS)
+        origin = "summary" if entry.summary else "meta" if aside else ""
+        return builder.message("user", content, origin=origin, kind="summary" if entry.summary else "", sent_at=entry.at)
+    if _unsent(entry):
+        builder.note("info", entry.line, f"a message of the tool itself, never sent: {text_of(content)[:80]}")
+        return builder.message("assistant", content, kind="notice", sent_at=entry.at, origin="meta")
+    draft = builder.message("assistant", content, id=entry.id or entry.uuid, sent_at=entry.at)
+    billed, earlier = message.get("usage"), draft.request
+    found = path.billed[1] if billed == path.billed[0] else usage(billed)  # each fragment of an answer says it again
+    path.billed = billed, found
+    if found is not None and (not entry.id or entry.id not in known):
+        builder.request(
+            draft,
+            id=entry.id,
+            model=string(message.get("model")),
+            usage=found,
+            sent_at=earlier.sent_at if earlier else before,
+            answered_at=entry.at,
+            stop_reason=string(message.get("stop_reason")) or None,
+            attempts=earlier.attempts if earlier else attempts,
+            logged_usd=dollars(data.get("costUSD"), earlier.logged_usd if earlier else None),
+            applied=applied(message.get("context_management")) or (earlier.applied if earlier else ()),
+        )
+    return draft
+
+
+def _unsent(entry: Entry) -> bool:
+    return entry.type == "assistant" and (
+        entry.message.get("model") == SYNTHETIC or entry.data.get("isApiErrorMessage") is True
+    )
+
+
+def _beside(path: Path, entry: Entry) -> Draft | None:
+    """Add what the tool put in beside the prompt; what is part of a result as sent stands there already."""
+    put = entry.put
+    if put is None or (put.inside and put.call in path.notices):
+        return None
+    origin = "inferred" if put.inferred else "meta"
+    return path.builder.message("user", list(put.parts), origin=origin, kind=put.kind, sent_at=entry.at)
+
+
+def _notices(limb: Limb) -> dict[str, str]:
+    """What was sent as part of results: their call is on the path, and so is the result that the line hangs from."""
+    found = [put for entry in limb.whole if (put := entry.put) and put.inside and limb.find("marks", put.call) is not None]
+    return {put.call: "\n".join(map(text_of, put.parts)) for put in found if limb.find("answered", put.call) is not None}
+
+
+def _mid_conversation(root: Entry, file: File) -> bool:
+    """Whether a path begins with a line that follows another one, which is in another file. A compaction begins anew."""
+    alone = root.side or root.agent or root.summary or root.data.get("subtype") == "compact_boundary"
+    return bool(root.given) and root.given not in file.entries and not alone
+
+
+def _opening(entry: Entry) -> str:
+    """How a prompt begins; "" where it is none of the user's own words."""
+    if entry.data.get("isMeta") is True:
+        return ""
+    text = " ".join(text_of(entry.message.get("content")).split())
+    if text.startswith("<"):
+        return ""
+    return text if len(text) <= TITLE_CHARS else f"{text[: TITLE_CHARS - 1].rstrip()}…"
+
+
+def _parted(main: Session, fork: Fork) -> int:
+    """First block of a fork that the main path does not share; past its end where that shares them all."""
+    pairs = zip(main.blocks[fork.start :], fork.own.blocks, strict=False)
+    end = min(len(main.blocks), fork.start + len(fork.own.blocks))
+    return next((a.at for a, b in pairs if a.digest != b.digest), end)
+
+
+def _same(main: Session, fork: Fork, builder: Builder) -> int:
+    """How many messages of a copy are as on the main path, with everything that is known of them."""
+    first, own = builder.shared, fork.own
+    pairs = zip(main.messages[first:], own.messages, strict=False)
+    count = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(main.messages) - first, len(own.messages)))
+    stop = own.messages[count - 1].stop if count else fork.start
+    turns = all(a.turn == b.turn for a, b in zip(main.blocks[fork.start : stop], own.blocks, strict=False))
+    requests = tuple(request for request in own.requests if request.stop <= stop)
+    end = builder.first + len(requests)
+    observed = [[o for o in one.observed if builder.first <= o.request < end] for one in (main, own)]
+    alike = turns and requests == main.requests[builder.first : end] and observed[0] == observed[1]
+    return first + count if fork.of == 0 and alike else 0

@@ -1,0 +1,122 @@
+"""Cline SDK sessions: `ID.messages.json` under `~/.cline/data/sessions/ID`, and `ID.compaction.json` beside it.
+
+The sidecar is what stands for the first messages, which stay in the file; longer than a mapping
+because of it. From the schema; no real sample was at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnscope.importers import Importer, Place
+from turnscope.reading.calls import as_text
+from turnscope.reading.messages import nodes_of, spoken
+from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
+from turnscope.reading.parts import mapping, rows
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import counted
+from turnscope.session.builder import Builder, dollars
+from turnscope.session.model import Note, Part
+from turnscope.session.thread import Thread
+from turnscope.settings import Machine
+
+NAME = "cline-sdk"
+END = ".messages.json"
+
+
+def sniff(source: Source) -> int:
+    document = source.document if source.kind == "file" else None
+    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
+        return 0
+    return (
+        90 if {"version", "sessionId"} <= document.keys() and {"agent", "updated_at", "system_prompt"} & document.keys() else 0
+    )
+
+
+def finds(machine: Machine) -> Iterator[Place]:
+    given = machine.variables.get("CLINE_SESSION_DATA_DIR")
+    data = machine.variables.get("CLINE_DATA_DIR")
+    home = Path(data) if data else machine.home / ".cline" / "data"
+    yield Place(Path(given) if given else home / "sessions", f"*/*{END}")
+
+
+def part_of(path: Path) -> Path:
+    """A session's sidecar and manifest open as its messages."""
+    stem = (
+        path.name.removesuffix(".compaction.json")
+        if path.name.endswith(".compaction.json")
+        else path.name.removesuffix(".json")
+    )
+    whole = path.with_name(stem + END)
+    return whole if not path.name.endswith(END) and path.suffix == ".json" and whole.is_file() else path
+
+
+def related(source: Source) -> list[Source]:
+    if not source.path.name.endswith(END) or not sniff(source):
+        return []
+    stem = source.path.name.removesuffix(END)
+    return [found for name in (f"{stem}.compaction.json", f"{stem}.json") if (found := source.near(name))]
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    document = mapping(source.document)
+    stem = source.path.name.removesuffix(END).removesuffix(".json")
+    manifest = source.near(f"{stem}.json") if source.path.name.endswith(END) else None
+    about = mapping(manifest.document if manifest else None)
+    builder, passed = Builder(as_text(document.get("sessionId")) or stem, NAME), Passed()
+    builder.about |= {key: about[key] for key in ("cwd", "provider", "status", "source", "metadata") if about.get(key)}
+    if as_text(document.get("agent")):
+        builder.about["agent"] = document["agent"]
+    model = as_text(about.get("model"))
+    stored = document["messages"]
+    nodes = list(nodes_of(stored, lambda message: _request(message, model), passed, "ts"))
+    sidecar = source.near(f"{stem}.compaction.json")
+    nodes = _compacted(nodes, stored, mapping(sidecar.document if sidecar else None), builder.notes)
+    prompt = as_text(document.get("system_prompt"))
+    passed.tell(builder)
+    return thread(builder, nodes, lead=[Said("system", prompt, "system")] if prompt else [])
+
+
+def _compacted(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
+    """The nodes with what the sidecar says; it stands for the first messages of the file."""
+    count, held = sidecar.get("source_message_count"), rows(sidecar.get("messages"))
+    if not held or not isinstance(count, int) or isinstance(count, bool):
+        return nodes
+    if not 0 < count <= len(stored):
+        notes.append(
+            Note("warning", 0, f"a compaction stands for {count} messages, and the file holds {len(stored)}: it was left out")
+        )
+        return nodes
+    # A node is named by its message's place; results of one round that are several messages are the node of the first.
+    at = next((n for n, node in enumerate(nodes) if int(node.id) >= count), len(nodes))
+    keep: list[tuple[Part, ...]] = [parts_of(role, blocks) for role, blocks in map(spoken, held) if role and blocks]
+    before = next((row["metadata"]["tokensBefore"] for row in held if "tokensBefore" in mapping(row.get("metadata"))), None)
+    facts = {"preTokens": before} if isinstance(before, int) else {}
+    cut = Node(f"{count}-compaction", None, [], None, Cut("compacted: other messages stand for these", keep, facts=facts))
+    return [*nodes[:at], cut, *nodes[at:]]
+
+
+def _request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
+    told, metrics = mapping(message.get("modelInfo")), mapping(message.get("metrics"))
+    tokens = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
+    used = dict(
+        zip(("inputTokens", "outputTokens", "cache_read_tokens", "cache_write_tokens"), map(metrics.get, tokens), strict=True)
+    )
+    return {"model": as_text(told.get("id")) or model, "usage": counted(used), "logged_usd": dollars(metrics.get("cost"))}
+
+
+IMPORTER = Importer(
+    NAME,
+    "Cline session (ID.messages.json)",
+    sniff,
+    read,
+    finds=finds,
+    related=related,
+    part_of=part_of,
+    suffixes=(".json",),
+    wants="`messages` of a Cline SDK session",
+    right="the compaction sidecar: what stands for the first messages",
+    sample=False,
+)

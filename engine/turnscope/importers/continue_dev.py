@@ -1,0 +1,154 @@
+"""Continue sessions: `~/.continue/sessions/<uuid>.json`, written by the IDE extensions and by the CLI.
+
+A turn's tool calls, their states and their outputs stand on the assistant's item; stored `tool` items repeat them. Times and
+requests are not stored; a rendered prompt (`promptLogs`) holds the system prompt where there is one.
+Longer than a mapping because IDE and CLI keep calls and summaries in different ways.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnscope.importers import Importer, Place
+from turnscope.reading.calls import as_text
+from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
+from turnscope.reading.parts import billed, call, content_of, joined, mapping, result, rows, thinking, with_thoughts
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder
+from turnscope.session.content import dumps, text_of
+from turnscope.session.model import JSON
+from turnscope.session.thread import Thread
+from turnscope.settings import Machine
+
+NAME = "continue"
+SYSTEM = re.compile(r"<system>\n(.*?)\n\n<user>|<\|start_header_id\|>system<\|end_header_id\|>\n+(.*?)<\|eot_id\|>", re.DOTALL)
+Item = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    document = source.document
+    if not isinstance(document, dict) or not isinstance(document.get("history"), list) or "sessionId" not in document:
+        return 0
+    return 95 if any(isinstance(item, dict) and "message" in item for item in document["history"]) else 0
+
+
+def finds(machine: Machine) -> Iterator[Place]:
+    given = machine.variables.get("CONTINUE_GLOBAL_DIR")
+    yield Place((Path(given) if given else machine.home / ".continue") / "sessions", "*-*.json")
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    document = source.document
+    builder = Builder(source.path.stem, NAME, as_text(document.get("title")))
+    used = document.get("usage")
+    builder.about |= {key: document[key] for key in ("workspaceDirectory", "mode", "chatModelTitle") if document.get(key)}
+    builder.about |= {"usage": used} if isinstance(used, Mapping) else {}
+    items = [item for item in document["history"] if isinstance(item, Mapping) and isinstance(item.get("message"), Mapping)]
+    if odd := len(document["history"]) - len(items):
+        builder.note("warning", 0, f"{odd} items of the history hold no message and were passed over")
+    passed = Passed()
+    nodes = list(_nodes(items, as_text(document.get("chatModelTitle")), passed))
+    prompts = [log["prompt"] for item in items for log in rows(item.get("promptLogs")) if isinstance(log.get("prompt"), str)]
+    if prompts:
+        size = sum(map(len, prompts))
+        builder.note(
+            "info", 0, f"{len(prompts)} rendered prompts ({size:,} characters) repeat what was said; read for the system prompt"
+        )
+    system = next((found[1] or found[2] for prompt in prompts if (found := SYSTEM.search(prompt[:100_000]))), "")
+    passed.tell(builder)
+    return thread(builder, nodes, "", [Said("system", system, "system")] if system.strip() else [])
+
+
+def _nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]:
+    thoughts: list[JSON] = []
+    answered: set[str] = set()
+    summary: str = ""
+    for number, item in enumerate(items):
+        message = item["message"]
+        role, content = as_text(message.get("role")), content_of(message.get("content"))
+        if role == "thinking":
+            thoughts += thinking(
+                text_of(content), as_text(message.get("signature")) or as_text(message.get("redactedThinking"))
+            )
+            continue
+        node = Node(str(number))
+        if summary:
+            node.cut, summary = (
+                Cut("compacted: a summary in the system prompt replaced the history", [parts_of("system", summary)]),
+                "",
+            )
+        told = as_text(item.get("conversationSummary"))
+        if told and text_of(content) == told:  # the CLI's summary is a message
+            node.said = [Said(role or "assistant", told, "summary", "summary")]
+        elif role == "user":
+            files = [
+                {"type": "text", "text": as_text(row.get("content"))}
+                for row in rows(item.get("contextItems"))
+                if row.get("content")
+            ]
+            node.said = [Said("user", joined(content), files=files)]
+        elif role == "assistant":
+            node.said = list(_answer(item, [*thoughts, *content], model, answered))
+            thoughts = []
+        elif role == "system":
+            node.said = [Said("system", joined(content), "system", fence=True)]
+        elif role == "tool" and as_text(message.get("toolCallId")) not in answered:
+            node.said = [Said("user", [result(as_text(message.get("toolCallId")), message.get("content"))], "tool")]
+        elif role != "tool":
+            passed.add(role, item)
+        if told and not (node.said and node.said[0].kind):
+            summary = told
+        yield node
+
+
+def _answer(item: Item, content: list[JSON], model: str, answered: set[str]) -> Iterator[Said]:
+    """An answer, and the outputs of its calls as far as they ended."""
+    message, states = item["message"], rows(item.get("toolCallStates"))
+    reasoning = item.get("reasoning")
+    ahead = thinking(as_text(reasoning.get("text"))) if isinstance(reasoning, Mapping) else []
+    if len(content) == 1 and content[0].get("type") == "text":
+        content = with_thoughts(content[0]["text"])
+    calls = rows(message.get("toolCalls")) or [
+        state["toolCall"] for state in states if isinstance(state.get("toolCall"), Mapping)
+    ]
+    uses = [_call(row) for row in calls]
+    logs = rows(item.get("promptLogs"))
+    named = as_text(mapping(logs[-1].get("completionOptions")).get("model")) if logs else ""
+    used = mapping(message.get("usage"))
+    details = mapping(used.get("promptTokensDetails"))
+    usage = billed(
+        used.get("promptTokens"), used.get("completionTokens"), details.get("cachedTokens"), details.get("cacheWriteTokens")
+    )
+    title = as_text(logs[-1].get("modelTitle")) if logs else ""
+    yield Said("assistant", [*ahead, *content, *uses], request={"model": named or title or model, "usage": usage})
+    ended = [state for state in states if state.get("status") in ("done", "errored", "canceled") or state.get("output")]
+    answered |= {as_text(state.get("toolCallId")) for state in ended}
+    if ended:
+        yield Said("user", [_output(state) for state in ended], "tool")
+
+
+def _call(row: Item) -> JSON:
+    function = mapping(row.get("function"))
+    return call(as_text(row.get("id")), as_text(function.get("name")), function.get("arguments"))
+
+
+def _output(state: Item) -> JSON:
+    told = "\n".join(as_text(row.get("content")) for row in rows(state.get("output")))
+    failed = state.get("status") in ("errored", "canceled")
+    return result(as_text(state.get("toolCallId")), told or (dumps(state["status"]).strip('"') if failed else ""), failed)
+
+
+IMPORTER = Importer(
+    NAME,
+    "Continue session (JSON)",
+    sniff,
+    read,
+    finds=finds,
+    suffixes=(".json",),
+    wants="`sessionId` with a `history` of messages",
+    right="calls and outputs of a turn in order; the system prompt where a rendered prompt holds it",
+    version=2,
+)

@@ -1,0 +1,221 @@
+"""Gemini CLI sessions: `~/.gemini/tmp/<project>/chats/session-*`, one JSON object, or JSON lines with patches; and what
+`/chat save` keeps beside them: the contents as they are sent, without times, models and usage.
+
+A line with an id seen before replaces that message where it stands; `$set.messages` replaces the history that is sent (masked
+tool outputs, a compression); `$rewindTo` leaves a branch. Prompt, tools and window are not stored.
+Longer than a mapping for the patches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from turnscope.importers import Importer, Place
+from turnscope.reading.calls import as_text, when
+from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, thread
+from turnscope.reading.parts import billed, call, joined, mapping, result, text, thinking
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder
+from turnscope.session.content import text_of
+from turnscope.session.model import JSON, Part
+from turnscope.session.thread import Thread
+from turnscope.settings import Machine
+
+NAME = "gemini-cli"
+Record = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    first = source.document if source.document is not None else next(iter(source.first), None)
+    if isinstance(first, dict) and {"sessionId", "projectHash"} <= first.keys():
+        whole = sum("projectHash" in row and isinstance(row.get("messages"), list) for row in map(mapping, source.first))
+        return 95 if whole < 2 else 0  # a whole session on each line: each is one
+    head = _saved(source)[:20]
+    return 85 if head and all(isinstance(row, dict) and _is_content(row) for row in head) else 0
+
+
+def _is_content(row: Record) -> bool:
+    return row.get("role") in ("user", "model") and isinstance(row.get("parts"), list)
+
+
+def _saved(source: Source) -> Sequence[Any]:
+    """The contents of a checkpoint: a list, or an object's history."""
+    document = source.document if source.kind == "file" else None
+    held = document.get("history") if isinstance(document, dict) else document
+    return held if isinstance(held, list) else ()
+
+
+def finds(machine: Machine) -> Iterator[Place]:
+    yield Place(machine.home / ".gemini" / "tmp", "*/chats/**/*.json*")
+    yield Place(machine.home / ".gemini" / "tmp", "*/checkpoint-*.json")
+
+
+class _Chat:
+    """Messages by id, the newest version of each, and the nodes that they make. `path`: what stands after rewinds."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder, self.passed = builder, Passed()
+        self.rows: dict[str, Record] = {}
+        self.nodes: dict[str, Node] = {}
+        self.path: list[str] = []
+
+    def line(self, record: Record, line: int) -> None:
+        if "$rewindTo" in record:
+            id = record["$rewindTo"]
+            self.path = self.path[: self.path.index(id)] if id in self.path else []
+        elif isinstance(record.get("$set"), Mapping):
+            self._meta(record["$set"])
+            if isinstance(record["$set"].get("messages"), list):
+                self._replaced([m for m in record["$set"]["messages"] if isinstance(m, Mapping)], line)
+        elif "type" in record:
+            self._message(record, line)
+        else:
+            self._meta(record)
+            held = record.get("messages")
+            for message in held if isinstance(held, list) else ():
+                if isinstance(message, Mapping):
+                    self._message(message, line)
+                else:
+                    self.passed.add(type(message).__name__, message, line)
+
+    def _meta(self, record: Record) -> None:
+        self.builder.title = as_text(record.get("summary")) or self.builder.title
+        self.builder.about |= {
+            key: record[key] for key in ("sessionId", "projectHash", "kind", "directories") if record.get(key)
+        }
+
+    def _message(self, record: Record, line: int, cut: Cut | None = None) -> None:
+        if record.get("type") not in ("user", "gemini"):
+            self.passed.add(record.get("type"), record, line)
+            return
+        id = as_text(record.get("id")) or f"#{len(self.nodes)}"
+        if id not in self.path:
+            key = id if id not in self.nodes else f"{id}#{len(self.nodes)}"
+            self.nodes[key] = Node(key, self.path[-1] if self.path else "", [], when(record.get("timestamp")), cut)
+            self.path.append(key)
+            self.rows[key] = record
+        else:
+            self.rows[id] = record
+
+    def _replaced(self, messages: list[Record], line: int) -> None:
+        """The history that is sent from here on: what stands as it was, what is masked, and what is new behind it."""
+        known = {n for n, m in enumerate(messages) if m.get("id") in self.path}
+        new = max(known) + 1 if known else 0
+        keep: list[str | tuple[Part, ...]] = []
+        for message in messages[:new]:
+            id = message.get("id")
+            same = id in self.path and _sent(message) == _sent(self.rows[str(id)])
+            keep += [str(id)] if same else [parts_of(s.role, s.content) for s in _said(message, None)]
+        cut = Cut("the history was replaced by a shorter one", keep) if keep != self.path else None
+        for number, message in enumerate(messages[new:]):
+            self._message(message, line, None if number else cut)
+        if cut and len(messages) == new:
+            self.nodes[f"${line}"] = Node(f"${line}", self.path[-1] if self.path else "", [], None, cut)
+            self.path.append(f"${line}")
+
+    def laid(self) -> Iterator[Node]:
+        """The nodes with what the newest version of each says."""
+        before: float | None = None
+        for id, node in self.nodes.items():
+            if id in self.rows:
+                node.said = _said(self.rows[id], before)
+                before = node.said[-1].at or node.at
+            yield node
+
+
+def _sent(record: Record) -> Any:
+    return [(said.role, said.content) for said in _said(record, None)]
+
+
+def _said(record: Record, before: float | None) -> list[Said]:
+    """A record as messages: of an answer with calls, also their results."""
+    content = record.get("content")
+    blocks = [block for part in (content if isinstance(content, list) else [content]) for block in _part(part)]
+    if record.get("type") != "gemini":
+        results = [block for block in blocks if block.get("type") == "tool_result"]
+        return [Said("user", blocks if results else joined(blocks), "tool" if results and len(results) == len(blocks) else "")]
+    held = {block.get("type") for block in blocks}
+    calls = (
+        [c for c in record.get("toolCalls") or () if isinstance(c, Mapping)]
+        if isinstance(record.get("toolCalls"), list)
+        else []
+    )
+    if "tool_use" not in held and "thinking" not in held:
+        told = record.get("thoughts")
+        thoughts = [t for t in told if isinstance(t, Mapping)] if isinstance(told, list) else []
+        ahead = [
+            b
+            for t in thoughts
+            for b in thinking("\n".join(filter(None, (as_text(t.get(k)) for k in ("subject", "description")))))
+        ]
+        blocks = [*ahead, *blocks, *(call(as_text(c.get("id")), as_text(c.get("name")), c.get("args")) for c in calls)]
+    number = {key: value if isinstance(value, int) else 0 for key, value in mapping(record.get("tokens")).items()}
+    usage = billed(
+        number.get("input", 0) + number.get("tool", 0),
+        number.get("output", 0) + number.get("thoughts", 0),
+        number.get("cached", 0),
+    )
+    said = [Said("assistant", blocks, request={"model": as_text(record.get("model")), "usage": usage, "sent_at": before})]
+    answers = [_result(c) for c in calls if c.get("result") is not None]
+    if answers:
+        said.append(
+            Said("user", answers, "tool", at=max(filter(None, (when(c.get("timestamp")) for c in calls)), default=None))
+        )
+    return said
+
+
+def _result(tool: Record) -> JSON:
+    found = [
+        block for part in (tool["result"] if isinstance(tool["result"], list) else [tool["result"]]) for block in _part(part)
+    ]
+    answers = [text_of(block.get("content")) if block.get("type") == "tool_result" else text_of(block) for block in found]
+    media = [block for block in found if block.get("type") in ("image", "document")]
+    whole = "\n".join(filter(None, answers))
+    return result(as_text(tool.get("id")), [*text(whole), *media] if media else whole, tool.get("status") == "error")
+
+
+def _part(row: Any) -> list[Any]:
+    """A part of Gemini's API as blocks."""
+    if isinstance(row, str):
+        return text(row)
+    if not isinstance(row, Mapping):
+        return []
+    if isinstance(row.get("text"), str):
+        return thinking(row["text"]) if row.get("thought") is True else text(row["text"])
+    for key in ("functionCall", "functionResponse"):
+        held = row.get(key)
+        if isinstance(held, Mapping):
+            id = as_text(held.get("id")) or as_text(held.get("name"))
+            if key == "functionCall":
+                return [call(id, as_text(held.get("name")), held.get("args"))]
+            given = held.get("response")
+            output = given.get("output", given.get("error")) if isinstance(given, Mapping) else given
+            return [result(id, output if isinstance(output, str) else given)]
+    data = row.get("inlineData")
+    if isinstance(data, Mapping):
+        kind = as_text(data.get("mimeType"))
+        source = {"type": "base64", "media_type": kind, "data": as_text(data.get("data"))}
+        return [{"type": "image" if kind.startswith("image/") else "document", "source": source}]
+    return [{"type": "unknown", **row}]
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    chat = _Chat(Builder(source.path.stem, NAME))
+    for content in (row for row in _saved(source) if isinstance(row, dict) and _is_content(row)):
+        chat.line({"type": "gemini" if content["role"] == "model" else "user", "content": content["parts"]}, 0)
+    for record, line in objects(() if chat.path else source.values(), chat.builder, chat.passed):
+        chat.line(record, line)
+    chat.passed.tell(chat.builder)
+    return thread(chat.builder, chat.laid(), chat.path[-1] if chat.path else "")
+
+
+IMPORTER = Importer(
+    NAME,
+    "Gemini CLI session (JSON or JSON lines)",
+    sniff,
+    read,
+    finds=finds,
+    wants="`sessionId` with a `projectHash`, and no list of contents",
+    right="JSON, and JSON lines with their patches: masked outputs, compressions, rewinds as branches",
+)

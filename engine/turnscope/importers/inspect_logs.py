@@ -1,0 +1,198 @@
+"""Logs of Inspect evaluations: `.eval` archives and `.json`, a session for each sample.
+
+Each call of the model is an event with its whole input, whose texts may stand among the attachments or in a pool, so a sample's
+calls are read as recorded API calls are. The conversation with the most calls is the sample's; graders and other agents are its
+subagents. Longer than a mapping because of those two indirections, and of samples without events.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text, when
+from turnscope.reading.conversations import Call, Conversations, gathered
+from turnscope.reading.messages import body_of, nodes_of, spoken
+from turnscope.reading.nodes import Passed, thread
+from turnscope.reading.parts import mapping, rows
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import counted
+from turnscope.session.builder import Builder, dollars
+from turnscope.session.model import JSON, Note, Session
+from turnscope.session.thread import Thread
+
+NAME = "inspect"
+SAMPLE = re.compile(r"samples/(.+)_epoch_(\d+)\.json")
+KEPT = "attachment://"
+Value = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    if source.kind == "zip":
+        return (
+            90 if source.near("_journal/start.json") or (source.near("header.json") and source.beside("samples/*.json")) else 0
+        )
+    document = source.document if source.kind == "file" else None
+    if not isinstance(document, dict) or not isinstance(document.get("eval"), dict):
+        return 0
+    return 90 if {"task", "model"} <= document["eval"].keys() and {"samples", "plan", "status"} & document.keys() else 0
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    if source.kind != "zip":
+        for number, sample in enumerate(rows(mapping(source.document).get("samples"))):
+            yield Entry(str(number), _title(sample), _began(sample), requests=len(_calls(sample)))
+        return
+    told = source.near("summaries.json")
+    about = {f"{row.get('id')}_{row.get('epoch')}": row for row in rows(told.document if told else None)}
+    for file in source.beside("samples/*.json"):
+        name = file.path.relative_to(source.path).as_posix()
+        if found := SAMPLE.fullmatch(name):
+            summary = about.get(f"{found[1]}_{found[2]}", {})
+            yield Entry(name, _title({"id": found[1], "epoch": found[2], **summary}), _began(summary), file.size)
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    if source.kind == "zip":
+        file, start = source.near(entry.id), source.near("header.json") or source.near("_journal/start.json")
+        sample, log = mapping(file.document if file else None), mapping(start.document if start else None)
+    else:
+        log = mapping(source.document)
+        sample = rows(log.get("samples"))[int(entry.id)]
+    id = f"{source.path.stem}/{sample.get('id')}.{sample.get('epoch')}"
+    evaluated = mapping(log.get("eval"))
+    about = {
+        "task": evaluated.get("task"),
+        "sample": sample.get("id"),
+        "epoch": sample.get("epoch"),
+        "scores": sample.get("scores"),
+    }
+    about |= {key: sample[key] for key in ("limit", "error") if sample.get(key)}
+    calls = _calls(sample)
+    if not calls:
+        return _listed(id, entry.title, about, sample, as_text(evaluated.get("model")))
+    kept, notes = mapping(sample.get("attachments")), list(_notes(sample))
+    messages = [_resolved(message, kept) for message in rows(sample.get("messages"))]
+    session = _session(gathered([_call(event, sample, kept) for event in calls], id), messages)
+    held = {key: value for key, value in about.items() if value not in (None, "", {})}
+    return Thread(structs.replace(session, title=entry.title, about=held, notes=(*session.notes, *notes)))
+
+
+def _listed(id: str, title: str, about: Mapping[str, JSON], sample: Value, model: str) -> Thread:
+    """A sample without events: each answer is taken to have seen all that stands before it."""
+    builder, passed = Builder(id, NAME, title, **about), Passed()
+    kept = mapping(sample.get("attachments"))
+    messages = [_resolved(message, kept) for message in rows(sample.get("messages"))]
+    nodes = list(nodes_of(messages, lambda message: {"model": as_text(message.get("model")) or model}, passed))
+    builder.note("info", 0, "the log holds no event of a model's call: what was sent is taken from the list of messages")
+    passed.tell(builder)
+    return thread(builder, nodes)
+
+
+def _session(found: Conversations, messages: list[Any]) -> Session:
+    """The main conversation, the others hanging from the answers that were the newest when they began."""
+    first, *more = (entry.id for entry in found.entries())
+    main, others = found.session(first, NAME), [found.session(id, NAME) for id in more]
+    said = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
+    last = main.messages[-1]
+    if said and last.role == "assistant":  # results that no call saw any more
+        blocks = [block.raw for block in main.blocks[last.start : last.stop]]
+        if blocks == spoken(messages[said[-1]])[1]:
+            main = found.session(first, NAME, body_of(messages[said[-1] + 1 :])["messages"])
+    sent = [request.sent_at or 0 for request in main.requests]
+    agents = []
+    for agent in others:
+        at = bisect_left(sent, agent.requests[0].sent_at or 0) - 1
+        place = main.requests[at].stop - 1 if at >= 0 and main.requests[at].stop else 0
+        agents.append(structs.replace(agent, parent=main.id, at=place))
+    return structs.replace(main, subagents=tuple(agents))
+
+
+def _title(sample: Value) -> str:
+    asked = sample.get("input")
+    messages = rows(asked) if isinstance(asked, list) else []
+    first = next((as_text(message.get("content")) for message in messages if message.get("role") == "user"), as_text(asked))
+    told = " ".join(first.split())[:60] if not first.startswith(KEPT) else ""
+    return f"{sample.get('id')} (epoch {sample.get('epoch')})" + (f": {told}" if told else "")
+
+
+def _began(sample: Value) -> float | None:
+    first = next(iter(rows(sample.get("events"))), {})
+    return when(sample.get("started_at") or first.get("timestamp"))
+
+
+def _calls(sample: Value) -> list[Value]:
+    return [event for event in rows(sample.get("events")) if event.get("event") == "model" and "output" in event]
+
+
+def _notes(sample: Value) -> Iterator[Note]:
+    """Compactions and limits as the log tells them; what a compaction did is seen in the next input."""
+    for event in rows(sample.get("events")):
+        if event.get("event") == "compaction":
+            sizes = f"{event.get('tokens_before')} tokens before, {event.get('tokens_after')} after"
+            yield Note("info", 0, f"a compaction ({event.get('type') or 'summary'}): {sizes}")
+        elif event.get("event") == "sample_limit":
+            yield Note("info", 0, f"a limit ended the sample: {str(event.get('message') or event.get('type'))[:200]}")
+
+
+def _call(event: Value, sample: Value, kept: Value) -> Call:
+    output = mapping(event.get("output"))
+    choice = next(iter(rows(output.get("choices"))), {})
+    usage = mapping(output.get("usage"))
+    raw = mapping(mapping(event.get("call")).get("response"))
+    sent, retries = when(event.get("timestamp")), event.get("retries")
+    lasted = dollars(output.get("time"))  # seconds: any number that is none below zero
+    about: dict[str, Any] = {
+        "model": as_text(output.get("model")) or as_text(event.get("model")),
+        "sent_at": sent,
+        "answered_at": when(event.get("completed")) or (sent + lasted if sent and lasted else None),
+        "stop_reason": as_text(choice.get("stop_reason")) or None,
+        "id": as_text(raw.get("id")),
+        "usage": counted(usage) if event.get("cache") != "read" else None,  # an answer from Inspect's own cache cost nothing
+        "logged_usd": dollars(usage.get("total_cost")),
+    }
+    if isinstance(retries, int) and 0 < retries < 1000:
+        about["attempts"] = 1 + retries
+    tools = event.get("tools")
+    messages = [_resolved(message, kept) for message in _input(event, sample)]
+    body = body_of(messages, [_resolved(tool, kept) for tool in tools] if isinstance(tools, list) else ())
+    content = spoken({**mapping(_resolved(choice.get("message"), kept)), "role": "assistant"})[1]
+    error = as_text(event.get("error")) or as_text(output.get("error"))
+    return Call(body, {"content": content} if content else None, about, (error or "no answer") if not content else "")
+
+
+def _input(event: Value, sample: Value) -> list[Any]:
+    """What was sent; in newer logs as ranges of the sample's pool of messages."""
+    held, pool = event.get("input"), mapping(sample.get("events_data")).get("messages")
+    if isinstance(held, str):
+        return [{"role": "user", "content": held}]
+    if held or not isinstance(pool, list) or not isinstance(event.get("input_refs"), list):
+        return held if isinstance(held, list) else []
+    ranges = [part for part in event["input_refs"] if isinstance(part, list) and len(part) == 2]
+    return [message for a, b in ranges if isinstance(a, int) and isinstance(b, int) for message in pool[max(0, a) : max(0, b)]]
+
+
+def _resolved(value: Any, kept: Value) -> Any:
+    """A value with its attachments put in."""
+    if isinstance(value, str):
+        return kept.get(value.removeprefix(KEPT), value) if value.startswith(KEPT) else value
+    if isinstance(value, list):
+        return [_resolved(one, kept) for one in value]
+    return {key: _resolved(one, kept) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+IMPORTER = Importer(
+    NAME,
+    "Inspect log (.eval or .json)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json", ".eval"),
+    wants="Inspect log with `eval` and `samples`",
+    right="a session for each sample, graders as its subagents; attachments and pools",
+)

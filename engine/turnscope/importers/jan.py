@@ -1,0 +1,215 @@
+"""Jan threads: a folder with `thread.json` and `messages.jsonl`, either file alone, or an exported conversation.
+
+`metadata.parentId` makes a tree (missing: the message before it), `activeChildId` says where it goes on; an answer that lost
+its parent hangs from the question before it, as in Jan. What Jan sends of a message, and the speed that it measured, stand in
+`about`, by the message's id. From the schema; no real sample was at hand.
+Longer than a mapping because a thread is two files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnscope.importers import Importer, Place
+from turnscope.reading.calls import as_text, when
+from turnscope.reading.jan_threads import active_path, new_parents, ui_message, waves
+from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
+from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder
+from turnscope.session.content import text_of
+from turnscope.session.model import JSON, Note
+from turnscope.session.thread import Thread
+from turnscope.settings import Machine
+
+NAME = "jan"
+FILES = ("thread.json", "messages.jsonl")
+Value = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    if source.kind == "folder":
+        file = source.near(FILES[1]) if source.near(FILES[0]) else None
+        return 90 if file and sniff(file) else 0
+    head = mapping(source.document if source.document is not None else next(iter(source.first), None))
+    if head.get("object") == "thread.message":
+        return 90
+    if head.get("object") == "thread" and "assistants" in head:
+        return 85 if source.near(FILES[1]) else 0
+    return 90 if {"exported_at", "title"} <= head.keys() and isinstance(head.get("messages"), list) else 0
+
+
+def finds(machine: Machine) -> Iterator[Place]:
+    for folder in (machine.data / "Jan" / "data", machine.config / "Jan" / "data", machine.home / "jan"):
+        yield Place(folder / "threads", "*/messages.jsonl")
+
+
+def related(source: Source) -> Iterator[Source]:
+    """The other file of the thread."""
+    if source.kind == "folder" or source.path.name in FILES:
+        found = (source.near(name) for name in FILES if name != source.path.name)
+        yield from (file for file in found if file is not None)
+
+
+def part_of(path: Path) -> Path:
+    """A thread's files open as their folder."""
+    return path.parent if path.name in FILES and all((path.parent / name).is_file() for name in FILES) else path
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    about, stored, notes = _opened(source)
+    assistant = next(iter(rows(about.get("assistants"))), {})
+    model = as_text(mapping(assistant.get("model")).get("id")) or as_text(mapping(about.get("model")).get("id"))
+    name = source.path.absolute().name if source.kind == "folder" else source.path.stem
+    builder = Builder(as_text(about.get("id")) or name, NAME, as_text(about.get("title")))
+    builder.notes += notes
+    builder.about |= {key: assistant[key] for key in ("assistant_name",) if assistant.get(key)}
+    held = [_held(message, number) for number, message in enumerate(stored)]
+    known = {one["id"]: one for one in reversed(held)}
+    for id, parent in new_parents(held).items():
+        known[id]["metadata"]["parentId"] = parent
+    path = list(dict.fromkeys(active_path(held, as_text(mapping(about.get("metadata")).get("activeRootId")) or None)))
+    above = dict(zip(path, ["", *path], strict=False))
+    times = {one["id"]: one["created_at"] for one in held}
+    passed, speeds = Passed(), dict[str, Any]()
+    nodes = list[Node]()
+    for one in held:
+        parent = above.get(one["id"], one["metadata"].get("parentId", nodes[-1].id if nodes else "")) or ""
+        nodes.append(_node(one, parent, times, model, passed))
+        speed = one["metadata"].get("tokenSpeed")
+        speeds |= {one["id"]: speed} if speed is not None else {}
+    kept = {id: facts for one, node in zip(held, nodes, strict=True) for id, facts in _kept(one, node)}
+    builder.about |= {"stored": {NAME: kept}} if kept else {}
+    if speeds:
+        builder.about["tokenSpeed"] = speeds
+    passed.tell(builder)
+    told = as_text(assistant.get("instructions"))
+    return thread(builder, nodes, path[-1] if path else "", [Said("system", told, "system")] if told else [])
+
+
+def _held(message: Value, number: int) -> dict[str, Any]:
+    """A stored message with what its place in the thread hangs on read safely: id, time, parent, the child that is shown."""
+    metadata = dict(mapping(message.get("metadata")))
+    for key in ("parentId", "activeChildId"):
+        if key in metadata and not isinstance(metadata[key], str):
+            metadata[key] = None
+    id = as_text(message.get("id")) or f"#{number}"
+    return {**message, "id": id, "created_at": when(message.get("created_at")), "metadata": metadata}
+
+
+def _opened(source: Source) -> tuple[Value, list[Value], list[Note]]:
+    """What is known of the thread, its messages, and notes on lines that cannot be read."""
+    document = mapping(source.document)
+    if isinstance(document.get("messages"), list):
+        return document, rows(document["messages"]), []
+    lines = source if document.get("object") == "thread.message" or source.path.name == FILES[1] else source.near(FILES[1])
+    near = source if document.get("object") == "thread" else source.near(FILES[0])
+    if lines is None or (source.kind == "file" and document.get("object") != "thread" and source.path.suffix == ".jsonl"):
+        lines = source
+    found = [value for value, _ in lines.values()]
+    notes = [value for value in found if isinstance(value, Note)]
+    return mapping(near.document) if near else {}, [value for value in found if isinstance(value, dict)], notes
+
+
+def _node(message: Value, above: str, times: Mapping[str, float | None], model: str, passed: Passed) -> Node:
+    metadata = message["metadata"]
+    node = Node(message["id"], above, [], message["created_at"])
+    blocks = [block for part in _rows(message.get("content")) for block in _part(part, passed)]
+    for made in rows(metadata.get("tool_calls")):  # as older versions keep them
+        tool, gave = mapping(made.get("tool")), mapping(made.get("response"))
+        function = mapping(tool.get("function"))
+        blocks.append(call(as_text(tool.get("id")), as_text(function.get("name")), function.get("arguments")))
+        blocks += [result(as_text(tool.get("id")), text_of(gave.get("content") or gave.get("error")))] if gave else []
+    if message.get("role") == "assistant":
+        used, speed = mapping(metadata.get("usage")), mapping(metadata.get("tokenSpeed"))
+        out = used.get("outputTokens", used.get("completionTokens", speed.get("tokenCount", 0)))
+        total = used.get("totalTokens")
+        rest = total - out if isinstance(total, int) and isinstance(out, int) else 0
+        ended, status = when(message.get("completed_at")), as_text(message.get("status"))
+        later = ended is not None and node.at is not None and ended > node.at
+        request = {
+            "model": as_text(metadata.get("modelId")) or model,
+            "usage": billed(used.get("inputTokens", used.get("promptTokens", rest)), out, used.get("cachedInputTokens")),
+            "sent_at": node.at if later else times.get(above),
+            "answered_at": ended or node.at,
+            "stop_reason": as_text(metadata.get("finishReason")) or (status if status not in ("", "ready") else None),
+        }
+        node.said = rounds(blocks, request, parallel=True) or [Said("", request=request)]
+    elif message.get("role") == "user":
+        files = [block for row in rows(metadata.get("inline_file_contents")) for block in text(as_text(row.get("content")))]
+        node.said = [Said("user", joined(blocks), "prompt", files=files)]
+    elif message.get("role") == "tool":
+        node.said = [Said("user", [result(as_text(message.get("tool_call_id")), text_of(blocks))], "tool")]
+    elif message.get("role") == "system":
+        node.said = [Said("system", joined(blocks), "system", fence=True)]
+    else:
+        passed.add(f"message of role {message.get('role')}", message)
+    return node
+
+
+def _kept(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
+    """What Jan sends of a stored message, by the ids of the session's: its parts, a message for each round of calls."""
+    content, files = [_read(part) for part in _rows(message.get("content"))], list[JSON]()
+    calls = [_read_call(made) for made in rows(message["metadata"].get("tool_calls"))]
+    shown = ui_message({"id": node.id, "role": message.get("role"), "content": content, "metadata": {"tool_calls": calls}})
+    for file in rows(message["metadata"].get("inline_file_contents")):
+        files.append({"name": as_text(file.get("name")), "content": as_text(file.get("content"))})
+    parted = waves([shown])
+    answers = [n for n, said in enumerate(node.said) if said.role == shown["role"]]
+    plain = not files and all(part == {"type": "text", "text": part.get("text")} for part in shown["parts"])
+    if not plain and len(answers) == len(parted):
+        for number, wave in zip(answers, parted, strict=True):
+            beside = {"metadata": {"inline_file_contents": files}} if files else {}
+            yield f"{node.id}:{number}" if number else node.id, {"parts": wave["parts"], **beside}
+
+
+def _read(part: Value) -> Value:
+    """A part of a stored message whose texts are texts."""
+    told = as_text(mapping(part.get("text")).get("value")) or as_text(part.get("text"))
+    return {**part, "text": {"value": told}, "image_url": {"url": as_text(mapping(part.get("image_url")).get("url"))}}
+
+
+def _read_call(made: Value) -> Value:
+    """A call as older versions keep it, read safely."""
+    tool, gave = mapping(made.get("tool")), mapping(made.get("response"))
+    texts = [{"text": as_text(part.get("text"))} for part in rows(gave.get("content"))]
+    function = mapping(tool.get("function"))
+    return {"tool": {"id": tool.get("id"), "function": function}, "state": made.get("state"), "response": {"content": texts}}
+
+
+def _rows(content: Any) -> list[Value]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else rows(content)
+
+
+def _part(part: Value, passed: Passed) -> list[JSON]:
+    kind, held = part.get("type"), part.get("text")
+    told = as_text(mapping(held).get("value")) or as_text(held)
+    if kind == "text":
+        return with_thoughts(told)
+    if kind == "reasoning":
+        return thinking(told)
+    if kind == "image_url":
+        return [image(as_text(mapping(part.get("image_url")).get("url")))]
+    if kind == "tool_call":
+        id, gave = as_text(part.get("tool_call_id")), part.get("output")
+        use = call(id, as_text(part.get("tool_name")), part.get("input"))
+        return [use, *([result(id, gave if isinstance(gave, str) else text_of(gave))] if gave is not None else [])]
+    passed.add(f"part {kind}", part)
+    return []
+
+
+IMPORTER = Importer(
+    NAME,
+    "Jan thread (folder or export)",
+    sniff,
+    read,
+    finds=finds,
+    related=related,
+    part_of=part_of,
+    wants="`object` thread or thread.message, nor an export with `exported_at`",
+    right="the tree with its branches; the speed that Jan measured",
+    sample=False,
+    version=3,
+)

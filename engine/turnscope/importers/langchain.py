@@ -1,0 +1,93 @@
+"""Messages of LangChain as JSON: `messages_to_dict`, `dumps`, `model_dump`, in a list or under `messages`. From the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text
+from turnscope.reading.messages import nodes_of
+from turnscope.reading.nodes import Passed, thread
+from turnscope.reading.parts import mapping
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import counted
+from turnscope.session.builder import Builder
+from turnscope.session.model import Note
+from turnscope.session.thread import Thread
+
+NAME = "langchain"
+TYPES = ("human", "ai", "system", "tool", "function", "HumanMessageChunk", "AIMessageChunk")
+OWN = ("additional_kwargs", "response_metadata", "usage_metadata", "invalid_tool_calls", "example")
+
+
+def sniff(source: Source) -> int:
+    if source.kind != "file":
+        return 0
+    document = source.document
+    held = _held(document) if document is not None else list(source.first)
+    if held and all(_known(value) for value in held[:5]):
+        return 85
+    bare = [mapping(value) for value in held[:5]]  # dumps without what is empty
+    known = all(value.get("type") in TYPES and "content" in value for value in bare)
+    return 70 if known and any(value.get("type") in ("human", "ai") for value in bare) else 0
+
+
+def _held(document: Any) -> list[Any]:
+    """The list of messages in a document: its own, or that of a graph's state."""
+    inner = document
+    for key in ("values", "kwargs", "messages"):
+        inner = inner[key] if isinstance(inner, Mapping) and isinstance(inner.get(key), (Mapping, list)) else inner
+    return inner if isinstance(inner, list) else []
+
+
+def _known(value: Any) -> bool:
+    held = mapping(value)
+    if held.get("lc") == 1 and isinstance(held.get("id"), list):
+        return as_text(held["id"][-1] if held["id"] else "").rstrip("Chunk").endswith("Message")
+    if held.get("type") not in TYPES:
+        return False
+    return "content" in mapping(held.get("data")) or ("content" in held and any(key in held for key in OWN))
+
+
+def _message(value: Any) -> dict[str, Any]:
+    """A message with the keys that LangChain gives it, whatever wraps them."""
+    held = mapping(value)
+    if held.get("lc") == 1:
+        names = held.get("id")
+        role = as_text(names[-1]) if isinstance(names, list) and names else ""
+        return {"type": role.removesuffix("Chunk"), **mapping(held.get("kwargs")), "role": role.removesuffix("Chunk")}
+    data = mapping(held.get("data"))
+    return {**data, "role": as_text(held.get("type"))} if data else {**held, "role": as_text(held.get("type"))}
+
+
+def _request(message: Mapping[str, Any]) -> dict[str, Any]:
+    about = mapping(message.get("response_metadata"))
+    told = message.get("usage_metadata") or about.get("token_usage") or about.get("usage")
+    return {
+        "model": as_text(about.get("model_name")) or as_text(about.get("model")) or as_text(about.get("model_id")),
+        "usage": counted(told),
+        "id": as_text(message.get("id")) or as_text(about.get("id")),
+        "stop_reason": as_text(about.get("finish_reason") or about.get("stop_reason") or about.get("stopReason")) or None,
+    }
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    builder, passed = Builder(source.path.stem, NAME), Passed()
+    values = [value for value, _ in source.records()] if source.document is None else _held(source.document)
+    builder.notes += [value for value in values if isinstance(value, Note)]
+    messages = [_message(value) for value in values if not isinstance(value, Note)]
+    nodes = list(nodes_of(messages, _request, passed))
+    passed.tell(builder)
+    return thread(builder, nodes)
+
+
+IMPORTER = Importer(
+    NAME,
+    "LangChain messages (JSON)",
+    sniff,
+    read,
+    wants="messages with a LangChain `type` and `data`, `kwargs` or `content`",
+    right="calls, results and usage of the dumps",
+    sample=False,
+)

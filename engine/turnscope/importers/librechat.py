@@ -1,0 +1,162 @@
+"""LibreChat exports (JSON): nested or flat, with all branches or the active path alone.
+
+An export with branches does not say which was active: the last child at each level is taken. `content` parts are the truth
+where they are there. A stored summary replaces what stands up to its message, from the next message on.
+Longer than a mapping for the four shapes and two forms of summaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text, when
+from turnscope.reading.leaves import last_child
+from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, rounds, thread
+from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder
+from turnscope.session.content import text_of
+from turnscope.session.model import JSON
+from turnscope.session.thread import Thread
+
+NAME = "librechat"
+NO_PARENT = "00000000-0000-0000-0000-000000000000"
+ASIDE = ("error", "agent_update", "activity_label")
+Value = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    document = source.document if source.kind == "file" else None
+    if not isinstance(document, dict) or not isinstance(document.get("conversationId"), str):
+        return 0
+    return 95 if isinstance(document.get("messages", document.get("messagesTree")), (list, dict)) else 0
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    document = source.document
+    options = mapping(document.get("options"))
+    builder = Builder(source.path.stem, NAME, as_text(document.get("title")))
+    builder.about |= {key: document[key] for key in ("conversationId", "endpoint", "exportAt") if document.get(key)}
+    passed = Passed()
+    held = document.get("messages", document.get("messagesTree"))
+    stored = list(_flat(held if isinstance(held, list) else [held]))
+    times = {as_text(m.get("messageId")): when(m.get("createdAt")) for m, _ in stored}
+    summed = {as_text(m.get("messageId")): cut for m, _ in stored if (cut := _summary(m, stored))}
+    nodes = []
+    for number, (message, up) in enumerate(stored):
+        node = Node(as_text(message.get("messageId")) or f"#{number}", up, [], when(message.get("createdAt")))
+        node.said = _said(message, as_text(options.get("model")), times.get(up), passed)
+        node.cut = summed.get(up)
+        nodes.append(node)
+    passed.tell(builder)
+    prefix = as_text(options.get("promptPrefix")) or as_text(options.get("system"))
+    return thread(builder, nodes, last_child(nodes), [Said("system", prefix, "system")] if prefix else [])
+
+
+def _flat(messages: list[Any]) -> Iterator[tuple[Value, str]]:
+    """Each message with its parent, those above before those below, siblings in order. Without a name it is the one before."""
+    before = ""
+    waiting = [(message, "") for message in reversed(messages)]
+    while waiting:
+        message, above = waiting.pop()
+        if not isinstance(message, Mapping):
+            continue
+        up = above or (as_text(message.get("parentMessageId")) if "parentMessageId" in message else before)
+        yield message, "" if up == NO_PARENT else up
+        children = message.get("children")
+        before = id = as_text(message.get("messageId"))
+        waiting += [(child, id) for child in reversed(children if isinstance(children, list) else [])]
+
+
+def _said(message: Value, model: str, before: float | None, passed: Passed) -> list[Said]:
+    parts = message.get("content")
+    blocks: list[JSON] = []
+    for part in rows(parts):
+        blocks += _part(part, passed)
+    if not blocks:
+        told = as_text(message.get("text"))
+        blocks = text(told) if message.get("isCreatedByUser") is True else with_thoughts(told)
+    for file in (*rows(message.get("files")), *rows(message.get("attachments"))):
+        passed.add("file without its content", file)
+    if message.get("isCreatedByUser") is True or str(message.get("sender")).lower() == "user":
+        return [Said("user", joined(blocks), "prompt")]
+    used = mapping(mapping(message.get("metadata")).get("usage"))
+    request = {
+        "model": as_text(message.get("model")) or model,
+        "usage": _usage(used)
+        or (billed(message.get("promptTokens"), message.get("tokenCount")) if message.get("promptTokens") else None),
+        "sent_at": before,
+        "stop_reason": as_text(message.get("finish_reason"))
+        or next((k for k in ("error", "unfinished") if message.get(k) is True), None),
+    }
+    return rounds(blocks, request, parallel=True) or [Said("", request=request)]
+
+
+def _usage(used: Value) -> Any:
+    """Usage as the client kept it: LangChain's names, or those of the providers."""
+    details = mapping(used.get("input_token_details"))
+    whole, out = (
+        next((used[k] for k in keys if k in used), 0)
+        for keys in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
+    )
+    return billed(whole, out, details.get("cache_read"), details.get("cache_creation"))
+
+
+def _part(part: Value, passed: Passed) -> list[JSON]:
+    kind = part.get("type")
+    held = part.get(str(kind)) if isinstance(kind, str) else None
+    match kind:
+        case "text" | "steer":
+            return text(held if isinstance(held, str) else as_text(mapping(held).get("value")))
+        case "think" | "thinking" | "reasoning" | "reasoning_content":
+            return thinking(text_of(held) if held else "", as_text(part.get("signature")))
+        case "tool_call":
+            asked = mapping(held)
+            id, output = as_text(asked.get("id")), asked.get("output")
+            return [
+                call(id, as_text(asked.get("name")), asked.get("args")),
+                *([result(id, output)] if output is not None else []),
+            ]
+        case "image_url":
+            return [image(as_text(mapping(held).get("url")) or as_text(held))]
+        case "image_file":
+            return [image(as_text(mapping(held).get("filepath")))]
+        case "summary":
+            return []
+    passed.add(f"part {kind}", part)
+    return []
+
+
+def _summary(message: Value, stored: list[tuple[Value, str]]) -> Cut | None:
+    """What a summary on a message leaves of what stands up to it: it goes into the system prompt."""
+    parts = [part for part in rows(message.get("content")) if part.get("type") == "summary"]
+    told = [t for part in parts if (t := text_of(part.get("content") or part.get("text") or part.get("summary") or ""))]
+    summary = told[-1] if told else as_text(message.get("summary"))
+    if not summary:
+        return None
+    kept: list[str] = []
+    first = as_text(mapping(parts[-1].get("coverage")).get("retainedFromMessageId")) if parts else ""
+    above = {as_text(m.get("messageId")): up for m, up in stored} if first else {}
+    at = as_text(message.get("messageId"))
+    while first and at in above and at not in kept:
+        kept.append(at)
+        if at == first:
+            break
+        at = above[at]
+    counts = {"tokens": message["summaryTokenCount"]} if isinstance(message.get("summaryTokenCount"), int) else {}
+    keep = kept[::-1] if kept and kept[-1] == first else []
+    return Cut("a summary in the system prompt replaced the history", [parts_of("system", summary), *keep], facts=counts)
+
+
+IMPORTER = Importer(
+    NAME,
+    "LibreChat export (JSON)",
+    sniff,
+    read,
+    suffixes=(".json",),
+    wants="`conversationId` with `messages` or `messagesTree`",
+    right="all four shapes of the export; the tree with its branches",
+    version=2,
+)

@@ -1,0 +1,238 @@
+"""LobeChat: what is shared of a chat (JSON, simple or full), a database export, or a legacy backup.
+
+Messages hang on session and topic. Older versions keep them as a list; where prompts name parents they are a tree, in which
+`activeBranchIndex` says where the main path goes. A placeholder `...` with an error is a request without an answer.
+Longer than a mapping for the four containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text, when
+from turnscope.reading.leaves import downwards
+from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
+from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder, dollars
+from turnscope.session.model import JSON
+from turnscope.session.thread import Thread
+
+NAME = "lobechat"
+TABLES = {"messages", "sessions", "topics", "agents", "messagePlugins", "userSettings", "threads"}
+FLAGS = ("isMultimodal", "agentCouncil", "compare", "compressionSummary")  # of a message's metadata, that requests hang on
+CALL = ("id", "identifier", "apiName", "arguments", "type", "thoughtSignature")
+Value = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    document = source.document if source.kind == "file" else None
+    if isinstance(document, dict):
+        backup = "exportType" in document and isinstance(document.get("state"), dict)
+        shared = {"version", "exportedAt"} <= document.keys() and isinstance(document.get("messages"), list)
+        data = document.get("data")
+        return 95 if backup or (isinstance(data, dict) and TABLES & data.keys()) else 90 if shared else 0
+    simple = rows(document[:200]) if isinstance(document, list) else []
+    spoken = bool(simple) and all({"role", "content"} <= row.keys() for row in simple)
+    return 85 if spoken and any("apiName" in tool for row in simple for tool in rows(row.get("tools"))) else 0
+
+
+def _tables(source: Source) -> dict[str, Any]:
+    """Messages by conversation, and what is said of those: by the ids of session and topic."""
+    if "tables" not in source.kept:
+        document = source.document
+        state = mapping(document.get("state") or document.get("data")) if isinstance(document, dict) else {}
+        stored = rows(document if isinstance(document, list) else state.get("messages") or document.get("messages"))
+        plugins = {str(row.get("id")): row for row in rows(state.get("messagePlugins"))}
+        talks: dict[str, list[Value]] = {}
+        for row in stored:
+            key = "/".join(str(row.get(name) or "") for name in ("sessionId", "topicId") if state)
+            talks.setdefault(key, []).append({**row, "_plugin": plugins.get(str(row.get("id")), row.get("plugin"))})
+        about = {
+            name: {str(row.get("id")): row for row in rows(state.get(name))}
+            for name in ("sessions", "topics", "agents", "threads")
+        }
+        links = {str(row.get("sessionId")): str(row.get("agentId")) for row in rows(state.get("agentsToSessions"))}
+        source.kept["tables"] = {"talks": talks, "links": links, **about}
+    tables: dict[str, Any] = source.kept["tables"]
+    return tables
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    tables = _tables(source)
+    for key, talk in tables["talks"].items():
+        session, _, topic = key.partition("/")
+        named = as_text(mapping(tables["topics"].get(topic)).get("title"))
+        whose = mapping(tables["sessions"].get(session))
+        title = named or as_text(whose.get("title")) or as_text(mapping(whose.get("meta")).get("title"))
+        document = source.document
+        title = title or (as_text(document.get("title")) if isinstance(document, dict) else "")
+        yield Entry(
+            key if len(tables["talks"]) > 1 else "",
+            title,
+            max(filter(None, (when(m.get("createdAt")) for m in talk)), default=None),
+        )
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    tables = _tables(source)
+    key = entry.id or next(iter(tables["talks"]))
+    session, _, topic = key.partition("/")
+    whose = mapping(tables["sessions"].get(session))
+    agent = mapping(tables["agents"].get(tables["links"].get(session, ""))) or mapping(whose.get("config"))
+    builder = Builder(entry.id or source.path.stem, NAME, entry.title)
+    told = {"chatConfig": agent.get("chatConfig"), "historySummary": mapping(tables["topics"].get(topic)).get("historySummary")}
+    passed = Passed()
+    talk = [m for _, m in sorted(enumerate(tables["talks"][key]), key=lambda row: (when(row[1].get("createdAt")) or 0, row[0]))]
+    newest = next((as_text(m.get("id")) for m in reversed(talk) if m.get("role") in ("user", "assistant")), "")
+    told["historySummaryBehind"] = newest if told["historySummary"] else ""
+    builder.about |= {key: value for key, value in told.items() if value}
+    linked = any(m.get("role") == "user" and m.get("parentId") for m in talk)
+    roots = {id: as_text(row.get("sourceMessageId")) for id, row in tables["threads"].items()}
+    nodes = list(_nodes(talk, linked, roots, as_text(agent.get("model")), builder, passed))
+    kept = {node.id: _kept(message) for node, message in zip(nodes, talk, strict=True) if node.said}
+    builder.about |= {"stored": {NAME: kept}} if kept else {}
+    role = as_text(agent.get("systemRole"))
+    passed.tell(builder)
+    current = _active(nodes, {as_text(m.get("id")): mapping(m.get("metadata")) for m in talk}) if linked else ""
+    return thread(builder, nodes, current, [Said("system", role, "system")] if role else [])
+
+
+def _nodes(
+    talk: list[Value], linked: bool, roots: Mapping[str, str], model: str, builder: Builder, passed: Passed
+) -> Iterator[Node]:
+    before, begun = None, set[str]()
+    for number, message in enumerate(talk):
+        up: str | None = as_text(message.get("parentId")) or None if linked else None
+        aside = as_text(message.get("threadId"))
+        if aside and not up and aside not in begun:
+            up = roots.get(aside, "")
+        begun.add(aside)
+        node = Node(as_text(message.get("id")) or f"#{number}", up, [], when(message.get("createdAt")))
+        node.said = _said(message, model, before, passed)
+        error = mapping(message.get("error"))
+        if error:
+            builder.note(
+                "warning", 0, f"a request failed: {as_text(error.get('type') or error.get('message')) or 'for no known reason'}"
+            )
+        before = node.at
+        yield node
+
+
+def _said(message: Value, model: str, before: float | None, passed: Passed) -> list[Said]:
+    role, told = message.get("role"), as_text(message.get("content"))
+    if role == "user":
+        return [
+            Said(
+                "user", joined([*text(told), *(image(as_text(i.get("url"))) for i in rows(message.get("imageList")))]), "prompt"
+            )
+        ]
+    if role == "system":
+        return [Said("system", told, "system", fence=True)]
+    if role == "tool":
+        plugin = mapping(message.get("_plugin"))
+        id = as_text(message.get("tool_call_id")) or as_text(plugin.get("toolCallId"))
+        return [Said("user", [result(id, told, bool(message.get("pluginError") or plugin.get("error")))], "tool")]
+    if role == "compressedGroup":
+        return [Said("user", told, "summary", "summary")]
+    if role not in ("assistant", "supervisor", "assistantGroup"):
+        passed.add(f"message of role {role}", message)
+        return []
+    blocks = [block for part in (message, *rows(message.get("children"))) for block in _blocks(part)]
+    extra, metadata = mapping(message.get("extra")), mapping(message.get("metadata"))
+    used = mapping(message.get("usage")) or mapping(metadata.get("usage")) or metadata
+    request = {
+        "model": as_text(message.get("model")) or as_text(extra.get("fromModel")) or model,
+        "usage": billed(
+            used.get("totalInputTokens"),
+            used.get("totalOutputTokens"),
+            used.get("inputCachedTokens"),
+            used.get("inputWriteCacheTokens"),
+        ),
+        "logged_usd": dollars(used.get("cost")),
+        "sent_at": before,
+        "stop_reason": "error" if message.get("error") else as_text(metadata.get("finishType")) or None,
+    }
+    return rounds(blocks, request, parallel=True) or [Said("", request=request)]
+
+
+def _kept(message: Value) -> dict[str, JSON]:
+    """A message as it is stored, as far as the app's requests hang on it."""
+    plugin, metadata = mapping(message.get("_plugin")), mapping(message.get("metadata"))
+    error = mapping(message.get("pluginError")) or mapping(plugin.get("error"))
+    reasoning = mapping(message.get("reasoning"))
+    used = mapping(message.get("usage")) or mapping(metadata.get("usage")) or metadata
+    kept: dict[str, JSON] = {
+        "tools": [_kept_call(tool) for tool in rows(message.get("tools"))],
+        "tool_call_id": as_text(message.get("tool_call_id")) or as_text(plugin.get("toolCallId")),
+        "plugin": {key: as_text(plugin.get(key)) for key in ("identifier", "apiName", "type") if plugin.get(key)},
+        "pluginError": {"message": as_text(error.get("message"))} if error else None,
+        "reasoning": {key: as_text(reasoning.get(key)) for key in ("content", "signature") if reasoning.get(key)},
+        "imageList": [{key: as_text(one.get(key)) for key in ("url", "alt")} for one in rows(message.get("imageList"))],
+        "fileList": [{key: as_text(one.get(key)) for key in ("url", "name")} for one in rows(message.get("fileList"))],
+        "usage": {"totalOutputTokens": used["totalOutputTokens"]} if isinstance(used.get("totalOutputTokens"), int) else None,
+        "metadata": {key: metadata[key] for key in FLAGS if metadata.get(key) is True}
+        | ({"reactions": _emojis(metadata)} if _emojis(metadata) else {}),
+        "children": [_kept(child) for child in rows(message.get("children"))],
+        **{key: as_text(message.get(key)) for key in ("id", "parentId", "agentId")},
+    }
+    spoken = {"role": as_text(message.get("role")), "content": as_text(message.get("content"))}
+    return spoken | {key: value for key, value in kept.items() if value}
+
+
+def _kept_call(tool: Value) -> JSON:
+    kept: dict[str, JSON] = {key: as_text(tool[key]) for key in CALL if tool.get(key)}
+    gave = tool.get("result")
+    if isinstance(gave, Mapping):
+        error = mapping(gave.get("error"))
+        kept["result"] = {"id": as_text(gave.get("id")), "content": as_text(gave.get("content"))}
+        kept["result"] |= {"error": {"message": as_text(error.get("message"))}} if error else {}
+    return kept
+
+
+def _emojis(metadata: Value) -> list[JSON]:
+    found = (as_text(one.get("emoji")) for one in rows(metadata.get("reactions")))
+    return [{"emoji": emoji} for emoji in found if emoji]
+
+
+def _blocks(message: Value) -> list[JSON]:
+    reasoning, told = mapping(message.get("reasoning")), as_text(message.get("content"))
+    told = "" if told == "..." else told
+    blocks = thinking(as_text(reasoning.get("content")), as_text(reasoning.get("signature")))
+    blocks += text(told) if blocks else with_thoughts(told)
+    answers: list[JSON] = []
+    for tool in rows(message.get("tools")):
+        id = as_text(tool.get("id"))
+        name = "____".join(filter(None, (as_text(tool.get("identifier")), as_text(tool.get("apiName")))))
+        blocks.append(call(id, name, tool.get("arguments")))
+        if isinstance(tool.get("result"), Mapping):
+            answers.append(result(id, tool["result"].get("content"), bool(tool["result"].get("error"))))
+    return [*blocks, *answers]
+
+
+def _active(nodes: list[Node], metadata: Mapping[str, Value]) -> str:
+    """The leaf that is shown: the child that its parent names, else the first that goes on, else the first."""
+    parents = {node.parent for node in nodes}
+
+    def choose(at: str, below: Sequence[Node]) -> str:
+        index = metadata.get(at, {}).get("activeBranchIndex")
+        if isinstance(index, int) and 0 <= index < len(below):
+            return below[index].id
+        return next((node.id for node in below if node.id in parents), below[0].id)
+
+    return downwards(nodes, choose)
+
+
+IMPORTER = Importer(
+    NAME,
+    "LobeChat export (shared chat, database or backup)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json",),
+    wants="shared chat (`version`, `exportedAt`), database export or backup (`exportType`)",
+    right="each topic a conversation; trees where prompts name parents; failed answers",
+    version=3,
+)

@@ -1,0 +1,100 @@
+"""Chats as Markdown, as this program writes them (`views.exporting`): a heading for each message, fences for all but texts.
+
+What neither holds is lost there: usage, times, models, definitions of tools, signatures of thinking.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import parsed
+from turnscope.reading.nodes import Node, Said, thread
+from turnscope.reading.parts import image, result, text, thinking
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder
+from turnscope.session.model import JSON
+from turnscope.session.thread import Thread
+
+NAME = "markdown"
+_HEADING = re.compile(r"^## [^\n]* <!-- turnscope (user|assistant|system) -->$", re.MULTILINE)
+_FENCE = re.compile(r"^(`{3,})(\S+) turnscope(?: ([^\n]*))?\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+_IMAGE = re.compile(r"^!\[[^]\n]*\]\((data:[^)\n]*)\)$", re.MULTILINE)
+_ESCAPED = re.compile(r"^\\(?=\\*(?:## .* <!-- turnscope \w+ -->$|`{3,}\S+ turnscope\b|!\[[^]]*\]\(data:))", re.MULTILINE)
+
+
+def sniff(source: Source) -> int:
+    head = source.head if source.kind == "file" else b""
+    return 100 if head.startswith(b"# ") and _HEADING.search(head.decode("utf-8", "replace").replace("\r\n", "\n")) else 0
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    whole = source.data.decode("utf-8", "replace").replace("\r\n", "\n")
+    builder = Builder(source.path.stem, NAME)
+    builder.title = whole.partition("\n")[0].removeprefix("# ").strip()
+    said = [_said(role, body) for role, body in _messages(whole)]
+    return thread(builder, [Node(str(n), said=[each]) for n, each in enumerate(said)])
+
+
+def _messages(whole: str) -> Iterator[tuple[str, str]]:
+    """Role and body of each message. A heading inside a fence is none."""
+    fenced = [(found.start(), found.end()) for found in _FENCE.finditer(whole)]
+    heads = [head for head in _HEADING.finditer(whole) if not any(start < head.start() < end for start, end in fenced)]
+    for head, after in zip(heads, [*heads[1:], None], strict=True):
+        yield head[1], whole[head.end() : after.start() if after else len(whole)]
+
+
+def _said(role: str, body: str) -> Said:
+    blocks: list[JSON] = []
+    kinds, at = set[str](), 0
+    for fence in _FENCE.finditer(body):
+        kind, about, inner = fence[2], fence[3] or "", fence[4]
+        ahead = body[at : fence.start()]
+        blocks += _texts(ahead.removesuffix(f"{about}\n\n") if kind == "file" else ahead)
+        at = fence.end()
+        match kind:
+            case "tool_use":
+                name, _, given = inner.partition(" ")
+                blocks.append({"type": kind, "id": about, "name": name, "input": parsed(given)})
+            case "tool_result":
+                blocks.append(result(about, inner))
+            case "thinking" | "redacted_thinking":
+                blocks += thinking(inner)
+            case "file":
+                blocks += text(f'<file name="{about}">\n{inner}\n</file>')
+            case "image" | "document" if about:
+                blocks.append({"type": kind, "source": _source(about, inner)})
+            case _:
+                blocks += text(inner)
+                kinds.add(kind)
+    blocks += _texts(body[at:])
+    return Said(role, blocks, kind=kinds.pop() if len(kinds) == 1 else "", request={} if role == "assistant" else None)
+
+
+def _source(about: str, inner: str) -> JSON:
+    """What an image or a document holds: a type of media with its data, or an address."""
+    if not inner:
+        return {"type": "url", "url": about}
+    return {"type": "text" if about == "text/plain" else "base64", "media_type": about, "data": inner}
+
+
+def _texts(body: str) -> Iterator[JSON]:
+    """Texts and images between fences."""
+    at = 0
+    for picture in _IMAGE.finditer(body):
+        yield from text(_ESCAPED.sub("", body[at : picture.start()].strip("\n")))
+        yield image(picture[1])
+        at = picture.end()
+    yield from text(_ESCAPED.sub("", body[at:].strip("\n")))
+
+
+IMPORTER = Importer(
+    NAME,
+    "Turnscope Markdown",
+    sniff,
+    read,
+    suffixes=(),  # any other Markdown in a folder is none
+    wants="heading of a message as Turnscope writes it",
+    right="messages, calls with their results, images and files; nothing else is in it",
+)

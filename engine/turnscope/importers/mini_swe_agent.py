@@ -1,0 +1,110 @@
+"""mini-swe-agent trajectories: `{info, messages, trajectory_format}`; each answer carries the API's own response.
+
+Commands stand in the text of answers (version 1) or are calls with ids (version 2); responses are of Chat Completions or of the
+Responses API. The cost is the run's, except where an answer tells its own. Longer than a mapping for those two and two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text, when
+from turnscope.reading.commands import with_commands
+from turnscope.reading.messages import nodes_of
+from turnscope.reading.nodes import Passed, thread
+from turnscope.reading.parts import item, mapping, rows
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import counted
+from turnscope.session.builder import Builder, dollars
+from turnscope.session.content import text_of
+from turnscope.session.thread import Thread
+
+NAME = "mini-swe-agent"
+COMMAND = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
+
+
+def sniff(source: Source) -> int:
+    document = source.document if source.kind == "file" else None
+    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
+        return 0
+    named = as_text(document.get("trajectory_format")).startswith("mini-swe-agent")
+    return 95 if named else 80 if "mini_version" in mapping(document.get("info")) else 0
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    document = mapping(source.document)
+    info = mapping(document.get("info"))
+    config, stats = mapping(info.get("config")), mapping(info.get("model_stats"))
+    model = as_text(mapping(config.get("model")).get("model_name"))
+    about: dict[str, Any] = {
+        "exit_status": info.get("exit_status"),
+        "mini_version": info.get("mini_version"),
+        "model_stats": dict(stats),
+    }
+    builder, passed = Builder(source.path.name.split(".traj")[0].removesuffix(".json"), NAME, **about), Passed()
+    if cost := dollars(stats.get("instance_cost")):
+        builder.about["run_usd"] = cost
+        builder.note(
+            "info", 0, f"the log tells the run's cost: {stats['instance_cost']} USD for {stats.get('api_calls')} calls"
+        )
+    chat: list[Mapping[str, Any]] = []
+    for message in rows(document.get("messages")):
+        if message.get("role") == "exit":  # how the run ended; no message that was sent
+            builder.note("info", 0, f"the run ended: {as_text(message.get('content'))[:200]}")
+        elif (
+            message.get("role")
+            or message.get("object") == "response"
+            or message.get("type") in ("function_call_output", "message")
+        ):
+            chat.append(_plain(message))
+    nodes = list(nodes_of(list(with_commands(chat, _command)), lambda message: _request(message, model), passed))
+    passed.tell(builder)
+    return thread(builder, nodes)
+
+
+def _command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
+    """The one command in an answer; an answer with none or several was refused."""
+    found = list(COMMAND.finditer(text_of(message.get("content"))))
+    return (found[0].start(), found[0].end(), found[0][1]) if len(found) == 1 else None
+
+
+def _plain(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message of the Responses API as one with a role."""
+    at = {
+        "timestamp": message.get("timestamp") or mapping(message.get("extra")).get("timestamp"),
+        "extra": message.get("extra"),
+    }
+    if message.get("object") == "response":
+        blocks = [block for one in rows(message.get("output")) for block in item(one)[1]]
+        return {"role": "assistant", "content": blocks, **at, "response": message}
+    if message.get("type") == "function_call_output":
+        return {"role": "tool", "tool_call_id": message.get("call_id"), "content": message.get("output"), **at}
+    return {**message, **at}
+
+
+def _request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
+    extra = mapping(message.get("extra"))
+    response = mapping(extra.get("response")) or mapping(message.get("response"))
+    choice = next(iter(rows(response.get("choices"))), {})
+    return {
+        "model": as_text(response.get("model")) or model,
+        "usage": counted(response.get("usage")),
+        "id": as_text(response.get("id")),
+        "sent_at": when(response.get("created") or response.get("created_at")),
+        "stop_reason": as_text(choice.get("finish_reason")) or as_text(response.get("status")) or None,
+        "logged_usd": dollars(extra.get("cost")),
+    }
+
+
+IMPORTER = Importer(
+    NAME,
+    "mini-swe-agent trajectory (JSON)",
+    sniff,
+    read,
+    wants="`trajectory_format` of mini-swe-agent",
+    right="commands in texts as calls, each with the API's own usage",
+    version=2,
+)

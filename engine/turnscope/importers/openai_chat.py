@@ -1,0 +1,91 @@
+"""Logs of OpenAI's Chat Completions API and of the many that speak it: bodies, message lists, requests with responses.
+
+Messages become blocks in Anthropic's shape (see `chat_completions`). Rendering gives bodies in that shape, not in OpenAI's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import Exchange, as_text, bare_list
+from turnscope.reading.chat_completions import content_of, converted, usage_of
+from turnscope.reading.conversations import TITLE, Call, conversations
+from turnscope.reading.dialect import speaks
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.streams import completion_of, events
+from turnscope.session.builder import Builder
+from turnscope.session.content import text_of
+from turnscope.session.model import Session
+from turnscope.session.thread import Thread
+
+NAME = "openai-chat"
+
+
+def sniff(source: Source) -> int:
+    return speaks(source, "openai")
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    return iter([Entry(at=source.at, size=source.size)]) if _is_history(source) else conversations(source, call_of).entries()
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    if _is_history(source):
+        return Thread(_history(source.document, source.path.stem))
+    return Thread(conversations(source, call_of).session(entry.id, NAME))
+
+
+def _is_history(source: Source) -> bool:
+    """A saved conversation without its requests."""
+    document = source.document
+    return isinstance(document, list) and bare_list(document) and any(m["role"] == "assistant" for m in document)
+
+
+def _history(messages: list[dict[str, Any]], stem: str) -> Session:
+    """Each answer had a request of its own, with all that stands before it."""
+    body = converted({"messages": messages})
+    prompts = [text_of(m["content"]) for m in body["messages"] if m["role"] == "user"]
+    builder = Builder(stem, NAME, " ".join(prompts[0].split())[:TITLE] if prompts else "")
+    if "system" in body:
+        builder.message("system", body["system"], origin="system")
+    for message in body["messages"]:
+        extra = {key: value for key, value in message.items() if key not in ("role", "content")}
+        draft = builder.message(message["role"], message["content"], extra=extra, fence=message["role"] == "system")
+        if message["role"] == "assistant":
+            builder.request(draft)
+    builder.note("info", 0, "a list of messages without requests: each answer is taken to have seen all that stands before it")
+    return builder.build()
+
+
+def call_of(found: Exchange) -> Call:
+    """A recorded call in Anthropic's shape."""
+    response = completion_of(events(found.response)) if isinstance(found.response, str) else found.response
+    about: dict[str, Any] = {
+        "model": as_text(found.body.get("model")),
+        "sent_at": found.sent_at,
+        "answered_at": found.answered_at,
+    }
+    body = converted(found.body)
+    choices = response.get("choices") if isinstance(response, Mapping) else None
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    if not isinstance(response, Mapping) or not isinstance(choice.get("message"), Mapping):
+        return Call(body, None, about, found.error, found.line)
+    about |= {"usage": usage_of(response.get("usage")), "id": as_text(response.get("id"))}
+    about["model"] = as_text(response.get("model")) or about["model"]
+    about["stop_reason"] = as_text(choice.get("finish_reason")) or None
+    return Call(body, {"content": content_of(choice["message"])}, about, "", found.line)
+
+
+IMPORTER = Importer(
+    NAME,
+    "OpenAI chat log (JSON or JSON lines)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json", ".jsonl", ".yaml", ".yml"),
+    wants="body with `messages` for chat completions, bare or beside its response",
+    version=2,
+    right="recorded bodies laid along each other; calls and results paired",
+)

@@ -1,0 +1,142 @@
+"""Logs of OpenAI's Responses API: bodies with `input`, alone or with their responses, as JSON or JSON lines.
+
+A call that names a previous response goes on from that one's input and output. Responses may be objects or streams. Longer
+than a mapping because of those chains. From the schema; no real sample was at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import REQUEST, RESPONSE, TIMES, as_text, parsed, records_of, unwrapped, when
+from turnscope.reading.conversations import Call, Conversations, gathered
+from turnscope.reading.messages import body_of
+from turnscope.reading.parts import item, mapping, rows
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import counted
+from turnscope.session.model import JSON, Note
+from turnscope.session.thread import Thread
+
+NAME = "openai-responses"
+SETTINGS = ("reasoning", "text", "temperature", "truncation", "max_output_tokens", "tool_choice", "store", "stream", "metadata")
+Value = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    if source.kind != "file" or source.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+        return 0
+    records = records_of(source) if source.document is not None else ((record, 0) for record in source.first)
+    return 85 if any(_sides(record) for record, _ in islice(records, 20)) else 0
+
+
+def _sides(record: Any) -> tuple[Value, Value] | None:
+    """The body and the response of a record; None where it holds no call of this API."""
+    held = mapping(record)
+    inner = next((body for key in REQUEST if _is_body(body := mapping(unwrapped(held.get(key))))), None)
+    answer = next((found for key in RESPONSE if (found := _response(held.get(key)))), {})
+    if inner is not None:
+        return inner, answer
+    if _is_response(held):
+        return {key: held[key] for key in ("model", "instructions", "tools", "previous_response_id") if held.get(key)}, held
+    return (held, answer) if _is_body(held) else ({}, answer) if answer else None
+
+
+def _is_body(held: Value) -> bool:
+    return isinstance(held.get("input"), (str, list)) and isinstance(held.get("model"), str) and "messages" not in held
+
+
+def _is_response(held: Value) -> bool:
+    return held.get("object") == "response" and isinstance(held.get("output"), list)
+
+
+def _response(value: Any) -> Value:
+    held = unwrapped(value)
+    if isinstance(held, str) and "data:" in held:
+        events = [mapping(parsed(line[5:].strip())) for line in held.splitlines() if line.startswith("data:")]
+        done = ("response.completed", "response.incomplete", "response.failed")
+        held = next((event.get("response") for event in reversed(events) if event.get("type") in done), None)
+    return mapping(held) if _is_response(mapping(held)) else {}
+
+
+def _messages(items: Any) -> list[JSON]:
+    """Items as messages: those that stand beside each other and have one role are one."""
+    if isinstance(items, str):
+        return [{"role": "user", "content": items}] if items else []
+    found: list[dict[str, Any]] = []
+    for one in rows(items):
+        role, blocks = item(one)
+        results = bool(blocks) and all(block["type"] == "tool_result" for block in blocks)
+        last = found[-1] if found else {}
+        if last.get("role") == role == "assistant" or (results and last.get("results")):
+            last["content"] = [*last["content"], *blocks]
+        elif role:
+            found.append({"role": role, "content": blocks, "results": results})
+    return [{"role": one["role"], "content": one["content"]} for one in found]
+
+
+def _found(source: Source) -> Conversations:
+    if "found" not in source.kept:
+        source.kept["found"] = gathered(_calls(source), source.path.stem)
+    found: Conversations = source.kept["found"]
+    return found
+
+
+def _calls(source: Source) -> Iterator[Call | Note]:
+    known: dict[str, list[JSON]] = {}  # what was said up to the end of a response
+    passed = 0
+    for record, line in records_of(source):
+        sides = None if isinstance(record, Note) else _sides(record)
+        if isinstance(record, Note):
+            yield record
+        if sides is None:
+            passed += not isinstance(record, Note)
+            continue
+        body, response = sides
+        before = as_text(body.get("previous_response_id"))
+        if before and before not in known:
+            yield Note("warning", line, "a call goes on from a response that the log does not hold: its beginning is not known")
+        messages = [*known.get(before, ()), *_messages(body.get("input"))]
+        said = _messages(response.get("output"))
+        if id := as_text(response.get("id")):
+            known[id] = [*messages, *said]
+        lead: list[JSON] = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
+        settings = {key: body[key] for key in SETTINGS if body.get(key) is not None}
+        tools = body.get("tools")
+        whole = body_of([*lead, *messages], tools if isinstance(tools, list) else (), **settings)
+        content = [block for message in said for block in message["content"]]
+        about: dict[str, Any] = {
+            "model": as_text(response.get("model")) or as_text(body.get("model")),
+            "id": id,
+            "usage": counted(response.get("usage")),
+            "stop_reason": as_text(response.get("status")) or None,
+            "sent_at": when(response.get("created_at"))
+            or next((at for k in TIMES if (at := when(mapping(record).get(k)))), None),
+            "answered_at": when(response.get("completed_at")),
+        }
+        failed = as_text(mapping(response.get("error")).get("message")) or ("" if content else "no answer is logged")
+        yield Call(whole, {"content": content} if content else None, about, "" if content else failed, line)
+    if passed:
+        yield Note("info", 0, f"{passed} records hold no call and were passed over")
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    return _found(source).entries()
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    return Thread(_found(source).session(entry.id, NAME))
+
+
+IMPORTER = Importer(
+    NAME,
+    "OpenAI Responses log (JSON or JSON lines)",
+    sniff,
+    read,
+    entries,
+    wants="body with `input`, nor a response with `output`",
+    right="chains by `previous_response_id`; streams",
+    sample=False,
+)

@@ -1,0 +1,296 @@
+"""opencode sessions: an export, the storage tree of JSON files (until 1.1), or the SQLite database that came after it.
+
+All three hold the same values: a session, its messages in order, each with its parts. A part `step-start` begins a request. A
+user's message with a `compaction` part and the summary that answers it replace what stands before them, but for the tail
+that it names; `state.time.compacted` clears an output. Longer than a mapping for the three containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from turnscope.importers import Importer, Place
+from turnscope.reading.calls import as_text, parsed, when
+from turnscope.reading.nodes import Cut, Node, Passed, Said, thread
+from turnscope.reading.parts import call, image, mapping, result, rows, text, thinking
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder, dollars, stand_in, usage
+from turnscope.session.model import JSON, Edit, Observed, Session, Span
+from turnscope.session.thread import Thread
+from turnscope.settings import Machine
+
+NAME = "opencode"
+CLEARED = "[Old tool result content cleared]"
+INTERRUPTED = "[Tool execution was interrupted]"
+QUESTION = "What did we do so far?"
+UNSENT = ("step-finish", "snapshot", "patch", "agent")
+Value = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    if source.kind == "sqlite":
+        return 90 if {"session", "message", "part"} <= source.tables() else 0
+    if source.kind == "folder":
+        return 90 if _tree(source) else 0
+    document = source.document if source.kind == "file" else None
+    if not isinstance(document, dict):
+        return 0
+    info = mapping(document.get("info"))
+    if isinstance(document.get("messages"), list) and as_text(info.get("id")).startswith("ses"):
+        return 95
+    alone = as_text(document.get("id")).startswith("ses_") and "time" in document and "directory" in document
+    return 90 if alone else 0
+
+
+def finds(machine: Machine) -> Iterator[Place]:
+    for data in dict.fromkeys((machine.data, machine.home / ".local" / "share")):
+        yield Place(data / "opencode", "storage/session/*/*.json")
+        yield Place(data / "opencode", "opencode*.db")
+
+
+def part_of(path: Path) -> Path:
+    """A message's file, or a part's, opens as its session where that is there."""
+    if path.suffix != ".json" or path.parent.parent.name != "message":
+        return path
+    return next(iter(sorted(path.parent.parent.parent.glob(f"session/*/{path.parent.name}.json"))), path)
+
+
+def _tree(source: Source) -> list[Source]:
+    return source.beside("session/*/ses_*.json") or source.beside("storage/session/*/ses_*.json")
+
+
+def _infos(source: Source) -> dict[str, tuple[Value, Source | None]]:
+    """Every session of a source by its id, with the file that holds it in a tree."""
+    if "infos" not in source.kept:
+        found: dict[str, tuple[Value, Source | None]] = {}
+        if source.kind == "sqlite":
+            for row in source.rows("select * from session order by time_updated desc, id desc"):
+                time = {"created": row.get("time_created"), "updated": row.get("time_updated")}
+                revert = parsed(as_text(row.get("revert")))
+                info = {**row, "parentID": row.get("parent_id"), "time": time, "revert": revert}
+                found[str(row.get("id"))] = info, None
+        else:
+            files = _tree(source) if source.kind == "folder" else [source]
+            values = ((mapping(mapping(f.document).get("info") or f.document), f) for f in files)
+            ordered = sorted(values, key=lambda v: -(when(mapping(v[0].get("time")).get("updated")) or 0))
+            found = {as_text(info.get("id")): (info, file) for info, file in ordered}
+        source.kept["infos"] = found
+    infos: dict[str, tuple[Value, Source | None]] = source.kept["infos"]
+    return infos
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    infos = _infos(source)
+    for id, (info, file) in infos.items():
+        if as_text(info.get("parentID")) not in infos:
+            at = when(mapping(info.get("time")).get("updated"))
+            yield Entry(id if len(infos) > 1 else "", as_text(info.get("title")), at, file.size if file else 0)
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    return Thread(_session(source, entry.id or next(iter(_infos(source))), set()))
+
+
+def _session(source: Source, id: str, above: set[str]) -> Session:
+    """A session with those that its tasks started."""
+    info, file = _infos(source)[id]
+    builder = Builder(id or source.path.stem, NAME, as_text(info.get("title")))
+    builder.about |= {key: info[key] for key in ("directory", "version", "agent", "slug") if info.get(key)}
+    laid, passed, cleared = _Laid(), Passed(), dict[str, float]()
+    for message, parts in _messages(source, info, file):
+        laid.take(message, parts, passed, cleared)
+    passed.tell(builder)
+    undone = as_text(mapping(info.get("revert")).get("messageID"))
+    ids = [node.id for node in laid.nodes]
+    current = ids[ids.index(undone) - 1] if undone in ids[1:] else ""
+    session = thread(builder, laid.nodes, current, laid.lead, [lambda path: _cleared(path, cleared)]).session
+    children = [k for k, (v, _) in _infos(source).items() if id and v.get("parentID") == id and k not in above]
+    found = [_session(source, child, {*above, id}) for child in children]
+    agents = [structs.replace(s, parent=session.id, at=_started(session, laid.tasks.get(s.id, ""))) for s in found if s.blocks]
+    return structs.replace(session, subagents=tuple(agents))
+
+
+def _started(session: Session, call_id: str) -> int:
+    uses = (b.at for b in session.blocks if call_id and b.kind == "tool_use" and mapping(b.raw).get("id") == call_id)
+    return next(uses, -1)
+
+
+def _messages(source: Source, info: Value, file: Source | None) -> Iterator[tuple[Value, list[Value]]]:
+    """The messages of a session in order, each with its parts."""
+    id = as_text(info.get("id"))
+    if file is None:
+        parts: dict[str, list[Value]] = {}
+        for row in source.rows("select * from part where session_id = ? order by id", (id,)):
+            parts.setdefault(str(row.get("message_id")), []).append(
+                {**mapping(parsed(as_text(row.get("data")))), "id": row["id"]}
+            )
+        for row in source.rows("select * from message where session_id = ? order by time_created, id", (id,)):
+            yield {**mapping(parsed(as_text(row.get("data")))), "id": row["id"]}, parts.get(str(row["id"]), [])
+    elif "info" in mapping(file.document):
+        for message in rows(file.document["messages"]):
+            yield mapping(message.get("info")), rows(message.get("parts"))
+    else:
+        found = [mapping(near.document) for near in _below(file, "message", id)]
+        for message in sorted(found, key=lambda m: (when(mapping(m.get("time")).get("created")) or 0, as_text(m.get("id")))):
+            yield message, [mapping(part.document) for part in _below(file, "part", as_text(message.get("id")))]
+
+
+def _below(file: Source, kind: str, id: str) -> list[Source]:
+    """The files of a tree's message or part folder. An id that is none leads nowhere."""
+    return file.beside(f"../../{kind}/{id}/*.json") if id.replace("_", "").isalnum() else []
+
+
+class _Laid:
+    """The nodes of a session while its messages are read."""
+
+    def __init__(self) -> None:
+        self.nodes, self.lead = list[Node](), list[Said]()
+        self.asked: tuple[str, str] | None = None  # a compaction that was asked for: its message, where the tail begins
+        self.cut: Cut | None = None
+        self.tasks: dict[str, str] = {}  # session of a subagent -> the call that started it
+
+    def take(self, message: Value, parts: list[Value], passed: Passed, cleared: dict[str, float]) -> None:
+        id, time = as_text(message.get("id")) or f"#{len(self.nodes)}", mapping(message.get("time"))
+        node = Node(id, None, [], when(time.get("created")), self.cut)
+        self.cut = None
+        if message.get("role") == "user":
+            system = as_text(message.get("system"))
+            if system and not self.nodes:
+                self.lead = [Said("system", system, "system")]
+            mark = next((part for part in parts if part.get("type") == "compaction"), None)
+            node.said = [Said("user", text(QUESTION), "inferred")] if mark else _asked(parts, passed)
+            self.asked = (id, as_text(mark.get("tail_start_id"))) if mark else None
+        elif message.get("role") == "assistant":
+            node.said = list(self._answers(message, parts, time, passed, cleared))
+            if message.get("summary") is True and self.asked and not message.get("error") and time.get("completed"):
+                ids = [known.id for known in self.nodes]
+                tail = ids[ids.index(self.asked[1]) : ids.index(self.asked[0])] if self.asked[1] in ids else []
+                self.cut = Cut("compacted into a summary", [*tail, self.asked[0]], id)
+        else:
+            passed.add(f"message of role {message.get('role')}", message)
+        self.nodes.append(node)
+
+    def _answers(
+        self, message: Value, parts: list[Value], time: Value, passed: Passed, cleared: dict[str, float]
+    ) -> Iterator[Said]:
+        """The requests of a message, each with the results of its calls."""
+        steps: list[list[Value]] = [[]]
+        for part in parts:
+            if part.get("type") == "step-start" and steps[-1]:
+                steps.append([])
+            steps[-1].append(part)
+        kind = "summary" if message.get("summary") is True else ""
+        for number, step in enumerate(steps):
+            finish = next((part for part in step if part.get("type") == "step-finish"), message)
+            blocks, answers = self._blocks(step, passed, cleared)
+            last = number == len(steps) - 1
+            error = mapping(message.get("error"))
+            request = {
+                "model": as_text(message.get("modelID")),
+                "usage": _usage(mapping(finish.get("tokens"))),
+                "logged_usd": dollars(finish.get("cost")),
+                "sent_at": when(time.get("created")) if not number else None,
+                "answered_at": when(time.get("completed")) if last else None,
+                "stop_reason": as_text(error.get("name")) or as_text(finish.get("reason") or message.get("finish")) or None,
+                "attempts": 1 + sum(part.get("type") == "retry" for part in step),
+            }
+            yield Said("assistant" if blocks else "", blocks, kind=kind, origin=kind, request=request)
+            if answers:
+                yield Said("user", answers, "tool", at=when(time.get("completed")))
+
+    def _blocks(self, step: list[Value], passed: Passed, cleared: dict[str, float]) -> tuple[list[JSON], list[JSON]]:
+        blocks: list[JSON] = []
+        answers: list[JSON] = []
+        for part in step:
+            match part.get("type"):
+                case "text":
+                    blocks += text(as_text(part.get("text")))
+                case "reasoning":
+                    blocks += thinking(as_text(part.get("text")))
+                case "tool":
+                    state, id = mapping(part.get("state")), as_text(part.get("callID"))
+                    blocks.append(call(id, as_text(part.get("tool")), state.get("input")))
+                    answers.append(_output(id, state))
+                    if (at := when(mapping(state.get("time")).get("compacted"))) is not None:
+                        cleared[id] = at
+                    if child := as_text(mapping(state.get("metadata")).get("sessionId")):
+                        self.tasks[child] = id
+                case "step-start" | "retry":
+                    pass
+                case kind if kind not in UNSENT:
+                    passed.add(f"part {kind}", part)
+        return blocks, answers
+
+
+def _asked(parts: list[Value], passed: Passed) -> list[Said]:
+    """A user's message. Text files stand in it as text that the tool made, beside the part that names them."""
+    blocks: list[JSON] = []
+    for part in parts:
+        kind, mime = part.get("type"), as_text(part.get("mime"))
+        if kind == "text" and part.get("ignored") is not True:
+            blocks += text(as_text(part.get("text")))
+        elif kind == "file" and mime.startswith("image/"):
+            blocks.append(image(as_text(part.get("url"))))
+        elif kind == "file" and mime == "application/pdf":
+            blocks.append({**image(as_text(part.get("url"))), "type": "document"})
+        elif kind == "subtask":
+            blocks += text(as_text(part.get("prompt")))
+        elif kind not in ("file", *UNSENT):
+            passed.add(f"part {kind}", part)
+    made = all(part.get("synthetic") is True for part in parts if part.get("type") == "text")
+    return [Said("user", blocks, "meta" if made and blocks else "")] if blocks else []
+
+
+def _output(id: str, state: Value) -> JSON:
+    done = state.get("status") == "completed"
+    told = as_text(state.get("output")) if done else as_text(state.get("error")) or INTERRUPTED
+    media = [
+        image(as_text(a.get("url"))) for a in rows(state.get("attachments")) if as_text(a.get("mime")).startswith("image/")
+    ]
+    return result(id, [*text(told), *media] if media else told, not done)
+
+
+def _usage(tokens: Value) -> Any:
+    """`output` holds the reasoning in versions that log no total; later the total tells."""
+    cache = mapping(tokens.get("cache"))
+    count = {key: value if isinstance(value, int) else 0 for key, value in {**tokens, **cache}.items()}
+    whole = sum(count.get(key, 0) for key in ("input", "output", "read", "write"))
+    apart = count.get("reasoning", 0) if count.get("total", 0) > whole else 0
+    told = usage(
+        {
+            "input_tokens": count.get("input"),
+            "output_tokens": count.get("output", 0) + apart,
+            "cache_read_input_tokens": count.get("read"),
+            "cache_creation_input_tokens": count.get("write"),
+        }
+    )
+    return told if told and (told.prompt_tokens or told.output_tokens) else None
+
+
+def _cleared(session: Session, cleared: Mapping[str, float]) -> Iterable[Observed]:
+    """Outputs that were marked, cleared from the first request on that was sent after that."""
+    for block in session.blocks if cleared else ():
+        id = as_text(mapping(block.raw).get("tool_use_id")) if block.kind == "tool_result" else ""
+        if id in cleared:
+            later = (r.n for r in session.requests if r.cut > block.at and r.sent_at is not None and r.sent_at > cleared[id])
+            if (n := next(later, None)) is not None:
+                body = (stand_in("user", {**block.raw, "content": CLEARED}),)
+                yield Observed(n, Edit("clear", "an old tool result was cleared", Span(block.at, block.at + 1), body))
+
+
+IMPORTER = Importer(
+    NAME,
+    "opencode session (export, storage folder or database)",
+    sniff,
+    read,
+    entries,
+    finds,
+    part_of=part_of,
+    suffixes=(".json", ".db"),
+    wants="`info` of a session beside `messages`, nor its tables or folders",
+    right="compactions and cleared outputs apart from the timeline; three containers, one reading",
+)

@@ -1,0 +1,323 @@
+"""OpenHands: events as a list (`trajectories/ID.json`), `output.jsonl` of its benchmarks with a run on each line, and the SDK's
+folders with a file for each event, beside whose folder `base_state.json` tells model and usage.
+
+An event is an action or an observation; the events of one answer share the id of the model's response. Newer events (`kind`)
+are the SDK's. A condensation names the events that it forgot and where its summary stands in the view. Longer than a mapping
+because both vocabularies occur, and views have to be kept to tell what a condensation left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text, when
+from turnscope.reading.listing import conversation, first, listed
+from turnscope.reading.messages import blocks_of, spoken, tool_of
+from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
+from turnscope.reading.parts import call, image, joined, mapping, result, rows, text
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import counted
+from turnscope.session.builder import Builder, dollars
+from turnscope.session.content import dumps
+from turnscope.session.model import JSON, Part
+from turnscope.session.thread import Thread
+
+NAME = "openhands"
+KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "Condensation", "AgentErrorEvent")
+SILENT = ("recall", "change_agent_state", "agent_state_changed", "null", "condensation_request", "CondensationRequest")
+INNER = (
+    "thought",
+    "blocking",
+    "hidden",
+    "confirmation_state",
+    "is_static",
+    "security_risk",
+    "cwd",
+    "is_input",
+    "wait_for_response",
+)
+ONE = re.compile(r"event-\d{5,}-[0-9a-f-]{32,36}\.json")  # the file of one event
+Value = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    if source.kind != "file":
+        return 0
+    document = source.document
+    if _is_list(source) or (ONE.fullmatch(source.path.name) and _is_event(document)):
+        return 90
+    head = [first(source, "runs")] if document is not None else source.first
+    runs = [run for run in head if isinstance(run, dict) and "instance_id" in run and isinstance(run.get("history"), list)]
+    return 90 if any(_is_event(next(iter(_flat(run["history"])), None)) for run in runs) else 0
+
+
+def _is_event(event: Any) -> bool:
+    held = mapping(event)
+    if as_text(held.get("kind")) in KINDS or (as_text(held.get("kind")) and {"id", "timestamp", "source"} <= held.keys()):
+        return True
+    acted = "action" in held and ("args" in held or "source" in held)
+    return acted or ("observation" in held and "content" in held and ("cause" in held or "extras" in held))
+
+
+def _flat(history: Any) -> list[Value]:
+    """The events of a history, which may be pairs of an action and its observation."""
+    found: list[Value] = []
+    for row in history if isinstance(history, list) else ():
+        found += rows(row) if isinstance(row, list) else [row] if isinstance(row, Mapping) else []
+    return found
+
+
+def _is_list(source: Source) -> bool:
+    document = source.document
+    if ONE.fullmatch(source.path.name):
+        return _is_event(document)
+    inner = document.get("trajectory") if isinstance(document, dict) else document
+    return isinstance(inner, list) and _is_event(next(iter(inner[:1]), None))
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    if _is_list(source):
+        return iter([Entry(at=source.at, size=source.size)])
+    return listed(source, lambda run: Entry(str(run.get("instance_id") or ""), str(run.get("instance_id") or "")), "runs")
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    run: Value = {} if _is_list(source) else conversation(source, entry, "runs")
+    document = source.document
+    inner = document.get("trajectory") if isinstance(document, dict) else document
+    alone = bool(ONE.fullmatch(source.path.name))
+    events = _flat([file.document for file in _files(source)]) if alone else _flat(run.get("history")) if run else _flat(inner)
+    id = as_text(run.get("instance_id"))
+    builder = Builder(f"{source.path.stem}/{id}" if id else source.path.stem, NAME, id)
+    config = mapping(mapping(run.get("metadata")).get("llm_config")) or mapping(mapping(run.get("metadata")).get("llm"))
+    metrics = mapping(run.get("metrics"))
+    if alone:
+        config, metrics = _state(source)
+        builder = Builder(source.path.parent.parent.name or source.path.stem, NAME)
+    builder.about |= {key: run[key] for key in ("instance_id", "error") if run.get(key)}
+    if dollars(metrics.get("accumulated_cost")):
+        builder.note("info", 0, f"the log tells the run's cost: {metrics['accumulated_cost']} USD")
+    if run.get("error"):
+        builder.note("warning", 0, f"the run ended with an error: {str(run['error'])[:200]}")
+    events_read = _Events(as_text(config.get("model")), metrics)
+    for number, event in enumerate(events):
+        events_read.take(event, number)
+    events_read.passed.tell(builder)
+    return thread(builder, events_read.nodes, lead=events_read.lead)
+
+
+def _files(source: Source) -> list[Source]:
+    """The files of all events of a conversation, in their order."""
+    return [file for file in source.beside("event-*.json") if ONE.fullmatch(file.path.name)]
+
+
+def _state(source: Source) -> tuple[Value, Value]:
+    """The model's settings and what was used, as the conversation's state tells them."""
+    found = source.near("../base_state.json") or source.near("base_state.json")
+    held = mapping(found.document) if found else {}
+    used = mapping(mapping(held.get("stats")).get("usage_to_metrics"))
+    return mapping(mapping(held.get("agent")).get("llm")), mapping(used.get("agent") or next(iter(used.values()), None))
+
+
+def related(source: Source) -> list[Source]:
+    return [file for file in _files(source) if file.path != source.path] if ONE.fullmatch(source.path.name) else []
+
+
+def part_of(path: Path) -> Path:
+    return path.parent if ONE.fullmatch(path.name) else path
+
+
+class _Events:
+    """The nodes of a run while its events are read. `view`: the ids of the events that the model sees, None = a summary."""
+
+    def __init__(self, model: str, metrics: Value) -> None:
+        self.model = model
+        self.told = {as_text(row.get("response_id")): row for row in rows(metrics.get("token_usages"))}
+        costs, self.spent = rows(metrics.get("costs")), 0.0
+        same = len(costs) == len(self.told)
+        self.costs = dict(zip(self.told, (dollars(row.get("cost")) for row in costs), strict=False)) if same else {}
+        self.nodes, self.lead, self.passed = list[Node](), list[Said](), Passed()
+        self.answers: dict[str, Node] = {}  # by the id of the model's response
+        self.calls: dict[str, str] = {}  # the id of the call that an action is, by the event's
+        self.homes: dict[str, str] = {}  # the node that an event stands in
+        self.view: list[str | tuple[Part, ...]] = []
+        self.before: float | None = None
+
+    def take(self, event: Value, number: int) -> None:
+        id = str(event.get("id", f"#{number}"))
+        at = when(event.get("timestamp"))
+        kind = as_text(event.get("kind")) or as_text(event.get("action")) or as_text(event.get("observation"))
+        count = len(self.nodes)
+        if kind in ("condensation", "Condensation"):
+            self._condensed(id, mapping(event.get("args")) or event, at)
+        elif not (self._new(event, id, at) if event.get("kind") else self._old(event, id, at)) and kind not in SILENT:
+            self.passed.add(kind or "without a kind", event)
+        if id in self.homes:
+            self.view.append(id)
+        self.before = at if len(self.nodes) > count or id in self.homes else self.before
+
+    def _old(self, event: Value, id: str, at: float | None) -> bool:
+        args, agent = mapping(event.get("args")), event.get("source") == "agent"
+        action = as_text(event.get("action"))
+        if action == "system":
+            return self._system(as_text(args.get("content")), args.get("tools"))
+        if action == "message" and not agent:
+            addresses = args.get("image_urls")
+            images = [image(one) for one in (addresses if isinstance(addresses, list) else ()) if isinstance(one, str)]
+            return self._add(id, Said("user", joined([*text(as_text(args.get("content"))), *images]), "prompt"), at)
+        if action and agent:
+            return self._acted(event, args, action, id, at)
+        if not event.get("observation"):
+            return False
+        called = as_text(mapping(event.get("tool_call_metadata")).get("tool_call_id")) or self.calls.get(
+            str(event.get("cause"))
+        )
+        if called:
+            content, failed = event.get("content"), event.get("observation") == "error" or event.get("success") is False
+            return self._result(id, result(called, content, failed), at)
+        extras = mapping(event.get("extras"))
+        known = [as_text(row.get("content")) for row in rows(extras.get("microagent_knowledge"))]
+        known = [*(as_text(extras.get(key)) for key in ("repo_instructions", "additional_agent_instructions")), *known]
+        told = "\n\n".join(filter(None, known)) if event.get("observation") == "recall" else as_text(event.get("content"))
+        silent = event.get("observation") in SILENT and not told
+        return not silent and bool(told) and self._add(id, Said("user", told, "meta"), at)
+
+    def _acted(self, event: Value, args: Value, action: str, id: str, at: float | None) -> bool:
+        """An action of the agent: its call in the model's answer, or the answer itself."""
+        about = mapping(event.get("tool_call_metadata"))
+        response = mapping(about.get("model_response"))
+        answer = as_text(response.get("id")) or id
+        self.calls[id] = as_text(about.get("tool_call_id"))
+        if answer in self.answers:
+            self.homes[id] = self.answers[answer].id
+            return True
+        choice = next(iter(rows(response.get("choices"))), {})
+        blocks = spoken({**mapping(choice.get("message")), "role": "assistant"})[1]
+        if not blocks and action == "message":
+            blocks = text(as_text(args.get("content")))
+            self.calls.pop(id)
+        elif not blocks:  # the action alone is known
+            self.calls[id] = self.calls[id] or f"event-{id}"
+            given = {key: value for key, value in args.items() if key not in INNER and value not in (None, "")}
+            thought = as_text(args.get("thought"))
+            blocks = [*text(thought), call(self.calls[id], as_text(about.get("function_name")) or action, given)]
+        spent = mapping(event.get("llm_metrics")).get("accumulated_cost")
+        cost = self.costs.get(answer, max(0.0, spent - self.spent) if dollars(spent) is not None and spent else None)
+        self.spent = dollars(spent) or self.spent
+        request = {
+            "model": as_text(response.get("model")) or self.model,
+            "usage": counted(response.get("usage") or self.told.get(answer)),
+            "id": as_text(response.get("id")),
+            "stop_reason": as_text(choice.get("finish_reason")) or None,
+            "logged_usd": cost,
+        }
+        return self._answer(answer, id, blocks, request, at)
+
+    def _new(self, event: Value, id: str, at: float | None) -> bool:
+        match as_text(event.get("kind")):
+            case "SystemPromptEvent":
+                held = event.get("system_prompt")
+                more = event.get("dynamic_context")
+                told = "\n\n".join(filter(None, (as_text(mapping(one).get("text")) or as_text(one) for one in (held, more))))
+                return self._system(told, event.get("tools"))
+            case "MessageEvent":
+                role, blocks = spoken(mapping(event.get("llm_message")))
+                more = blocks_of(event.get("extended_content")) if isinstance(event.get("extended_content"), list) else []
+                answer = as_text(event.get("llm_response_id")) or id
+                if role == "assistant":
+                    return self._answer(answer, id, blocks, self._asked(answer), at)
+                return bool(role) and self._add(id, Said("user", joined([*blocks, *more]), "prompt"), at)
+            case "ActionEvent":
+                answer, use = as_text(event.get("llm_response_id")) or id, mapping(event.get("tool_call"))
+                blocks = spoken({"role": "assistant", "tool_calls": [use]})[1]
+                thoughts = {
+                    "role": "assistant",
+                    "content": event.get("thought"),
+                    "reasoning_content": event.get("reasoning_content"),
+                }
+                signed = blocks_of(rows(event.get("thinking_blocks")))
+                said = spoken({**thoughts, **({"reasoning_content": None} if signed else {})})[1]
+                return self._answer(answer, id, [*signed, *said, *blocks], self._asked(answer), at)
+            case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" if as_text(event.get("tool_call_id")):
+                held = mapping(event.get("observation"))
+                content = next((held[key] for key in ("content", "output") if held.get(key)), None)
+                content = content or event.get("error") or event.get("rejection_reason") or (dumps(dict(held)) if held else "")
+                failed = held.get("is_error") is True or event["kind"] != "ObservationEvent"
+                return self._result(id, result(as_text(event["tool_call_id"]), content, failed), at)
+        return False
+
+    def _asked(self, answer: str) -> dict[str, Any]:
+        usage = counted(self.told.get(answer))
+        return {"model": self.model, "usage": usage, "id": answer, "logged_usd": self.costs.get(answer)}
+
+    def _system(self, told: str, tools: Any) -> bool:
+        if told and not self.lead:
+            self.lead = [Said("system", told, "system")]
+            if rows(tools):
+                self.lead.insert(0, Said("tools", [tool_of(tool) for tool in rows(tools)], "system"))
+        return True
+
+    def _answer(self, answer: str, id: str, blocks: list[JSON], request: dict[str, Any], at: float | None) -> bool:
+        if answer in self.answers:
+            node = self.answers[answer]
+            node.said[0].content = [*node.said[0].content, *blocks]
+            self.homes[id] = node.id
+            return True
+        fields = {**request, "sent_at": self.before}
+        self._add(id, Said("assistant" if blocks else "", blocks, request=fields), at)
+        self.answers[answer] = self.nodes[-1]
+        return True
+
+    def _result(self, id: str, block: JSON, at: float | None) -> bool:
+        last = self.nodes[-1].said if self.nodes else []
+        if last and last[0].origin == "tool":
+            last[0].content = [*last[0].content, block]
+            self.homes[id] = self.nodes[-1].id
+            return True
+        return self._add(id, Said("user", [block], "tool"), at)
+
+    def _add(self, id: str, said: Said, at: float | None) -> bool:
+        node = Node(f"{id}.{len(self.nodes)}", None, [said], at)
+        self.nodes.append(node)
+        self.homes[id] = node.id
+        return True
+
+    def _condensed(self, id: str, args: Value, at: float | None) -> None:
+        """What a condensation leaves of the view. An answer goes when all its events went."""
+        listed_ = args.get("forgotten_event_ids")
+        start, stop = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
+        gone = {str(one) for one in listed_} if isinstance(listed_, list) else set()
+        if isinstance(start, int) and isinstance(stop, int):
+            gone |= {one for one in self.homes if one.isdecimal() and start <= int(one) <= stop}
+        view = [one for one in self.view if not isinstance(one, str) or one not in gone]
+        summary, offset = as_text(args.get("summary")), args.get("summary_offset")
+        if summary:
+            view = [one for one in view if isinstance(one, str)]
+            # The system prompt is an event of the view, and stands ahead of all nodes here.
+            place = offset - bool(self.lead) if isinstance(offset, int) and not isinstance(offset, bool) else 0
+            view.insert(max(0, place), parts_of("user", text(summary)))
+        self.view = view
+        keep: list[str | tuple[Part, ...]] = []
+        for one in view:
+            home = self.homes[one] if isinstance(one, str) else one
+            if not isinstance(home, str) or home not in keep:  # an answer with several calls is an event for each
+                keep.append(home)
+        because = "condensed" + (" into a summary" if summary else ": events were forgotten")
+        self.nodes.append(Node(f"{id}.{len(self.nodes)}", None, [], at, Cut(because, keep, facts={"forgotten": len(gone)})))
+
+
+IMPORTER = Importer(
+    NAME,
+    "OpenHands events (trajectory, output.jsonl)",
+    sniff,
+    read,
+    entries,
+    related=related,
+    part_of=part_of,
+    wants="list of actions and observations",
+    right="what a condensation forgot; usage as logged",
+)

@@ -1,0 +1,88 @@
+"""The store of a chat app over OpenRouter: conversations whose messages have `total_tokens`, models with `context_length`.
+
+As localStorage keeps it (`{state, version}`), as its state alone, or as one conversation. `total_tokens` is the recorded size
+of an answer, unless the message tells prompt and completion apart. From the specification; no real sample was at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text, when
+from turnscope.reading.messages import nodes_of
+from turnscope.reading.nodes import Passed, thread
+from turnscope.reading.parts import billed, mapping, rows
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import counted
+from turnscope.session.builder import Builder, dollars
+from turnscope.session.thread import Thread
+
+NAME = "openrouter"
+Value = Mapping[str, Any]
+
+
+def _state(source: Source) -> Value:
+    document = mapping(source.document)
+    return mapping(document.get("state")) or document
+
+
+def _chats(source: Source) -> list[Value]:
+    """The conversations of a store, the current one first."""
+    state = _state(source)
+    held = next((state[key] for key in ("conversations", "chats", "sessions") if key in state), None)
+    chats = rows(list(held.values())) if isinstance(held, Mapping) else rows(held)
+    found = chats or ([state] if isinstance(state.get("messages"), list) else [])
+    current = state.get("currentConversationId") or state.get("currentChatId")
+    return sorted(found, key=lambda chat: chat.get("id") != current or current is None)
+
+
+def sniff(source: Source) -> int:
+    if source.kind != "file" or not isinstance(source.document, dict):
+        return 0
+    told = [message for chat in _chats(source)[:20] for message in rows(chat.get("messages"))[:20]]
+    return 70 if any("total_tokens" in message and "role" in message for message in told) else 0
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    for number, chat in enumerate(_chats(source)):
+        at = when(chat.get("updatedAt") or chat.get("updated_at") or chat.get("lastMessageTimestamp"))
+        yield Entry(str(number), as_text(chat.get("title")), at)
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    chat, state = _chats(source)[int(entry.id)], _state(source)
+    builder, passed = Builder(as_text(chat.get("id")) or f"{source.path.stem}.{entry.id}", NAME, entry.title), Passed()
+    model = chat.get("model") or state.get("model") or state.get("selectedModel")
+    named = as_text(mapping(model).get("id")) or as_text(model)
+    known = [*rows(state.get("models")), *rows(chat.get("models")), mapping(model), chat]
+    lengths = {as_text(one.get("id")): one["context_length"] for one in known if isinstance(one.get("context_length"), int)}
+    stored = rows(chat.get("messages"))
+    used = next((as_text(message.get("model")) for message in reversed(stored) if message.get("model")), named)
+    window = lengths.get(used) or lengths.get(named) or chat.get("context_length") or state.get("context_length")
+    builder.window = window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
+
+    def request(message: Value) -> dict[str, Any]:
+        apart = {"prompt_tokens", "input_tokens", "usage"} & message.keys()
+        told = counted(mapping(message.get("usage")) or message) if apart else billed(0, message.get("total_tokens"))
+        own = lengths.get(as_text(message.get("model")))
+        id = as_text(message.get("completion_id"))
+        about = {"model": as_text(message.get("model")) or named, "usage": told, "window": max(0, own or 0), "id": id}
+        return {**about, "logged_usd": dollars(message.get("cost")), "answered_at": when(message.get("timestamp"))}
+
+    nodes = list(nodes_of(stored, request, passed))
+    passed.tell(builder)
+    return thread(builder, nodes)
+
+
+IMPORTER = Importer(
+    NAME,
+    "OpenRouter chat store (JSON)",
+    sniff,
+    read,
+    entries,
+    wants="conversations whose messages have `total_tokens`",
+    right="recorded sizes, models and their windows",
+    sample=False,
+)

@@ -1,0 +1,324 @@
+"""Traces of model calls: OpenTelemetry's GenAI conventions of every age, OpenInference, OpenLLMetry, Vercel, Langfuse.
+
+A span of a call holds its whole prompt, so calls become sessions as recorded API calls do. Of a call whose prompt was not
+recorded, the prompt is what the calls before it in its trace said, with the results of tools that had ended by then.
+Longer than a mapping because each convention names messages, tools and usage in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from msgspec import structs
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text, parsed
+from turnscope.reading.conversations import Call, Conversations, gathered
+from turnscope.reading.messages import answers_in, body_of, messages_in, prompt_of, spoken
+from turnscope.reading.parts import mapping, result, rows
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.spans import Span, is_span, spans
+from turnscope.reading.usage import counted
+from turnscope.session.builder import applied, dollars
+from turnscope.session.content import dumps
+from turnscope.session.model import JSON, Note, Usage
+from turnscope.session.thread import Thread
+
+NAME = "otel"
+CALLS = ("chat", "text_completion", "generate_content", "completion", "messages.create", "anthropic.messages.create")
+OTHER = ("invoke_agent", "create_agent", "execute_tool", "embeddings", "retrieval", "chain", "invoke_workflow", "rerank")
+BATCHES = ("resourceSpans", "batches", "resource_spans", "observations")
+# Tokens of a request: the names that the conventions give them.
+USAGE = {
+    "input_tokens": "gen_ai.usage.input_tokens gen_ai.usage.prompt_tokens llm.token_count.prompt llm.usage.prompt_tokens "
+    "ai.usage.inputTokens ai.usage.promptTokens",
+    "output_tokens": "gen_ai.usage.output_tokens gen_ai.usage.completion_tokens llm.token_count.completion "
+    "llm.usage.completion_tokens ai.usage.outputTokens ai.usage.completionTokens",
+    "total_tokens": "gen_ai.usage.total_tokens llm.usage.total_tokens llm.token_count.total ai.usage.totalTokens",
+    "cache_read_tokens": "gen_ai.usage.cache_read.input_tokens gen_ai.usage.cache_read_input_tokens "
+    "gen_ai.usage.input_tokens.cached llm.token_count.prompt_details.cache_read ai.usage.cachedInputTokens "
+    "gen_ai.usage.details.cache_read_input_tokens gen_ai.usage.details.cache_read_tokens",
+    "cache_write_tokens": "gen_ai.usage.cache_write.input_tokens gen_ai.usage.cache_creation.input_tokens "
+    "gen_ai.usage.cache_creation_input_tokens llm.token_count.prompt_details.cache_write "
+    "gen_ai.usage.details.cache_creation_input_tokens gen_ai.usage.details.cache_write_tokens",
+}
+MODEL = (
+    "gen_ai.response.model llm.response.model ai.response.model langfuse.model gen_ai.request.model llm.model_name ai.model.id"
+).split()
+REASONS = ("anthropic.message.stop_reason", "gen_ai.response.finish_reasons", "ai.response.finishReason", "llm.finish_reason")
+COST = ("gen_ai.usage.cost", "llm.cost.total", "langfuse.totalCost", "langfuse.calculatedTotalCost", "operation.cost")
+GROUP = ("gen_ai.conversation.id", "session.id", "langfuse.sessionId", "traceloop.association.properties.session_id")
+OURS, ASK, UNTIMED = "turnscope.request", "turnscope.ask", "turnscope.untimed"  # see `telemetry.names`
+EVENTS = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
+
+
+def sniff(source: Source) -> int:
+    if source.kind != "file":
+        return 0
+    document = source.document
+    head = (document[:5] if isinstance(document, list) else [document]) if document is not None else source.first[:5]
+    for value in head:
+        held = mapping(value)
+        traced = any(isinstance(held.get(key), list) for key in BATCHES) or mapping(held.get("trace")).keys() & {*BATCHES}
+        jaeger = any("traceID" in row for row in rows(held.get("data"))[:2])
+        grouped = any(is_span(row) for row in rows(held.get("spans"))[:3])
+        if traced or jaeger or grouped or is_span(held) or any(is_span(row) for row in rows(value)[:3]):
+            return 85
+    return 0
+
+
+def _found(source: Source) -> dict[str, tuple[Conversations, str]]:
+    """The conversations of each group of calls, by the ids of their entries, those with the most calls first."""
+    if "found" not in source.kept:
+        notes: list[Note] = []
+        held: list[Span] = []
+        for span in spans(source):
+            (notes if isinstance(span, Note) else held).append(span)  # type: ignore[arg-type]
+        groups: dict[str, list[Call]] = {}
+        passed = len(held)
+        for group, calls in _calls(held):
+            groups.setdefault(group, []).extend(calls)
+            passed -= len(calls)
+        if passed:
+            notes.append(Note("info", 0, f"{passed} spans are no call of a model of their own"))
+        ours = {as_text(span.attributes[GROUP[0]]) for span in held if OURS in span.attributes}
+        found = [gathered(calls, source.path.stem, together=group in ours) for group, calls in groups.items()]
+        named = {as_text(span.attributes.get(key)) for span in held for key in GROUP} - {""}
+        source.kept["named"] = {id(one): group for one, group in zip(found, groups, strict=True) if group in named}
+        listed = [(f"{n}.{e.id}", (one, e.id), e.requests) for n, one in enumerate(found) for e in one.entries()]
+        listed.sort(key=lambda row: -row[2])
+        if listed:
+            listed[0][1][0].notes[:0] = notes
+        source.kept["found"] = {id: place for id, place, _ in listed}
+    kept: dict[str, tuple[Conversations, str]] = source.kept["found"]
+    return kept
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    for id, (one, inner) in _found(source).items():
+        yield structs.replace(next(entry for entry in one.entries() if entry.id == inner), id=id)
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    one, inner = _found(source)[entry.id]
+    session = one.session(inner, NAME)
+    number = list(_found(source)).index(entry.id)
+    called = f"{source.path.stem}~{number}" if number else source.path.stem
+    named = source.kept["named"].get(id(one))
+    return Thread(structs.replace(session, id=called, about={**session.about, **({"conversation": named} if named else {})}))
+
+
+def _is_call(span: Span) -> bool:
+    kind = as_text(span.attributes.get("langfuse.type")) or as_text(span.attributes.get("openinference.span.kind")).upper()
+    if kind:
+        return kind in ("LLM", "GENERATION")
+    operation = as_text(span.attributes.get("gen_ai.operation.name"))
+    inner = as_text(span.attributes.get("ai.operationId"))
+    if (
+        operation in OTHER
+        or ASK in span.attributes
+        or (inner and not inner.rpartition(".")[2].startswith("do"))
+        or "count_tokens" in span.name
+    ):
+        return False
+    asked = span.first("gen_ai.request.model", "gen_ai.response.model", "llm.request.type", "gen_ai.prompt.0.role")
+    return operation in CALLS or inner.rpartition(".")[2].startswith("do") or asked is not None
+
+
+def _calls(held: Sequence[Span]) -> Iterator[tuple[str, list[Call]]]:
+    """The calls of the spans, by what they belong to, in order. A call that several spans tell of is one."""
+    by_id = {(span.trace, span.id): span for span in held}
+    told = {id(span): _prompt(span) for span in held if _is_call(span)}
+    doubled: set[int] = set()
+    for span in held:
+        if id(span) not in told:
+            continue
+        above, seen = by_id.get((span.trace, span.parent)), {id(span)}
+        while above is not None and id(above) not in seen:
+            seen.add(id(above))
+            if id(above) in told:
+                doubled.add(id(above) if told[id(span)] or not told[id(above)] else id(span))
+            above = by_id.get((above.trace, above.parent))
+    alone: dict[str, str] = {}  # what a trace as a whole belongs to
+    for span in held:
+        if (named := next((as_text(span.attributes[key]) for key in GROUP if span.attributes.get(key)), "")) and span.trace:
+            alone.setdefault(span.trace, named)
+    order = sorted(held, key=lambda span: (span.trace, span.started or 0))
+    traces = [list(spans) for _, spans in groupby(order, key=lambda span: span.trace)]
+    for trace in sorted(traces, key=lambda spans: min(span.started or 0 for span in spans)):
+        calls = [span for span in trace if id(span) in told and id(span) not in doubled]
+        whole = all(told[id(span)] for span in calls[1:])
+        group = alone.get(trace[0].trace, "" if whole else trace[0].trace)
+        yield group, [_whole(span, told[id(span)]) for span in calls] if whole else list(_pieced(calls, trace, told))
+
+
+def _pieced(calls: Sequence[Span], trace: Sequence[Span], told: Mapping[int, list[JSON]]) -> Iterator[Call]:
+    """Calls of a trace that does not hold every prompt."""
+    root = mapping(next((span.first("langfuse.input", "input.value") for span in trace if not _is_call(span)), None))
+    said: list[JSON] = [{"role": "system", "content": root["system"]}] if root.get("system") else []
+    open_: list[Mapping[str, Any]] = []
+    tools = [span for span in trace if _is_tool(span)]
+    for span in calls:
+        known = [dumps(message) for message in said]
+        for tool in [tool for tool in tools if (tool.ended or tool.started or 0) <= (span.started or 0)]:
+            use = next((use for use in open_ if _answers(tool, use)), None)
+            if use is not None:
+                tools.remove(tool)
+                open_.remove(use)
+                said.append({"role": "user", "content": [result(use["id"], _output(tool), bool(tool.error))]})
+        said += [message for message in told[id(span)] if dumps(message) not in known]
+        if not any(mapping(message).get("role") == "user" for message in said) and root.get("prompt"):
+            said.append({"role": "user", "content": root["prompt"]})
+        found = _whole(span, said)
+        yield found
+        content = (found.answer or {}).get("content") or []
+        said.append({"role": "assistant", "content": content})
+        open_ += [block for block in content if block.get("type") == "tool_use"]
+
+
+def _is_tool(span: Span) -> bool:
+    kinds = ("langfuse.type", "openinference.span.kind", "traceloop.span.kind")
+    kind = next((as_text(span.attributes[key]).upper() for key in kinds if span.attributes.get(key)), "")
+    return kind == "TOOL" or span.attributes.get("gen_ai.operation.name") == "execute_tool"
+
+
+def _answers(tool: Span, use: Mapping[str, Any]) -> bool:
+    """Whether a tool's span is the run of a call."""
+    if id := _run_of(tool):
+        return bool(id == use["id"])
+    given = _parsed(tool, "gen_ai.tool.call.arguments", "langfuse.input", "input.value")
+    given = mapping(given).get("input", given)
+    named = as_text(tool.first("gen_ai.tool.name", "tool.name")) or tool.name.removeprefix("execute_tool ")
+    return named == use["name"] and given in (use["input"], None)
+
+
+def _run_of(tool: Span) -> str:
+    """The id of the call that a tool's span is the run of."""
+    return as_text(tool.first("gen_ai.tool.call.id", "tool_call.id", "ai.toolCall.id"))
+
+
+def _parsed(span: Span, *keys: str) -> Any:
+    """The first of some attributes, as a value."""
+    held = span.first(*keys)
+    return parsed(held) if isinstance(held, str) else held
+
+
+def _output(tool: Span) -> Any:
+    held = _parsed(tool, "gen_ai.tool.call.result", "langfuse.output", "output.value", "ai.toolCall.result")
+    return mapping(held).get("content", held)
+
+
+def _whole(span: Span, messages: Sequence[JSON]) -> Call:
+    """A call with the prompt that it was sent with."""
+    about: dict[str, Any] = {
+        "model": as_text(span.first(*MODEL)),
+        "sent_at": None if UNTIMED in span.attributes else span.started,
+        "answered_at": None if UNTIMED in span.attributes else span.ended,
+        "id": as_text(span.first("gen_ai.response.id", "ai.response.id")) or span.id,
+        "usage": counted(span.attributes.get("langfuse.usageDetails") or span.attributes.get("langfuse.usage") or _usage(span)),
+        "logged_usd": next((found for key in COST if (found := dollars(span.attributes.get(key))) is not None), None),
+    }
+    reason = span.first(*REASONS)
+    reason = parsed(reason) if isinstance(reason, str) and reason[:1] == "[" else reason
+    about["stop_reason"] = as_text(reason[0] if isinstance(reason, list) and reason else reason) or None
+    if found := about["usage"]:
+        about["usage"] = structs.replace(found, iterations=_passes(span))
+    response = _parsed(span, "response_data", "gen_ai.response.body", "langfuse.output", "output.value")
+    about["applied"] = applied(mapping(response).get("context_management"))
+    body = body_of(messages, _tools(span))
+    answers = [spoken(message) for message in _answer(span)]
+    content = [block for _, blocks in answers for block in blocks]
+    answer = {"content": content} if content or about["usage"] else None
+    return Call(body, answer, about, span.error if answer is None else "", span.line)
+
+
+def _usage(span: Span) -> dict[str, Any]:
+    found = {name: span.first(*keys.split()) for name, keys in USAGE.items()}
+    texts = {name: value for name, value in found.items() if isinstance(value, str) and len(value) < 25 and value.isdecimal()}
+    return {**found, **{name: int(value) for name, value in texts.items()}}
+
+
+def _passes(span: Span) -> tuple[Usage, ...]:
+    """What the provider's compactions were billed, all of them together: the request's own tokens leave them out."""
+    read, written = (span.first(f"anthropic.usage.compaction.{side}_tokens") for side in ("input", "output"))
+    made = [value if isinstance(value, int) else 0 for value in (read, written)]
+    return (Usage(made[0], output_tokens=made[1], kind="compaction"),) if any(made) else ()
+
+
+def _tools(span: Span) -> Sequence[JSON]:
+    keys = ("gen_ai.tool.definitions", "llm.tools", "llm.request.functions", "gen_ai.request.tools", "ai.prompt.tools")
+    for key in keys:
+        held = span.under(key)
+        if isinstance(held, list) and held:
+            return [mapping(row).get("tool", row) for row in (parsed(one) if isinstance(one, str) else one for one in held)]
+    listed = mapping(_body(span)).get("tools")
+    return listed if isinstance(listed, list) else ()
+
+
+def _body(span: Span) -> JSON:
+    """A request body that was recorded as it was sent."""
+    return _parsed(span, "langfuse.input", "input.value", "request_data", "gen_ai.request.body", "gen_ai.prompt")
+
+
+def _prompt(span: Span) -> list[JSON]:
+    """The messages of a call's prompt, the system's first; none where they were not recorded."""
+    lead = prompt_of(span.under("gen_ai.system_instructions"))
+    for key in ("gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "ai.prompt.messages", "llm.prompts"):
+        if found := messages_in(span.under(key)):
+            return [*lead, *found]
+    told: list[JSON] = []
+    for name, held in _events(span):
+        if name in EVENTS:
+            told.append(_event(name, held))
+        elif found := messages_in(held.get("gen_ai.input.messages") or held.get("gen_ai.prompt")):
+            return [*(prompt_of(held.get("gen_ai.system_instructions")) or lead), *found]
+    body = _body(span)
+    found = told or messages_in(body) or ([{"role": "user", "content": body}] if isinstance(body, str) and body else [])
+    return [*lead, *found] if found else []
+
+
+def _events(span: Span) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The events of a span, those that stand in an attribute as well."""
+    yield from span.events
+    for row in rows(_parsed(span, "events")):
+        yield as_text(row.get("event.name")), row
+
+
+def _event(name: str, held: Mapping[str, Any]) -> dict[str, JSON]:
+    body = mapping(parsed(as_text(held.get("event_body"))) or held.get("event_body")) or held
+    role = as_text(body.get("role")) or name.split(".")[1]
+    calls = body.get("tool_calls")
+    return {**body, "role": role, "tool_calls": parsed(calls) if isinstance(calls, str) else calls}
+
+
+def _answer(span: Span) -> list[Any]:
+    """The messages of a call's answer."""
+    for key in ("gen_ai.output.messages", "llm.output_messages", "gen_ai.completion", "llm.completions"):
+        if found := answers_in(span.under(key)):
+            return found
+    words, calls = span.first("ai.response.text"), _parsed(span, "ai.response.toolCalls")
+    if words or calls:
+        return [{"role": "assistant", "content": words, "tool_calls": calls}]
+    told: list[Any] = []
+    for name, held in _events(span):
+        body = mapping(parsed(as_text(held.get("event_body"))) or held.get("event_body")) or held
+        if name == "gen_ai.choice":
+            inner = body.get("message", body)
+            told += answers_in(inner if isinstance(inner, (Mapping, list)) else parsed(as_text(inner)))
+        elif given := held.get("gen_ai.output.messages") or held.get("gen_ai.completion"):
+            told += answers_in(given)
+    return told or answers_in(_parsed(span, "langfuse.output", "output.value", "response_data", "gen_ai.response.body"))
+
+
+IMPORTER = Importer(
+    NAME,
+    "Trace of model calls (OpenTelemetry, OpenInference, Langfuse)",
+    sniff,
+    read,
+    entries,
+    version=2,
+    wants="span of a model call",
+    right="spans of every convention's age; a call that two spans tell of is one",
+)

@@ -1,0 +1,70 @@
+"""Task folders of Cline and Roo Code: `api_conversation_history.json`, `ui_messages.json` and what lies beside them.
+
+Cline keeps the whole conversation and masks it: the mask stands in the UI messages, rewritten texts in `context_history.json`.
+So what was cut is known from the screen alone, where the history is missing.
+Roo (from 3.36) tags hidden messages and keeps summaries and markers among them; older versions deleted what they condensed, and
+what the UI still shows of it is put back. Tools that are written as XML inside texts become calls and results.
+
+`folder` reads the files, `markup` the XML, `timeline` builds messages and requests, `changes` tells what left the window.
+A folder, and longer than a mapping, because two files that do not align tell of one conversation, and two tools cut in ways of
+their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from turnscope.importers import Importer, Place
+from turnscope.importers.task_folder.folder import FILES, MAIN, is_history, is_screen, open_folder
+from turnscope.importers.task_folder.timeline import NAME, session_of
+from turnscope.reading.source import Entry, Source
+from turnscope.session.thread import Thread
+from turnscope.settings import Machine
+
+EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
+EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline")
+
+
+def sniff(source: Source) -> int:
+    if source.kind == "folder":
+        return 90 if any(sniff(file) for name in MAIN if (file := source.near(name))) else 0
+    return 85 if is_screen(source.document) else 80 if is_history(source.document) else 0
+
+
+def read(source: Source, _entry: Entry) -> Thread:
+    return Thread(session_of(open_folder(source)))
+
+
+def finds(machine: Machine) -> Iterator[Place]:
+    storages = [machine.config / editor / "User" / "globalStorage" for editor in EDITORS]
+    storages.append(machine.home / ".vscode-server" / "data" / "User" / "globalStorage")
+    for storage in storages:
+        yield from (Place(storage / extension / "tasks", "*/*_*.json") for extension in EXTENSIONS)
+    yield Place(machine.home / ".cline" / "data" / "tasks", "*/*_*.json")
+
+
+def related(source: Source) -> Iterator[Source]:
+    """The other files of the task."""
+    if source.kind == "folder" or source.path.name in FILES:
+        found = (source.near(name) for name in FILES if name != source.path.name)
+        yield from (file for file in found if file is not None)
+
+
+def part_of(path: Path) -> Path:
+    """A task's files open as their folder."""
+    return path.parent if path.name in FILES and any((path.parent / name).is_file() for name in MAIN) else path
+
+
+IMPORTER = Importer(
+    NAME,
+    "Cline or Roo Code task (api_conversation_history.json, ui_messages.json)",
+    sniff,
+    read,
+    finds=finds,
+    related=related,
+    part_of=part_of,
+    version=3,
+    wants="history or messages of a task",
+    right="masks, edits, tags and markers become decisions; tools written as XML become calls and results",
+)

@@ -1,0 +1,202 @@
+"""The files of one task as values: the stored history, what the screen showed, stored edits, and who wrote them.
+
+Holds reading and recognition; no messages are built here. Whatever is malformed is passed over and noted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from turnscope.reading.source import Source
+from turnscope.session.model import JSON, Note, Usage
+
+HISTORY, SCREEN, OLD_SCREEN = "api_conversation_history.json", "ui_messages.json", "claude_messages.json"
+EDITS, METADATA = "context_history.json", "task_metadata.json"
+MAIN = (HISTORY, SCREEN, OLD_SCREEN)
+FILES = (*MAIN, EDITS, METADATA)
+TAGS = frozenset({"isSummary", "condenseId", "condenseParent", "truncationParent", "truncationId", "isTruncationMarker"})
+_LOOKED_AT = 40  # entries that recognition looks at
+_MODEL = re.compile(r"<model>([^<\n]+)</model>")
+_WINDOW = re.compile(r"# Context Window Usage\s+[\d,. ]+/ ([\d,.]+)K tokens used")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request as the screen shows it: an `api_req_started` and the events up to the next one."""
+
+    event: Mapping[str, JSON]
+    info: Mapping[str, JSON]
+    after: tuple[Mapping[str, JSON], ...]
+
+    @property
+    def ts(self) -> float:
+        """When it was sent, in milliseconds since the epoch; 0 where unknown."""
+        return number(self.event.get("ts"))
+
+    @property
+    def text(self) -> str:
+        """What the user's message of this request said, environment included."""
+        return string(self.info.get("request"))
+
+
+@dataclass
+class Folder:
+    """A task. `history` keeps stored positions: entries that are no message are empty."""
+
+    name: str
+    history: list[dict[str, Any]]
+    screen: list[dict[str, Any]]
+    edits: JSON = None
+    metadata: JSON = None
+    notes: list[Note] = field(default_factory=list)
+    paths: bool = True  # read from a folder with both files
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """Every request, in order."""
+        starts = [i for i, event in enumerate(self.screen) if event.get("say") == "api_req_started"]
+        stops = [*starts[1:], len(self.screen)]
+        return [
+            Call(self.screen[a], _object(self.screen[a].get("text")), tuple(self.screen[a + 1 : b]))
+            for a, b in zip(starts, stops, strict=False)
+        ]
+
+    @cached_property
+    def is_roo(self) -> bool:
+        """Whether Roo Code wrote it."""
+        if any(TAGS & message.keys() for message in self.history) or any("apiProtocol" in call.info for call in self.calls):
+            return True
+        return any(event.get("say") in ("condense_context", "sliding_window_truncation") for event in self.screen)
+
+    @cached_property
+    def _total(self) -> bool:
+        """Whether `tokensIn` holds the cached tokens: Roo from 3.29.5 on, seen from the numbers."""
+        rows = [call.info for call in self.calls if call.info.get("apiProtocol") != "openai"]
+        cached = [(number(r.get("tokensIn")), number(r.get("cacheReads")) + number(r.get("cacheWrites"))) for r in rows]
+        return self.is_roo and all(given >= part for given, part in cached)
+
+    def usage(self, call: Call) -> Usage | None:
+        """What was billed for a request; None where the log does not say."""
+        if not any(number(call.info.get(key)) for key in ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")):
+            return None
+        given, out, reads, writes = (
+            int(number(call.info.get(key))) for key in ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")
+        )
+        if self.is_roo and (self._total or call.info.get("apiProtocol") == "openai"):
+            given = max(0, given - reads - writes)
+        return Usage(given, writes, reads, out)
+
+    def model(self, call: Call, said: str, answer: Mapping[str, JSON]) -> str:
+        """The model of a request, from its answer, its event, the environment it describes, or the task's metadata."""
+        for holder in (answer, call.event):
+            info = holder.get("modelInfo")
+            if isinstance(info, Mapping) and string(info.get("modelId")):
+                return string(info["modelId"])
+        if found := _MODEL.search(said):
+            return found[1].strip()
+        used = self.metadata.get("model_usage") if isinstance(self.metadata, Mapping) else None
+        rows = [row for row in used if isinstance(row, Mapping)] if isinstance(used, list) else []
+        before = [row for row in rows if number(row.get("ts")) <= call.ts + 1_000]
+        return string(before[-1].get("model_id")) if before else ""
+
+
+def open_folder(source: Source) -> Folder:
+    """The task that a file or folder holds; the other files of its folder are read where they are there."""
+    notes: list[Note] = []
+    inside = source.kind == "folder"
+    own = source.document
+    if inside:
+        history = _near(source, HISTORY, is_history)
+        screen = _near(source, SCREEN, is_screen) or _near(source, OLD_SCREEN, is_screen)
+    elif is_screen(own):
+        screen, history = own, _near(source, HISTORY, is_history)
+    else:
+        history = own
+        screen = _near(source, SCREEN, is_screen) or _near(source, OLD_SCREEN, is_screen)
+    both = bool(screen and history)
+    if not screen:
+        notes.append(Note("warning", 0, f"{SCREEN} is not beside this file: usage, times and cuts are not known"))
+    if not history:
+        notes.append(
+            Note("warning", 0, f"{HISTORY} is not beside this file: messages are put together from what the screen showed")
+        )
+    named = source.path.absolute().name if inside else source.path.name in MAIN and source.path.absolute().parent.name
+    rows = [[row if isinstance(row, dict) else {} for row in rows] for rows in (history or [], screen or [])]
+    if odd := sum(not row for part in rows for row in part):
+        notes.append(Note("warning", 0, f"{odd} entries are no objects and were passed over"))
+    return Folder(
+        named or source.path.stem,
+        rows[0],
+        [row for row in rows[1] if row],
+        _document(source, EDITS),
+        _document(source, METADATA),
+        notes,
+        both,
+    )
+
+
+def is_history(document: JSON) -> bool:
+    """Whether a document is a stored history: messages with times or tags of these tools, or one that begins with a task."""
+    rows = [row for row in document[:_LOOKED_AT] if isinstance(row, dict)] if isinstance(document, list) else []
+    spoken = [row for row in rows if row.get("role") in ("user", "assistant") and "content" in row]
+    if not spoken or len(spoken) < len([row for row in rows if row.get("type") != "reasoning"]):
+        return False
+    timed = any(number(row.get("ts")) > 1e12 for row in spoken)
+    return timed or any(TAGS & row.keys() for row in rows) or is_task(spoken[0].get("content"))
+
+
+def is_task(content: JSON) -> bool:
+    """Whether a message's content opens a task."""
+    first = content[0] if isinstance(content, list) and content else None
+    return isinstance(first, dict) and string(first.get("text")).startswith("<task>")
+
+
+def is_screen(document: JSON) -> bool:
+    """Whether a document lists what the screen of these tools showed."""
+    rows = document[:_LOOKED_AT] if isinstance(document, list) else []
+    return bool(rows) and all(
+        isinstance(row, dict) and row.get("type") in ("ask", "say") and number(row.get("ts")) > 0 and row["type"] in row
+        for row in rows
+    )
+
+
+def windows(texts: Iterator[str]) -> list[int]:
+    """Context windows that environments name, in tokens."""
+    found = (_WINDOW.search(text) for text in texts)
+    return [
+        round(float(match[1].replace(",", "")) * 1_000) for match in found if match and match[1].replace(",", "").count(".") < 2
+    ]
+
+
+def number(value: Any) -> float:
+    """A finite number >= 0; 0 for anything else."""
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 53
+    return value if usable else 0
+
+
+def string(value: Any) -> str:
+    """A text; "" for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def _near(source: Source, name: str, fits: Any) -> list[Any]:
+    document = _document(source, name)
+    return document if fits(document) else []
+
+
+def _document(source: Source, name: str) -> JSON:
+    near = source.near(name)
+    return near.document if near else None
+
+
+def _object(text: Any) -> dict[str, Any]:
+    try:
+        value = json.loads(string(text) or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

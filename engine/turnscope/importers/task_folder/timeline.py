@@ -1,0 +1,251 @@
+"""From a task's files to a session: which request sent which stored messages, and what the screen alone still knows.
+
+An `api_req_started` is shown before its message is stored. So Cline's `conversationHistoryIndex` names the message before the
+one that was sent; Roo names none, and times tell. Requests whose messages an older Roo deleted when it condensed are put back
+from the screen, which repeats each message in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from turnscope.importers.task_folder.changes import Said, observed
+from turnscope.importers.task_folder.folder import Call, Folder, number, string, windows
+from turnscope.importers.task_folder.markup import Piece, result_of, unfold
+from turnscope.reading.source import parse
+from turnscope.session.builder import Builder, Draft, dollars
+from turnscope.session.content import text_of
+from turnscope.session.model import JSON, Session
+
+NAME = "task-folder"
+TITLE = 80  # characters of the first prompt that make a title
+_ENVIRONMENT = "<environment_details>"
+_PROMPTS = ("<task>", "<feedback>", "<user_message>", "<answer>")
+_REPLIES = ("<answer>", "<user_message>", "<feedback>", "The user ", "[The user ")  # a result that a person gave begins so
+_TOOL_EVENTS = frozenset({"tool", "command", "use_mcp_server", "browser_action_launch", "followup", "completion_result"})
+
+
+@dataclass(slots=True)
+class Row:
+    """One message of the timeline. `stored`: its position in the history; -1 = put together from the screen.
+
+    `place`: the position that it has in the conversation with the API, which is what masks count.
+    """
+
+    role: str
+    content: JSON
+    stored: int
+    message: Mapping[str, JSON]
+    ts: float = 0
+    place: int = -1
+
+
+@dataclass(slots=True)
+class Plot:
+    """The timeline being laid out: rows, and per request the row of its answer and how many rows were sent."""
+
+    folder: Folder
+    rows: list[Row] = field(default_factory=list)
+    answers: list[int | None] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    next: int = 0  # position in the stored history
+    place: int = 0  # where the next message that the screen alone knows stands in the conversation
+
+    def store(self, until: int) -> None:
+        """Add stored messages up to and without position `until`."""
+        for at in range(self.next, until):
+            if (message := self.folder.history[at]) and is_said(message):
+                self.rows.append(Row(message["role"], message.get("content"), at, message, number(message.get("ts")), at))
+        self.next = max(self.next, until)
+
+    def say(self, role: str, content: list[JSON], ts: float, place: int) -> None:
+        """Add a message that the screen alone knows."""
+        if content:
+            self.rows.append(Row(role, content, -1, {}, ts, place))
+        self.place = place + 1
+
+
+def session_of(folder: Folder) -> Session:
+    """The session of a task."""
+    plot = lay_out(folder)
+    contents = unfold([(row.role, row.content) for row in plot.rows])
+    builder = Builder(folder.name, NAME, _title(plot.rows), tool="Roo Code" if folder.is_roo else "Cline")
+    builder.notes.extend(folder.notes)
+    drafts = _told(builder, plot, contents)
+    lost = sum(row.stored < 0 for row in plot.rows)
+    if lost and folder.history:
+        builder.note("info", 0, f"{lost} messages are no longer in the stored history; they were put back from the screen")
+    found = windows(text_of(row.content) for row in plot.rows if row.role == "user")
+    builder.window = found[-1] if found else None
+    said = [_said(row, draft, content) for row, draft, content in zip(plot.rows, drafts, contents, strict=True)]
+    return builder.build([lambda session: observed(folder, said, session)])
+
+
+def lay_out(folder: Folder) -> Plot:
+    """Messages in the order in which they were said, each request behind the last message that it sent."""
+    plot = Plot(folder)
+    places = _places(folder)
+    for n, call in enumerate(folder.calls):
+        user, after = places[n], places[n + 1] if n + 1 < len(places) else len(folder.history)
+        gone = user is None
+        if user is None:
+            place = _named(call, plot.place)
+            if plot.answers[-1:] != [None] or plot.rows[-1:] == [] or plot.rows[-1].place != place:  # else it was tried again
+                plot.say("user", _shown(call.text), call.ts, place)
+        else:
+            plot.store(user + 1)
+        plot.sent.append(len(plot.rows))
+        answer = user + 1 if user is not None else -1
+        stored = folder.history[answer] if 0 <= answer < len(folder.history) else {}
+        if not gone and plot.next == answer and user != after and is_said(stored) and stored["role"] == "assistant":
+            plot.store(answer + 1)
+        elif gone or (after is None and plot.rows):
+            following = folder.calls[n + 1].text if n + 1 < len(folder.calls) else ""
+            plot.say("assistant", _spoken(call, following, n), call.ts, plot.place)
+        answered = len(plot.rows) > plot.sent[-1] and plot.rows[-1].role == "assistant"
+        plot.answers.append(len(plot.rows) - 1 if answered else None)
+    plot.store(len(folder.history))
+    return plot
+
+
+def _named(call: Call, otherwise: int) -> int:
+    """The place of the user's message of a request: behind the one that its event names."""
+    before = call.event.get("conversationHistoryIndex")
+    return before + 1 if isinstance(before, int) else otherwise
+
+
+def is_said(message: Mapping[str, JSON]) -> bool:
+    """Whether a stored entry is a message of the conversation: no summary, no marker, nothing without a role."""
+    if message.get("isSummary") or message.get("isTruncationMarker"):
+        return False
+    return message.get("role") in ("user", "assistant") and isinstance(message.get("content"), (str, list))
+
+
+def _places(folder: Folder) -> list[int | None]:
+    """Per request the stored position of the user's message that it sent; None where the history no longer holds it."""
+    users = [i for i, m in enumerate(folder.history) if m and is_said(m) and m["role"] == "user"]
+    calls = folder.calls
+    named = [call.event.get("conversationHistoryIndex") for call in calls]
+    if any(isinstance(index, int) for index in named):
+        known = set(users)
+        return [int(index) + 1 if isinstance(index, int) and index + 1 in known else None for index in named]
+    if any(number(folder.history[i].get("ts")) for i in users):
+        ends = [*(call.ts for call in calls[1:]), float("inf")]
+        times = [(number(folder.history[i].get("ts")), i) for i in users]
+        found: list[int | None] = []
+        for call, end in zip(calls, ends, strict=False):
+            there = [i for ts, i in times if call.ts <= ts < end]
+            found.append(there[0] if there else None)
+        return found
+    answered = [i for i in users if i + 1 < len(folder.history) and folder.history[i + 1].get("role") == "assistant"]
+    ahead = len(calls) - len(answered)  # requests and answered messages meet at the end: what is missing was deleted earlier
+    return [answered[n - ahead] if n >= ahead else None for n in range(len(calls))]
+
+
+def _shown(text: str) -> list[JSON]:
+    """A user's message as the screen repeats it: what was said, and the environment behind it."""
+    said, mark, environment = text.partition(f"\n\n{_ENVIRONMENT}")
+    parts = [said, mark.strip() + environment if mark else ""]
+    return [{"type": "text", "text": part} for part in parts if part.strip()]
+
+
+def _spoken(call: Call, following: str, n: int) -> list[JSON]:
+    """An answer as the screen showed it. `following`: the next message, whose header names the tool that was called."""
+    texts = [string(e.get("text")) for e in call.after if e.get("type") == "say" and e.get("say") == "text"]
+    blocks: list[JSON] = [{"type": "text", "text": text} for text in texts if text.strip()]
+    name = result_of(following)
+    asked = [e for e in call.after if _TOOL_EVENTS & {str(e.get("ask")), str(e.get("say"))} and string(e.get("text"))]
+    if name and asked:
+        blocks.append({"type": "tool_use", "id": f"screen-{n}", "name": name, "input": _input(string(asked[0].get("text")))})
+    elif asked:
+        blocks.append({"type": "text", "text": string(asked[0].get("text"))})
+    return blocks
+
+
+def _input(text: str) -> dict[str, JSON]:
+    value = parse(text.encode("utf-8", "replace"))
+    return {key: v for key, v in value.items() if key not in ("tool", "type")} if isinstance(value, dict) else {"text": text}
+
+
+def _message(builder: Builder, n: int, row: Row, content: str | list[Piece], before: str) -> Draft:
+    """Add a message; what the tool says about the environment is a reminder."""
+    about: dict[str, Any] = {
+        "id": f"m{n}",
+        "origin": _origin(row.role, content),
+        "sent_at": row.ts / 1_000 if row.ts else None,
+        "fence": row.role == before and builder.about.get("tool") != "Roo Code",
+    }
+    if isinstance(content, str) or not content:
+        return builder.message(row.role, content if isinstance(content, str) else [], **about)
+    draft = None
+    for piece in content:
+        text = string(piece.raw.get("text")) if isinstance(piece.raw, Mapping) else ""
+        draft = builder.message(row.role, [piece.raw], kind="reminder" if text.startswith(_ENVIRONMENT) else "", **about)
+    assert draft is not None
+    return draft
+
+
+def _origin(role: str, content: str | list[Piece]) -> str:
+    """A prompt is what a person said, in a message of their own or as the result of a tool that asked them."""
+    if role != "user":
+        return "answer"
+    pieces = [Piece({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
+    results = [text_of(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
+    texts = [text_of(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "text"]
+    texts = [text for text in texts if text.strip() and not text.startswith(_ENVIRONMENT)]
+    if any(text.partition("Result:")[2].lstrip().startswith(_REPLIES) for text in results):
+        return "prompt"
+    if any(tag in text for text in texts for tag in _PROMPTS):
+        return "prompt"
+    return "tool" if results else "meta" if texts and texts[0].lstrip().startswith("[") else "prompt"
+
+
+def _told(builder: Builder, plot: Plot, contents: list[str | list[Piece]]) -> list[Draft]:
+    """Add every message, and each request at its answer, or behind what it sent."""
+    about = list(_about(plot))
+    answering = {row: fields for row, fields in zip(plot.answers, about, strict=True) if row is not None}
+    drafts: list[Draft] = []
+    n = 0
+    for number_, row in enumerate((*plot.rows, None)):
+        while n < len(about) and plot.sent[n] == number_:
+            if plot.answers[n] is None:
+                builder.unanswered(**about[n])
+            n += 1
+        if row is None:
+            break
+        draft = _message(builder, number_, row, contents[number_], plot.rows[number_ - 1].role if number_ else "")
+        if number_ in answering or (row.role == "assistant" and not about):
+            builder.request(draft, **answering.get(number_, {}))  # without a screen each answer is taken for a request's
+        drafts.append(draft)
+    return drafts
+
+
+def _about(plot: Plot) -> Iterator[dict[str, Any]]:
+    """What is known about each request."""
+    model = ""
+    for n, call in enumerate(plot.folder.calls):
+        answer = plot.answers[n]
+        row = plot.rows[answer] if answer is not None else None
+        said = text_of(plot.rows[plot.sent[n] - 1].content) if plot.sent[n] else call.text
+        model = plot.folder.model(call, said, row.message if row else {}) or model
+        yield {
+            "model": model,
+            "usage": plot.folder.usage(call),
+            "logged_usd": dollars(call.info.get("cost")),
+            "sent_at": call.ts / 1_000 if call.ts else None,
+            "answered_at": row.ts / 1_000 if row and row.ts > call.ts else None,
+            "stop_reason": string(call.info.get("cancelReason")) or None,
+        }
+
+
+def _said(row: Row, draft: Draft, content: str | list[Piece]) -> Said:
+    blocks = [range(1)] if isinstance(content, str) else [range(p.block, p.block + p.took) for p in content]
+    return Said(row.stored, row.message, draft, tuple(blocks), row.place)
+
+
+def _title(rows: list[Row]) -> str:
+    first = next((text_of(row.content) for row in rows if row.role == "user"), "")
+    said = first.partition("</task>")[0].removeprefix("<task>").partition(_ENVIRONMENT)[0]
+    return " ".join(said.split())[:TITLE]

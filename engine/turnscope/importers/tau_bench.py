@@ -1,0 +1,82 @@
+"""Runs of tau-bench: a list of trajectories (`traj`, in OpenAI's shape), or tau2's `simulations`. A run is a session.
+
+From the schema and what was seen of real lists; no real sample was at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text
+from turnscope.reading.listing import conversation, first, listed
+from turnscope.reading.messages import nodes_of
+from turnscope.reading.nodes import Passed, thread
+from turnscope.reading.parts import mapping
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import counted
+from turnscope.session.builder import Builder, dollars
+from turnscope.session.thread import Thread
+
+NAME = "tau-bench"
+ABOUT = ("task_id", "trial", "reward", "termination_reason", "seed")
+
+
+def sniff(source: Source) -> int:
+    if source.kind != "file":
+        return 0
+    head = first(source, "simulations")
+    run = isinstance(head.get("traj"), list) and {"task_id", "reward"} & head.keys()
+    simulated = (
+        isinstance(head.get("messages"), list) and "task_id" in head and {"reward_info", "termination_reason"} & head.keys()
+    )
+    return 90 if run or simulated else 0
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    return listed(source, _entry, "simulations")
+
+
+def _entry(run: Mapping[str, Any]) -> Entry:
+    trial = f".{run['trial']}" if isinstance(run.get("trial"), int) else ""
+    reward = run.get("reward", mapping(run.get("reward_info")).get("reward"))
+    return Entry(f"{run.get('task_id')}{trial}", f"task {run.get('task_id')}{trial}: reward {reward}")
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    run = conversation(source, entry, "simulations")
+    about = {key: run[key] for key in ABOUT if run.get(key) is not None}
+    builder, passed = (
+        Builder(f"{source.path.stem}/{entry.id}" if entry.id else source.path.stem, NAME, _entry(run).title),
+        Passed(),
+    )
+    builder.about |= about  # a reward of 0 is one
+    cost = dollars(run.get("agent_cost")) or dollars(mapping(run.get("info")).get("total_cost"))
+    if cost:
+        builder.about["run_usd"] = cost
+        builder.note("info", 0, f"the log tells the run's cost: {cost} USD")
+    agent = mapping(mapping(mapping(source.document).get("info")).get("agent_info"))
+    model = as_text(agent.get("llm"))
+
+    def request(message: Mapping[str, Any]) -> dict[str, Any]:
+        used = counted(message.get("usage"))
+        return {"model": as_text(message.get("model")) or model, "usage": used, "logged_usd": dollars(message.get("cost"))}
+
+    messages = run.get("traj") or run.get("messages")
+    nodes = list(nodes_of(messages if isinstance(messages, list) else [], request, passed))
+    passed.tell(builder)
+    return thread(builder, nodes)
+
+
+IMPORTER = Importer(
+    NAME,
+    "tau-bench runs (JSON)",
+    sniff,
+    read,
+    entries,
+    wants="list of runs with `traj`, nor `simulations`",
+    right="a session for each run",
+    sample=False,
+    version=3,
+)

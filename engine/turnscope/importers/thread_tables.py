@@ -1,0 +1,146 @@
+"""Conversations in the tables `conversation_threads` and `conversation_messages`: SQLite, or rows as CSV, JSON or JSON lines.
+
+Usage and model stand in an answer's metadata, as does `status: "interrupted"`. Longer than a
+mapping because of five holders. From the specification; no real sample exists.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from io import StringIO
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.calls import as_text, parsed, when
+from turnscope.reading.messages import nodes_of
+from turnscope.reading.nodes import Passed, thread
+from turnscope.reading.parts import mapping, rows
+from turnscope.reading.source import Entry, Source
+from turnscope.reading.usage import counted
+from turnscope.session.builder import Builder, dollars
+from turnscope.session.model import Note
+from turnscope.session.thread import Thread
+
+NAME = "thread-tables"
+COLUMNS = {"thread_id", "role", "content"}
+LISTED = (
+    "select thread_id, max(created_at) as at, sum(role = 'assistant') as n from conversation_messages "
+    "group by thread_id order by at desc"
+)
+LONGEST = 1 << 28  # characters of a cell
+Row = Mapping[str, Any]
+
+
+def sniff(source: Source) -> int:
+    if source.kind == "sqlite":
+        return 90 if "conversation_messages" in source.tables() else 0
+    if source.kind != "file":
+        return 0
+    document = source.document
+    if isinstance(document, dict) and "conversation_messages" in document:
+        return 90
+    if document is None and source.head[:1] not in (b"{", b"["):
+        names = source.head.split(b"\n")[0].decode("utf-8-sig", "replace").strip().replace('"', "").split(",")
+        return 90 if {*names} >= COLUMNS else 0
+    first = next(iter(document[:1]), None) if isinstance(document, list) else document or next(iter(source.first), None)
+    return 85 if isinstance(first, dict) and first.keys() >= COLUMNS and first.keys() & {"created_at", "metadata"} else 0
+
+
+def _stored(source: Source) -> Iterator[Any]:
+    """The rows of messages in a file."""
+    document = source.document
+    if isinstance(document, dict) and "conversation_messages" in document:
+        yield from rows(document["conversation_messages"])
+    elif document is None and source.head[:1] not in (b"{", b"["):
+        csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # a message may be longer than what is usual
+        yield from csv.DictReader(StringIO(source.data.decode("utf-8-sig", "replace"), newline=""))
+    else:
+        for value, _ in source.values():
+            yield from value if isinstance(value, list) else [value]
+
+
+def _threads(source: Source) -> dict[str, list[Row]]:
+    """The rows of each thread of a file, in order."""
+    if "threads" not in source.kept:
+        found: dict[str, list[Row]] = {}
+        try:
+            for row in _stored(source):
+                if isinstance(row, Mapping):
+                    found.setdefault(str(row.get("thread_id")), []).append(row)
+        except csv.Error as error:
+            source.kept["note"] = Note("error", 0, f"the rest is not readable as CSV: {error}")
+        for held in found.values():
+            held.sort(key=_order)
+        source.kept["threads"] = found
+    kept: dict[str, list[Row]] = source.kept["threads"]
+    return kept
+
+
+def _order(row: Row) -> tuple[float, int]:
+    id = str(row.get("id"))
+    return when(row.get("created_at")) or 0.0, int(id) if id.isdecimal() and len(id) < 20 else 0
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    if source.kind == "sqlite":
+        for row in source.rows(LISTED):
+            yield Entry(str(row["thread_id"]), "", when(row["at"]), requests=int(row["n"] or 0))
+        return
+    for id, held in _threads(source).items():
+        yield Entry(id, "", when(held[-1].get("created_at")), requests=sum(row.get("role") == "assistant" for row in held))
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    if source.kind == "sqlite":
+        sql = "select * from conversation_messages where cast(thread_id as text) = ? order by created_at, rowid"
+        held: list[Row] = list(source.rows(sql, (entry.id,)))
+    else:
+        held = _threads(source)[entry.id]
+    builder, passed = Builder(entry.id, NAME), Passed()
+    if "note" in source.kept:
+        builder.notes.append(source.kept["note"])
+    messages = [{**row, "metadata": _metadata(row), "content": _content(row)} for row in held]
+    nodes = list(nodes_of(messages, _request, passed, "created_at"))
+    cut = sum(row["metadata"].get("status") == "interrupted" for row in messages)
+    if cut:
+        builder.note("info", 0, f"{cut} answers were interrupted: what the client had got is kept")
+    passed.tell(builder)
+    return thread(builder, nodes)
+
+
+def _metadata(row: Row) -> Row:
+    held = row.get("metadata")
+    return mapping(parsed(held) if isinstance(held, str) else held)
+
+
+def _content(row: Row) -> Any:
+    """The content; blocks may stand in the column as JSON text."""
+    held = row.get("content")
+    inner = parsed(held) if isinstance(held, str) and held[:2] == "[{" else held
+    return inner if isinstance(inner, list) and all("type" in mapping(part) for part in inner) else held
+
+
+def _request(row: Row) -> dict[str, Any]:
+    about = mapping(row.get("metadata"))
+    stopped = as_text(about.get("status")) or as_text(about.get("stop_reason"))
+    used = mapping(about.get("usage")) or about
+    return {
+        "model": as_text(about.get("model")),
+        "usage": counted(used),
+        "stop_reason": stopped or None,
+        "logged_usd": dollars(about.get("cost")),
+    }
+
+
+IMPORTER = Importer(
+    NAME,
+    "Thread tables (SQLite, or rows as CSV or JSON)",
+    sniff,
+    read,
+    entries,
+    suffixes=(".json", ".jsonl", ".csv", ".db", ".sqlite", ".sqlite3"),
+    wants="tables `conversation_threads` and `conversation_messages`",
+    right="interrupted answers; usage and model of the metadata",
+    sample=False,
+)

@@ -1,0 +1,304 @@
+"""The search for a policy's parameters: sessions read, settings tried, what each came to remembered, and the advice made of it.
+
+A small space is tried as a grid, a larger one by optuna's multi-objective TPE sampler; both go by a seed. What a setting came
+to on a session is a line of a file, so that whoever is stopped goes on where that was: the same seed asks for the same settings
+again, and those that are known cost nothing. What points mean is `views.advice`'s business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from turnscope.errors import PolicyError, TurnscopeError
+from turnscope.library import settings_asked as settings
+from turnscope.library.discovery import sources_in
+from turnscope.library.loading import entries, load
+from turnscope.library.opening import begun, named, replay
+from turnscope.library.tried import Line, Memory, memory_of
+from turnscope.planning.policy import Policy
+from turnscope.planning.trace import Trace
+from turnscope.session.model import JSON, Session
+from turnscope.views import advice, knobs
+from turnscope.views.advice import Advice, Axis, Figures, Point
+from turnscope.views.comparison import Shared, row
+
+TRIALS = 50
+MOST = 30  # sessions; of more a sample is taken, by the seed
+SHORT = 5  # requests of a session that is too short to say anything
+REQUESTS, USES = 50, 20  # that the searched sessions must have, else nothing is advised
+HELD, FEW = 0.3, 3  # share of the sessions that is held out, and how many there must be for that
+
+Tell = Callable[[int, int], object]  # settings that were tried, and how many will be
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A session that settings are tried on: its key by content, the record and what all its replays share."""
+
+    name: str
+    key: str
+    record: Trace
+    shared: Shared
+
+    def tried(self, policy: Policy) -> tuple[Figures, int]:
+        """What a policy comes to, and how many of its requests have no price. `TurnscopeError`s of rules."""
+        whole, plans = begun(self.record, policy)
+        trace = replace(whole, plans=tuple(plans))
+        made = row(trace, self.shared)
+        over = (size > window for size, window in zip(made.sizes, made.windows, strict=True))
+        refused = (plan.verdict == "refuse" for plan in trace.plans)
+        unsent = len({n for n, wrong in enumerate(zip(over, refused, strict=True)) if any(wrong)} | {*made.rejected})
+        lost, uses = len(made.losses.hits), sum(made.losses.uses)
+        usd = made.usd or Decimal(0)
+        return Figures(usd, lost, uses, unsent, len(made.changed), len(trace.plans), made.peak[0]), made.cost.unpriced
+
+
+class Stopped(Exception):
+    """Whoever asked wants no more of it."""
+
+
+def _silent(done: int, of: int) -> None:
+    """Nobody hears how far it is."""
+
+
+def _never() -> bool:
+    """Nobody stops it."""
+    return False
+
+
+def advise(
+    of: Path | str | Session | Iterable[Session],
+    policy: Policy | str,
+    *,
+    trials: int = TRIALS,
+    seed: int = 0,
+    turn: Iterable[str] = (),
+    folder: Path | None = None,
+    tell: Tell | None = None,
+    stop: Stop | None = None,
+) -> Advice:
+    """Search a policy's parameters for settings that cost less and lose less, over a session, several, a file or a folder.
+
+    `turn`: keys of the parameters (`views.advice.axes`), () = the usual ones. `folder`: where what was tried is kept, so that a
+    search that was stopped goes on; None = nowhere. `tell` hears how far it is, `stop` says when it is to end. PolicyError: no
+    such policy or parameter. `TurnscopeError` where `of` cannot be read.
+
+    >>> found = turnscope.advise(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), "last-20-messages", trials=4)
+    >>> found.method, [point.searched.lost for _, point in found.on_front][-1] <= found.points[0].searched.lost
+    ('grid', True)
+    """
+    if trials < 1:
+        raise PolicyError(f"{trials} settings cannot be tried", hint="Give a number from 1 on.")
+    chosen = named(policy) if isinstance(policy, str) else policy
+    axes = _axes(chosen, tuple(turn))
+    cases, left_out = _cases(of, seed)
+    searched, held = _parted(cases, seed)
+    grid = settings.grid(axes, trials, seed)
+    made = Advice(
+        chosen.name, chosen.title or chosen.name, knobs.as_text(chosen), axes, "tpe" if grid is None else "grid", seed, trials,
+        searched=tuple(case.name for case in searched), held=tuple(case.name for case in held), left_out=dict(left_out),
+    )  # fmt: skip
+    memory = memory_of(folder, chosen) if folder else Memory()
+    search = _Search(chosen, searched, memory, stop or _never)
+    say = tell or _silent
+    if too_few := _too_few(axes, search, left_out):
+        return msgspec.structs.replace(made, too_few=too_few)
+    stopped = False
+    try:
+        asked = iter(grid) if grid is not None else settings.sampled(axes, seed, search.all)
+        many = trials if grid is None else min(trials, len(grid))
+        for done, setting in enumerate(islice(asked, many)):
+            say(done, many)
+            search.all(setting)
+        say(many, many)
+    except Stopped:
+        stopped = True
+    return _advice(made, search, held, stopped)
+
+
+def _axes(policy: Policy, turn: Sequence[str]) -> tuple[Axis, ...]:
+    known = {axis.key: axis for axis in advice.axes(policy)}
+    if unknown := [key for key in turn if key not in known]:
+        raise PolicyError(
+            f"{policy.name} has no parameter {unknown[0]!r} that could be turned", hint=f"There are: {', '.join(known)}."
+        )
+    return tuple(known[key] for key in turn) or tuple(axis for axis in known.values() if axis.usual)
+
+
+# Sessions
+
+
+def _cases(of: Path | str | Session | Iterable[Session], seed: int) -> tuple[list[Case], Counter[str]]:
+    """The sessions that can be compared in dollars, each content once, and why others are left out."""
+    found: dict[str, Case] = {}
+    left_out: Counter[str] = Counter()
+    for name, session in _sessions(of, seed, left_out):
+        if len(session.requests) < SHORT:
+            left_out[f"fewer than {SHORT} requests"] += 1
+            continue
+        record = replay(session)
+        if not any(record.prices.rates(request.model, 0, request.sent_at) for request in session.requests):
+            left_out["no known price"] += 1
+            continue
+        key = _key(session)
+        found.setdefault(key, Case(name, key, record, Shared.of(record)))
+        if len(found) == MOST:
+            break
+    return [found[key] for key in sorted(found)], left_out
+
+
+def _sessions(of: Path | str | Session | Iterable[Session], seed: int, left_out: Counter[str]) -> Iterator[tuple[str, Session]]:
+    if isinstance(of, Session):
+        of = (of,)
+    if not isinstance(of, (Path, str)):
+        yield from ((session.title or session.id, session) for session in of)
+        return
+    path = Path(of)
+    sources = [*sources_in(path)]
+    Random(seed).shuffle(sources)  # noqa: S311 - a sample, by a seed that is told
+    for source in sources:
+        try:
+            listed = [*entries(source)]
+            for entry in listed:
+                yield f"{source.name}{f' {entry.id}' if len(listed) > 1 else ''}", load(source, entry)
+        except (TurnscopeError, OSError):
+            if len(sources) == 1:
+                raise
+            left_out["not readable"] += 1
+
+
+def _key(session: Session) -> str:
+    """Names a session by what was said, billed and sent."""
+    digest = blake2b(digest_size=12)
+    for block in session.blocks:
+        digest.update(block.digest.encode())
+    digest.update(msgspec.json.encode([(r.cut, r.stop, r.model, r.usage, r.sent_at) for r in session.requests]))
+    return digest.hexdigest()
+
+
+def _parted(cases: Sequence[Case], seed: int) -> tuple[list[Case], list[Case]]:
+    """The sessions that are searched, and those that are held out; which ones follows from seed and contents."""
+    if len(cases) < FEW:
+        return [*cases], []
+    order = [*cases]
+    Random(seed).shuffle(order)  # noqa: S311
+    many = max(1, round(HELD * len(order)))
+    return order[many:], order[:many]
+
+
+# Settings
+
+
+@dataclass(slots=True)
+class _Search:
+    """Settings tried on sessions. `points`: by what differs from the file, in the order in which they were first asked for."""
+
+    policy: Policy
+    cases: Sequence[Case]
+    memory: Memory
+    stop: Stop
+    points: dict[str, tuple[dict[str, JSON], Figures]] = field(default_factory=dict)
+    impossible: set[str] = field(default_factory=set)
+
+    def all(self, given: Mapping[str, JSON]) -> Figures | None:
+        """What a setting comes to on all of them; None where a rule cannot do it, or it goes where there is no price."""
+        own = {knob.key: knob.value for group in knobs.groups(self.policy) for knob in group.knobs}
+        changes = {key: value for key, value in given.items() if own[key] != value}
+        name = knobs.written(changes)
+        if name not in self.points and name not in self.impossible:
+            found = self.on(self.cases, changes)
+            if found is None:
+                self.impossible.add(name)
+            else:
+                self.points[name] = changes, found
+        return self.points[name][1] if name in self.points else None
+
+    def on(self, cases: Sequence[Case], changes: Mapping[str, JSON]) -> Figures | None:
+        """The same on some sessions."""
+        lines = [self._one(case, changes) for case in cases]
+        whole = [self._one(case, {}) for case in cases]
+        if any(line.error or line.unpriced > base.unpriced for line, base in zip(lines, whole, strict=True)):
+            return None
+        return sum((line.figures for line in lines), Figures())
+
+    def _one(self, case: Case, changes: Mapping[str, JSON]) -> Line:
+        name = knobs.written(changes)
+        if (name, case.key) not in self.memory.known:
+            if self.stop():
+                raise Stopped
+            try:
+                line = Line(name, case.key, *case.tried(knobs.tuned(self.policy, changes)))
+            except TurnscopeError as error:
+                line = Line(name, case.key, error=str(error))
+            self.memory.keep(line)
+        return self.memory.known[name, case.key]
+
+
+# Advice
+
+
+def _too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[str, int]) -> str:
+    """Why nothing can be advised, before anything is searched; "" where it can."""
+    cases = search.cases
+    reasons = ", ".join(
+        f"{many:,} with {why}" if why != "not readable" else f"{many:,} {why}" for why, many in left_out.items()
+    )
+    if not axes:
+        return f"{search.policy.title or search.policy.name} has no number that could be turned. Choose another policy."
+    if not cases:
+        return f"There is no session to learn from{f' ({reasons} left out)' if reasons else ''}."
+    requests = sum(len(case.record.plans) for case in cases)
+    if requests < REQUESTS:
+        return (
+            f"{requests:,} requests are too few to advise by: {REQUESTS} are wanted. Give longer sessions, or a folder of them."
+        )
+    uses = sum(len(words) for case in cases for words in case.shared.used.uses)
+    if uses < USES:
+        return (
+            f"The answers take up {uses:,} things that were said before, too few to see what a policy would lose: {USES} are "
+            "wanted. Sessions with files, names and numbers say more."
+        )
+    return ""
+
+
+def _advice(made: Advice, search: _Search, held: Sequence[Case], stopped: bool) -> Advice:
+    """The points put together: front, choice, and how those on the front do on what was held out."""
+    rows = [*search.points.values()]
+    figures = [found for _, found in rows]
+    best = advice.front(figures)
+    number, because = advice.chosen(figures, best)
+    points = [Point(changes, found) for changes, found in rows]
+    search.stop = (lambda: True) if stopped else search.stop
+    try:
+        for n in {0, *best} if rows else ():
+            points[n] = msgspec.structs.replace(points[n], held=search.on(held, rows[n][0]) if held else None)
+    except Stopped:
+        stopped = True
+    too_few = _idle(figures, stopped)
+    return msgspec.structs.replace(
+        made, points=tuple(points), front=best, chosen=None if too_few else number, because="" if too_few else because,
+        impossible=len(search.impossible), too_few=too_few, stopped=stopped,
+    )  # fmt: skip
+
+
+def _idle(figures: Sequence[Figures], stopped: bool) -> str:
+    """Why what was tried says nothing; "" where it does."""
+    if not figures:
+        return "It was stopped before a setting was tried." if stopped else "No setting that was tried can be done."
+    if any((each.usd, each.lost, each.unsent) != (figures[0].usd, figures[0].lost, figures[0].unsent) for each in figures):
+        return ""
+    never = "never changed a request" if not any(each.changed for each in figures) else "did the same"
+    return (
+        f"The policy {never} under any of {len(figures):,} settings: the fullest prompt fills {figures[0].peak:.0%} of its "
+        "window, so these sessions say nothing about it. Longer sessions would."
+    )

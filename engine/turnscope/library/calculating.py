@@ -1,0 +1,241 @@
+"""The budget calculator: a conversation that is only planned, as a session like any other, and what policies do to it.
+
+The texts are common words that are a token each, so that sizes are those asked for as nearly as the model's counter can say.
+Everything else is the planner's and `views.comparison`'s; nothing is calculated here a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+from turnscope import notebook
+from turnscope.counting.tokens import estimator
+from turnscope.errors import TurnscopeError
+from turnscope.library.comparing import sized
+from turnscope.library.opening import begun, named, own_prices, replay
+from turnscope.planning.policy import Policy, write
+from turnscope.planning.trace import Trace
+from turnscope.session.builder import Builder
+from turnscope.session.content import dumps
+from turnscope.session.model import Session
+from turnscope.views.cached_cost import answers_of
+from turnscope.views.comparison import Row, Shared, row
+from turnscope.views.losses import Used
+from turnscope.views.tables import csv_text
+
+CALCULATED = (
+    "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "condense-oldest", "balanced", "claude-code",
+    "codex", "cline-classic", "half-in-pairs",
+)  # fmt: skip
+HEAD = ("policy", "title", "usd", "cache_share", "kept_share", "peak_fill", "first_cut_turn", "cuts", "ends_at_turn")
+NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC: prices are those of that day
+TURNS = 2_000  # at most
+MILLIONS = 20_000_000  # tokens of all texts, at most
+CALL = 12  # words of a call's input
+WORDS = (
+    "time year people way day thing world life hand part child place work week case point company number group problem fact "
+    "house water room money story month right study book word business issue side kind head service friend father power hour "
+    "game line end member law car city name team minute idea body back parent face level office door health person art war "
+    "history party result change reason research girl moment air teacher force education"
+).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A conversation that is planned, in tokens: what stands before it, and what each turn adds. `results`: of all results of a
+    turn, shared out among `calls` rounds of tool use; `pause`: seconds between two turns, which a cache may not outlive.
+
+    TurnscopeError where there can be no such conversation.
+    """
+
+    window: int = 200_000
+    system: int = 3_000
+    tools: int = 12_000
+    person: int = 150
+    answer: int = 600
+    results: int = 2_500
+    calls: int = 1
+    turns: int = 100
+    pause: int = 60
+    model: str = "claude-sonnet-4-5"
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            least = 1 if each.name in ("window", "person", "answer", "turns") else 0
+            if each.name != "model" and (type(value) is not int or value < least):
+                raise TurnscopeError(f"{each.name} is {value!r}", hint=f"Give a whole number from {least} on.")
+        whole = self.system + self.tools + self.turns * (self.person + self.answer + self.results)
+        if self.turns > TURNS or whole > MILLIONS or self.calls > 50:
+            raise TurnscopeError(
+                "that is more than is calculated", hint=f"At most {TURNS:,} turns, 50 rounds of tools, {MILLIONS:,} tokens."
+            )
+
+
+_TOLD = {
+    "window": "the model's window",
+    "system": "system prompt",
+    "tools": "definitions of tools",
+    "person": "what a person says in a turn",
+    "answer": "the answer to it",
+    "results": "all tool results of a turn",
+    "calls": "rounds of tool use in a turn",
+    "turns": "how many turns",
+    "pause": "seconds between two turns",
+    "model": "whose prices and tokenizer",
+}
+FIELDS = tuple((name, getattr(Shape(), name), told) for name, told in _TOLD.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a policy does to it. `fill`: share of the window at the fullest request of each turn. Turns count from 1: `first`,
+    at which something is cut first, and `ends`, at which a request is over the window or refused; None where there is none."""
+
+    row: Row
+    fill: tuple[float, ...]
+    first: int | None
+    ends: int | None
+
+    @property
+    def cuts(self) -> int:
+        """Requests at which something is cut."""
+        return len(self.row.changed)
+
+    @property
+    def cells(self) -> tuple[Any, ...]:
+        """Its values in the order of `HEAD`."""
+        usd = None if self.row.usd is None else round(float(self.row.usd), 6)
+        shares = (round(share, 4) for share in (self.row.cost.share, self.row.kept, self.row.peak[0]))
+        return (self.row.policy, self.row.title, usd, *shares, self.first, self.cuts, self.ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Calculated:
+    """What policies do to a planned conversation, in the order in which they were asked for."""
+
+    shape: Shape
+    outlooks: tuple[Outlook, ...]
+
+    def csv(self) -> str:
+        """A line per policy."""
+        return csv_text(HEAD, (each.cells for each in self.outlooks))
+
+    def json(self) -> str:
+        """The same as JSON, with the fill of every turn."""
+        shape = {each.name: getattr(self.shape, each.name) for each in fields(self.shape)}
+        listed = [dict(zip(HEAD, each.cells, strict=True)) | {"fill": each.fill} for each in self.outlooks]
+        return dumps({"conversation": shape, "policies": listed}) + "\n"
+
+    def _repr_html_(self) -> str:
+        head = ("policy", "USD", "from cache", "kept", "peak fill", "first cut at turn", "cuts", "ends at turn")
+        lines = [
+            (
+                each.row.title,
+                "no known price" if each.row.usd is None else f"{each.row.usd:,.2f}",
+                f"{each.row.cost.share:.0%}",
+                f"{each.row.kept:.0%}",
+                f"{each.row.peak[0]:.0%}",
+                each.first or "",
+                each.cuts,
+                each.ends or "",
+            )
+            for each in self.outlooks
+        ]
+        return notebook.card(f"{self.shape.turns:,} turns on {self.shape.model}", notebook.table(head, lines))
+
+
+def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CALCULATED) -> Calculated:
+    """What policies do to a conversation that is only planned: fill by turn, first cut, cuts, cost with its simulated cache.
+
+    PolicyError where there is no policy of a name.
+
+    >>> found = turnscope.calculate(policies=["keep-everything", "last-20-messages"])
+    >>> [(each.row.policy, each.first, each.ends) for each in found.outlooks]
+    [('keep-everything', None, 57), ('last-20-messages', 6, None)]
+    """
+    shape = shape or Shape()
+    each = (policies,) if isinstance(policies, (str, Policy)) else policies
+    return Calculated(shape, tuple(_outlook(shape, named(one) if isinstance(one, str) else one) for one in each))
+
+
+@lru_cache(maxsize=8)
+def session_of(shape: Shape) -> Session:
+    """The conversation as a session: each turn a prompt, its rounds of tool use, and the answer. No two texts are alike."""
+    builder = Builder("calculated", "calculator", "A conversation that is only planned")
+    words = _Words(Random(0), estimator(own_prices().facts(shape.model).family).factor)  # noqa: S311 - no secret
+    if shape.tools:
+        tool = {"name": "look_up", "description": words.of(shape.tools), "input_schema": {"type": "object"}}
+        builder.message("tools", [{"type": "tool", **tool}], origin="system")
+    if shape.system:
+        builder.message("system", words.of(shape.system), origin="system")
+    now = NOON
+    for turn in range(shape.turns):
+        builder.message("user", words.of(shape.person), sent_at=now)
+        for number in range(shape.calls if shape.results else 0):
+            call = {"type": "tool_use", "id": f"call_{turn}_{number}", "name": "look_up", "input": {"about": words.of(CALL)}}
+            now = _asked(builder, [call], shape.model, now)
+            said = words.of(shape.results * (number + 1) // shape.calls - shape.results * number // shape.calls)
+            builder.message("user", [{"type": "tool_result", "tool_use_id": call["id"], "content": said}], sent_at=now)
+        now = _asked(builder, words.of(shape.answer), shape.model, now) + shape.pause
+    return builder.build([])
+
+
+def _asked(builder: Builder, answer: Any, model: str, now: float) -> float:
+    """A request and its answer, which takes 5 seconds; gives when it is there."""
+    builder.request(builder.message("assistant", answer), model=model, sent_at=now, answered_at=now + 5)
+    return now + 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Texts of so many tokens, where a word is `factor` tokens."""
+
+    random: Random
+    factor: float
+
+    def of(self, tokens: int) -> str:
+        return " ".join(self.random.choices(WORDS, k=max(1, round(tokens / self.factor))))
+
+
+@lru_cache(maxsize=8)
+def _record(shape: Shape) -> tuple[Trace, Shared]:
+    """The conversation as it stands, and what all policies share. Nothing refers back in it, so nothing can be lost."""
+    trace = replay(session_of(shape))
+    return trace, Shared(Used({}, tuple({} for _ in trace.plans)), answers_of(trace))
+
+
+_made: dict[tuple[Shape, str], Outlook] = {}
+KEPT = 256  # outlooks
+
+
+def _outlook(shape: Shape, policy: Policy) -> Outlook:
+    key = shape, f"{policy.name}\n{write(policy)}"
+    if key not in _made:
+        record, shared = _record(shape)
+        whole, plans = begun(record, sized(policy, shape.window))
+        _made[key] = _looked(replace(whole, plans=tuple(plans)), shared)
+        while len(_made) > KEPT:
+            _made.pop(next(iter(_made)), None)
+    return _made[key]
+
+
+def _looked(trace: Trace, shared: Shared) -> Outlook:
+    made = row(trace, shared)
+    turns = [plan.request.turn for plan in trace.plans]
+    first = min(turns)
+    fill = [0.0] * (max(turns) - first + 1)
+    for turn, size, window in zip(turns, made.sizes, made.windows, strict=True):
+        fill[turn - first] = max(fill[turn - first], size / window)
+    over = (plan.verdict == "refuse" or made.sizes[plan.request.n] > plan.budget.window for plan in trace.plans)
+    ends = next((turn for turn, wrong in zip(turns, over, strict=True) if wrong), None)
+    return Outlook(
+        made,
+        tuple(fill),
+        turns[made.changed[0]] - first + 1 if made.changed else None,
+        None if ends is None else ends - first + 1,
+    )

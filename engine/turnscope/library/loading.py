@@ -1,0 +1,110 @@
+"""From a path to a session: reading, and nothing that knows a price. So the door opens at once, and while a long file is read
+its texts are counted in a process of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from turnscope import importers
+from turnscope.counting.tokens import listening
+from turnscope.reading.holders import open_source
+from turnscope.reading.source import Entry, Source
+from turnscope.session.model import Session
+from turnscope.session.portable import no_session
+from turnscope.session.thread import Thread
+from turnscope.settings import machine
+
+atexit.register(gc.freeze)  # at the end nobody has to walk over sessions once more: that would take as long as closing the app
+
+LONG = 1_000_000  # bytes of a file that takes longer to be read than a vocabulary takes to be loaded
+
+
+@contextmanager
+def unwalked() -> Iterator[None]:
+    """While a session is made: without the garbage collector, which would walk over what is read again and again.
+
+    A third of the time that reading takes goes there, and nothing is found: what is dropped meanwhile has no cycles.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def load_all(path: Path | str) -> tuple[Session, ...]:
+    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read.
+
+    >>> [session.title for session in turnscope.load_all("sample_sessions/cache-goes-cold.jsonl")]
+    ['High water an hour late since Sunday']
+    """
+    return importers.read(path)
+
+
+def load(path: Path | str, entry: Entry | str = "") -> Session:
+    """A session of a file, folder, archive or database; its subagents and branches hang from it. `TurnscopeError` with a hint.
+
+    `entry`: which one of several, as `entries` lists them, or its id; "" = the main one.
+
+    >>> session = turnscope.load("sample_sessions/tool-results-eat-the-window.jsonl")
+    >>> len(session.requests), len(session.blocks), len(session.subagents)
+    (325, 879, 1)
+    """
+    return thread(path, entry).session
+
+
+def thread(path: Path | str, entry: Entry | str = "") -> Thread:
+    """The same as the tree of all that was said: `.leaves`, `.path(leaf)` to each, `.messages()` once each.
+
+    >>> turnscope.thread("sample_sessions/cache-goes-cold.jsonl").leaves
+    ('d9487e17-7279-42b9-8e29-af6015ee7538',)
+    """
+    return read(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
+
+
+def session_of(given: Session | Thread | Path | str) -> Session:
+    """The session that is meant: itself, that of a thread, or the main one of a path. `TurnscopeError` where it is none."""
+    if isinstance(given, Session):
+        return given
+    if isinstance(given, Thread):
+        return given.session
+    if isinstance(given, (str, Path)):
+        return load(given)
+    raise no_session(given)
+
+
+def read(source: Source, entry: str = "") -> Thread:
+    """Read a conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s."""
+    if source.kind != "file" or source.size <= LONG:
+        with unwalked():
+            return importers.read_entry(source, entry)
+    with unwalked(), listening() as source.hear:  # its texts will be counted next
+        return importers.read_entry(source, entry)
+
+
+def entries(path: Path | str) -> Iterator[Entry]:
+    """What can be loaded from a path, the main one first, by what is known without reading it. Lists as far as it is asked.
+
+    >>> listed = [entry.id for entry in turnscope.entries("sample_sessions")]
+    >>> listed[0], turnscope.load("sample_sessions", listed[0]).title
+    ('cache-goes-cold.jsonl', 'High water an hour late since Sunday')
+    """
+    return importers.entries(open_source(Path(path)))
+
+
+def places() -> tuple[tuple[str, importers.Place], ...]:
+    """Where the tools that are known keep their sessions on this machine, each with what its sessions are called."""
+    return tuple((importer.title.partition(" (")[0], place) for importer, place in importers.places(machine()))
+
+
+def tool_of(source: str) -> str:
+    """What a person calls the format of a session, by the name of its importer (`Session.source`)."""
+    title = next((importer.title for importer in importers.importers() if importer.name == source), source)
+    return title.partition(" (")[0]

@@ -1,0 +1,46 @@
+"""What a chat's model is asked once a turn was answered, never before a request: its facts, and what its conversation came to.
+
+Each answer is recorded like every other, so the next request and every replay find it. A turn that did not end well asks
+nothing; a stop leaves what was not asked yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from turnscope.envelope import extracting
+from turnscope.envelope.layers import written
+from turnscope.live.answering import summarised
+from turnscope.live.archive import over_with
+from turnscope.live.chat import Chat
+from turnscope.live.events import Asked, Ending, Event
+from turnscope.session.model import Ask
+
+
+def afterwards(chat: Chat, turn: Generator[Event], facts: bool = True, layers: bool = True) -> Generator[Event]:
+    """A turn's events, then those of what is asked about it. `facts`, `layers`: whether to ask for them."""
+    before, ended = len(chat.growing.session.requests), False
+    try:
+        for event in turn:
+            ended = ended or isinstance(event, Ending)
+            yield event
+    finally:
+        turn.close()
+    if ended or len(chat.growing.session.requests) == before:
+        return
+    for ask in due(chat, facts, layers):
+        if ask.key not in chat.growing.recorded.answers:
+            answer = summarised(chat.reached, chat.settings.summary_model or chat.settings.model, ask)
+            chat.answered(ask, answer)
+            yield Asked(ask, answer)
+
+
+def due(chat: Chat, facts: bool = True, layers: bool = True) -> Iterator[Ask]:
+    """What a model is asked about the turn that was answered last, as the policy in force needs it."""
+    session, index = chat.growing.session, chat.growing.basis.index
+    rules = {part.rule.name for part in chat.policy.rules}
+    if not index.turns:
+        return
+    if facts and "insert_memories" in rules and (ask := extracting.question(session, index.turns[-1], len(session.blocks))):
+        yield ask
+    yield from (ask for blocks in over_with(chat) if layers and (ask := written.question(blocks)))

@@ -1,0 +1,80 @@
+"""A note-taking tool for a live chat: the model writes a note, and reads it back by its id.
+
+Notes are the conversation's own calls and nothing else is stored: after a restart they are read off its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from turnscope.envelope.tidying import address
+from turnscope.live.tools import Tools
+from turnscope.session.model import JSON, Session
+
+WRITE, READ = "write_note", "read_note"
+LONGEST = 50_000  # characters of a note
+
+DEFINITIONS: Sequence[dict[str, Any]] = (
+    {
+        "name": WRITE,
+        "description": "Write a note that outlives this window. A line of it stays in view.",
+        "input_schema": {
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "text": {"type": "string"}},
+            "required": ["title", "text"],
+        },
+    },
+    {
+        "name": READ,
+        "description": "Read a note back by its id.",
+        "input_schema": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
+    },
+)
+
+
+@dataclass(slots=True)
+class Notes:
+    """The notes of one chat, beside its other tools."""
+
+    others: Tools | None = None
+    texts: dict[str, str] = field(default_factory=dict)  # by id
+    titles: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(session: Session, others: Tools | None = None) -> Notes:
+        """The notes that a session's calls wrote."""
+        notes = Notes(others)
+        for block in session.blocks:
+            if block.kind == "tool_use" and block.name == WRITE and isinstance(block.raw, Mapping):
+                given = block.raw.get("input")
+                notes.run(WRITE, given if isinstance(given, Mapping) else {})
+        return notes
+
+    @property
+    def listed(self) -> list[tuple[str, str, str]]:
+        """Id, title and text of each note, the newest last."""
+        return [(name, self.titles[name], text) for name, text in self.texts.items()]
+
+    @property
+    def definitions(self) -> Sequence[JSON]:
+        """See `Tools`."""
+        return [*(self.others.definitions if self.others else ()), *DEFINITIONS]
+
+    def run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+        """See `Tools`."""
+        if name == WRITE:
+            text = given.get("text")
+            if not isinstance(text, str) or not text.strip():
+                return "write_note needs 'text', a text", True
+            if len(text) > LONGEST:
+                return f"the note is longer than {LONGEST:,} characters and was not kept", True
+            self.texts[address(text)] = text
+            self.titles[address(text)] = " ".join(str(given.get("title") or text).split())[:80]
+            return f"kept as note {address(text)}", False
+        if name == READ:
+            found = self.texts.get(str(given.get("id", "")))
+            known = ", ".join([*self.texts][-20:]) or "none"
+            return (found, False) if found is not None else (f"there is no such note; known: {known}", True)
+        return self.others.run(name, given) if self.others else (f"there is no tool {name!r}", True)

@@ -1,0 +1,239 @@
+"""What the built-in model counts, caches, leaves out and says. Pure but for the cache, which lives in a `Memory`."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from turnscope.counting.media import media_tokens
+from turnscope.counting.tokens import Counter, count_texts
+from turnscope.envelope.memories import found as found_in
+from turnscope.live.offline.editing import visible
+from turnscope.live.offline.strict import signature
+from turnscope.planning.extract import extract
+from turnscope.session.content import block_text, dumps, text_of
+from turnscope.views import attachments
+
+JSON = Any
+WINDOWS = {"offline-16k": 16_000, "offline-64k": 64_000, "offline-200k": 200_000}  # tokens
+COUNTER = Counter("toktok", "o200k_base", 1.0, "", "o200k_base")
+PER_MESSAGE = 4
+MIN_CACHE = 256  # tokens; a shorter prefix is not cached
+TTL = {"5m": 300.0, "1h": 3600.0}  # seconds
+TRANSCRIPT = re.compile(r"<transcript>\n?(.*)\n?</transcript>", re.DOTALL)
+
+_WISHES = (
+    (
+        re.compile(r"\b(?:write|take|make|keep)\s+a\s+note(?:\s+(?:that|of|on))?[\s:]+(.+)", re.IGNORECASE | re.DOTALL),
+        "write_note",
+        "text",
+    ),
+    (re.compile(r"\bread\s+(?:back\s+)?(?:the\s+)?note\s+([0-9a-f]+)", re.IGNORECASE), "read_note", "id"),
+    (
+        re.compile(r"\b(?:read|open|show)\s+(?:me\s+)?(?:the\s+)?(?:file\s+)?[`'\"]?([\w./-]+\.\w+)", re.IGNORECASE),
+        "read_file",
+        "path",
+    ),
+    (
+        re.compile(r"\blist\s+(?:the\s+)?(?:files(?:\s+in)?|folder|directory)?\s*[`'\"]?([\w./-]*)", re.IGNORECASE),
+        "list_files",
+        "path",
+    ),
+    (re.compile(r"\bsearch\s+(?:for\s+)?[`'\"]?([^`'\"\n?]+)", re.IGNORECASE), "search_files", "query"),
+    (re.compile(r"\b(?:retrieve|recall)\s+(?:conversations?\s+)?(c\d+)", re.IGNORECASE), "retrieve_conversations", "ids"),
+    (re.compile(r"\breport\s+(?:that\s+)?([^\n]+)", re.IGNORECASE), "report_housekeeping", "context_summary"),
+    (re.compile(r"\b(?:calculate|compute|what is)\s+([-+*/(). \d]{3,})", re.IGNORECASE), "calculate", "expression"),
+)
+
+
+@dataclass(slots=True)
+class Memory:
+    """Cached prefixes (digest -> when it expires), and every usage that was billed."""
+
+    prefixes: dict[str, float] = field(default_factory=dict)
+    billed: list[dict[str, JSON]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One block of a prompt in provider order, with the time to live of a cache breakpoint on it ("" = none)."""
+
+    digest: str
+    tokens: int
+    ttl: str
+
+
+def units(body: Mapping[str, JSON]) -> list[Unit]:
+    """The prompt as blocks in provider order: tools, system, messages."""
+    raws: list[tuple[JSON, str, int]] = [(tool, "tool", 0) for tool in body.get("tools") or ()]
+    system = body.get("system") or []
+    raws += [(block, "system", 0) for block in ([system] if isinstance(system, str) else system)]
+    for message in visible(body.get("messages") or []):
+        content = message.get("content")
+        blocks = [content] if isinstance(content, str) else content or []
+        raws += [
+            (b, b.get("type", "") if isinstance(b, dict) else "text", PER_MESSAGE * (i == 0)) for i, b in enumerate(blocks)
+        ]
+    kinds = {"server_tool_use": "tool_use"}
+    texts = [block_text(kinds.get(kind, kind), _bare(raw)) for raw, kind, _ in raws]
+    counts = count_texts(texts, COUNTER)
+    found = []
+    for (raw, _, extra), count in zip(raws, counts, strict=True):
+        mark = raw.get("cache_control") if isinstance(raw, dict) else None
+        ttl = str(mark.get("ttl", "5m")) if isinstance(mark, dict) else ""
+        found.append(Unit(_digest(dumps(_bare(raw))), count + media_tokens(_bare(raw), COUNTER.family) + extra, ttl))
+    if body.get("cache_control") and found:
+        found[-1] = Unit(found[-1].digest, found[-1].tokens, str(body["cache_control"].get("ttl", "5m")))
+    return found
+
+
+def sized(body: Mapping[str, JSON]) -> int:
+    """Input tokens of a body."""
+    return sum(unit.tokens for unit in units(body))
+
+
+def bill(found: list[Unit], memory: Memory, now: float) -> dict[str, JSON]:
+    """Usage of a prompt: what is read from cache, written to it and neither, by comparing prefixes."""
+    total = sum(unit.tokens for unit in found)
+    chain, sizes, digest, size = [], [], "", 0
+    for unit in found:
+        digest, size = _digest(digest + unit.digest), size + unit.tokens
+        chain.append(digest)
+        sizes.append(size)
+    read = max((s for d, s in zip(chain, sizes, strict=True) if memory.prefixes.get(d, 0.0) > now), default=0)
+    written = {"5m": 0, "1h": 0}
+    upto = read
+    for unit, place, size in zip(found, chain, sizes, strict=True):
+        if unit.ttl and size >= MIN_CACHE:
+            memory.prefixes[place] = now + TTL.get(unit.ttl, TTL["5m"])
+            if size > upto:
+                written["1h" if unit.ttl == "1h" else "5m"] += size - upto
+                upto = size
+    return {
+        "input_tokens": total - upto,
+        "cache_creation_input_tokens": upto - read,
+        "cache_read_input_tokens": read,
+        "cache_creation": {"ephemeral_5m_input_tokens": written["5m"], "ephemeral_1h_input_tokens": written["1h"]},
+        "output_tokens": 0,
+    }
+
+
+def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
+    """The content blocks of an answer to `sent` messages. Deterministic; it says what it is."""
+    messages = body["messages"]
+    asked_last = next((m for m in reversed(messages) if m["role"] == "user"), messages[-1])  # behind it, a summary may stand
+    last = asked_last.get("content")
+    attached, text = attachments.parted(last)
+    typed = _typed(last, text)
+    given = {tool.get("name") for tool in body.get("tools") or ()}
+    blocks: list[JSON] = []
+    if (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
+        thought = _thought(text, size, len(messages))
+        seal = signature(str(body.get("model", "")), sent, thought)
+        blocks.append({"type": "thinking", "thinking": thought, "signature": seal})
+    asked = TRANSCRIPT.search(text)
+    if asked and "`user:`" in text[: asked.start()]:  # facts, by patterns
+        lines = asked.group(1).splitlines()
+        told = (fact for role, _, said in (line.partition(": ") for line in lines) for fact in found_in(role, said))
+        return [*blocks, {"type": "text", "text": "\n".join(f"{fact.owner}: {fact.text}" for fact in told)}]
+    if asked:
+        return [*blocks, {"type": "text", "text": extract(asked.group(1), min(int(body.get("max_tokens") or 1_000), 2_000))}]
+    results = [b for b in last if isinstance(b, dict) and b.get("type") == "tool_result"] if isinstance(last, list) else []
+    if not results:
+        for pattern, name, argument in _WISHES:
+            found = pattern.search(typed)
+            if found and name in given:
+                call = f"toolu_{_digest(dumps(messages) + name)[:16]}"
+                wish = found.group(1).strip() or "."
+                asked_for = {argument: [wish], **_form(typed)} if argument == "ids" else {argument: wish}
+                asked_for |= {"title": wish.splitlines()[0].partition(": ")[0][:60]} if name == "write_note" else {}
+                return [*blocks, {"type": "tool_use", "id": call, "name": name, "input": asked_for}]
+    return [*blocks, {"type": "text", "text": _seen(attached) + _say(typed, results, size, len(messages))}]
+
+
+def _form(text: str) -> dict[str, JSON]:
+    """The form in which a conversation is asked for, where the prompt names one."""
+    found = re.search(r"\b(?:in|as)\s+(?:a\s+)?(full|summary|header)\b", text, re.IGNORECASE)
+    return {"format": found.group(1).lower()} if found else {}
+
+
+def _typed(last: JSON, text: str) -> str:
+    """What was said last in a message: a policy may put texts of its own before it."""
+    texts = [b.get("text") for b in last if isinstance(b, dict) and b.get("type") == "text"] if isinstance(last, list) else []
+    return str(texts[-1]) if texts and texts[-1] else text
+
+
+def _seen(attached: list[JSON]) -> str:
+    """What is attached to the newest message, as far as a model that sees nothing can tell."""
+    found = [(attachments.file(raw), attachments.picture(raw), raw) for raw in attached]
+    told = [
+        f"the file {file[0]} ({len(file[1]):,} characters)"
+        if file
+        else f"an image ({picture or 'elsewhere'}), counted as {media_tokens(raw, COUNTER.family):,} tokens"
+        for file, picture, raw in found
+    ]
+    return f"You attached {'; '.join(told)}. I cannot see into either. " if told else ""
+
+
+def within(blocks: list[JSON], most: int, body: Mapping[str, JSON], sent: list[JSON]) -> tuple[list[JSON], int, bool]:
+    """What of an answer comes before its limit of `most` tokens; with the tokens billed, and whether that is the whole of it.
+
+    A text is cut amid; a call of a tool comes whole or not at all. What was cut is billed to its limit, as providers do.
+    """
+    said: list[JSON] = []
+    spent = PER_MESSAGE
+    for block in blocks:
+        tokens = _tokens(block)
+        if spent + tokens <= most:
+            said.append(block)
+            spent += tokens
+            continue
+        key = block["type"]
+        if key in ("text", "thinking"):
+            size = (
+                bisect_right(range(len(block[key]) + 1), most - spent, key=lambda n: _tokens({**block, key: block[key][:n]}))
+                - 1
+            )
+            if size > 0:
+                cut = {**block, key: block[key][:size]}
+                seal = {"signature": signature(str(body.get("model", "")), sent, cut[key])} if key == "thinking" else {}
+                said.append(cut | seal)
+        return said, most, False
+    return said, spent, True
+
+
+def _tokens(block: Mapping[str, JSON]) -> int:
+    return count_texts([block_text(block["type"], {k: v for k, v in block.items() if k != "signature"})], COUNTER)[0]
+
+
+def _say(text: str, results: list[JSON], size: int, messages: int) -> str:
+    if results:
+        said = text_of(results[-1].get("content"))
+        first = next((line for line in said.splitlines() if line.strip()), "")[:120]
+        weight = "They now weigh on every later request of this chat."
+        return f"The tool gave {len(said):,} characters, beginning with: {first}\n{weight}"
+    start = " ".join(text.split())[:160]
+    return (
+        f'I am the built-in offline model. I understand nothing; I only keep count. Your message begins "{start}". '
+        f"This request carried {messages} messages and {size:,} tokens. "
+        "Ask me to read a file, to list or search the folder, or to calculate, and I will call the tool."
+    )
+
+
+def _thought(text: str, size: int, messages: int) -> str:
+    words = " ".join(text.split())[:400]
+    return f"The prompt holds {messages} messages and {size:,} tokens. The newest says: {words}. " * (
+        1 + min(len(text) // 400, 6)
+    )
+
+
+def _bare(raw: JSON) -> JSON:
+    return {k: v for k, v in raw.items() if k != "cache_control"} if isinstance(raw, dict) else raw
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

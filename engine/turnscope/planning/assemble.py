@@ -1,0 +1,346 @@
+"""The fold that plans requests: `step` before a request is sent, `settle` once it is answered, `replay` for a whole session.
+
+No I/O, no clock, no look at the future: the plan of request n depends on `blocks[:cut]`, on recorded answers and on the plans
+before it alone. Live chat calls the same `step` and `settle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from msgspec import structs
+
+from turnscope.counting.calibration import Calibration
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.budget import Budget, budget
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Decision
+from turnscope.envelope.plan import Plan, StepState, Verdict, read
+from turnscope.envelope.rule import Ctx
+from turnscope.errors import RuleError
+from turnscope.planning.answers import Answers, answerer
+from turnscope.planning.foreign_summaries import LEFT_OUT, foreign_summaries, servers_summaries
+from turnscope.planning.policy import Policy, Step, find, in_force, load
+from turnscope.planning.provider_edits import ASKING, asking, seen_under, serverside
+from turnscope.planning.render import render
+from turnscope.planning.repeated import laid, shared, wanted
+from turnscope.pricing.prices import PRICES, Prices
+from turnscope.session.facts import count_of
+from turnscope.session.index import Index
+from turnscope.session.model import BEGUN, CHAT, Answer, Ask, Counted, Edit, Request, Session
+
+AS_RECORDED = "as-recorded"
+Own = Ledger | Callable[[Policy], Ledger | None] | None
+TABLE = "models"  # the name under which it is said which table of a policy holds, as a rule's would
+COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a session is read with: its counts for display, the policy's own counts, its index, and what models are and cost."""
+
+    ledger: Ledger
+    own: Ledger
+    index: Index
+    prices: Prices = PRICES
+
+    @staticmethod
+    def of(session: Session, ledger: Ledger, own: Ledger | None = None, prices: Prices = PRICES) -> Basis:
+        """Index a session and pair it with its ledgers and prices."""
+        return Basis(ledger, own or ledger, Index.of(session), prices)
+
+
+def step(
+    previous: Plan | None, session: Session, request: Request, policy: Policy, basis: Basis, answers: Answers | None = None
+) -> Plan:
+    """Plan one request: the previous plan's envelope, grown to `request.cut`, changed by the policy's rules in order.
+
+    `answers` is asked what rules ask; by default recorded answers, else an offline summary. Where an exact count of the
+    planned prompt is recorded, the request is planned again with what it teaches, which holds for this request alone: what was
+    counted may be what a provider claimed in a refusal, and the next usage that is billed knows better. RuleError: a rule's
+    mistake.
+    """
+    calibration = previous.calibration if previous else Calibration.start(session.about.get(BEGUN) is True)
+    if policy.name != AS_RECORDED:
+        calibration = calibration.elsewhere()
+    onward = calibration
+    if policy.name == AS_RECORDED:  # all that was counted before the request went as it did
+        for count in session.recorded.counts.get(request.n, ()):
+            calibration = calibration.learn(count.seen, count.tokens, count.model)
+        plan = _planned(previous, session, request, policy, basis, calibration, answers)
+        return structs.replace(plan, onward=onward) if onward is not calibration else plan
+    first = structs.replace(request, model=request.asked) if request.asked else request
+    asked = asking(in_force(policy, first.model, basis.prices.facts(first.model).name)[0].rules, first)
+    plan = _planned(previous, session, asked, policy, basis, calibration, answers)
+    learned: Counted | None = None
+    for _ in range(COUNTS):
+        told = count_of(session.recorded, request.n, plan.seen.tokens)
+        if told is None or told is learned:
+            break
+        learned = told
+        calibration = calibration.learn(plan.seen.tokens, told.tokens, plan.model)
+        plan = _planned(previous, session, asked, policy, basis, calibration, answers)
+    return structs.replace(plan, onward=onward) if onward is not calibration else plan
+
+
+def _planned(
+    previous: Plan | None,
+    session: Session,
+    request: Request,
+    policy: Policy,
+    basis: Basis,
+    calibration: Calibration,
+    answers: Answers | None,
+) -> Plan:
+    ledger, whole = basis.ledger, policy
+    model = request.model
+    policy, table = in_force(whole, model, basis.prices.facts(model).name)
+    told = request.window if model == (request.asked or model) else 0  # of the model that was asked for
+    size = basis.prices.facts(model).window if session.window is None else session.window
+    room = budget(policy.budget, told or size)
+    base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
+    kept = base
+    if previous and previous.model == model and room.limit <= previous.budget.limit:
+        kept = base if previous.kept is previous.base else previous.kept.grow(request.cut, ledger)
+    first = previous.first + len(previous.decisions) if previous else 0
+    run = _Run(answers or answerer(session.recorded.answers.get), first, kept, kept, base)
+    lasting = previous is None or (previous.base if kept is base else previous.kept) is previous.after
+    done = run.decisions if lasting else None
+    ctx = _context(previous, session, request, basis, calibration, room, done)
+    left = [*previous.states] if previous else []
+    states: list[StepState] = []
+    for edit in (*foreign_summaries(run.after, ctx, policy), *servers_summaries(run.after, ctx, policy)):
+        run.apply(LEFT_OUT, "remembers", edit, ctx)
+    run.told(table, model, whole, ctx)
+    for place in range(len(whole.rules)):
+        part = policy.rules[place]
+        if part.rule.sends:
+            continue  # the server follows it, on what it is sent
+        if part.rule.state is None:
+            run.rule(part, ctx)
+        else:
+            known = _known(left, part)
+            state = run.rule(part, structs.replace(ctx, state=known.state) if known and known.state is not None else ctx)
+            states.append(known if known and known.state is state else StepState(part.rule.name, part.params, state))
+        if run.model and run.model != model:
+            model, run.model = run.model, ""
+            policy, table = in_force(whole, model, basis.prices.facts(model).name)
+            run.told(table, model, whole, ctx)
+            room = budget(policy.budget, basis.prices.facts(model).window)
+            ctx = _context(previous, session, structs.replace(request, model=model), basis, calibration, room, done)
+    if not lasting or any(d.splice for d in run.decisions):
+        for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
+            run.apply(LEFT_OUT, "remembers", edit, ctx)
+    before, decisions, after, again = kept, run.decisions, run.after, wanted(run.decisions, run.fresh)
+    begun = previous if kept is not base or (previous and previous.kept is previous.base) else None
+    found = laid(begun, decisions, again, request.cut, ledger) if again and begun else None
+    if found and found[2].counts == run.after.counts:  # an insert amid what is left out goes where that is decided at once
+        before, decisions, after = found
+        lasting, again = True, shared(begun.again, again) if begun and begun.again and again else again
+    condensed = any(d.splice and d.action == "condense" for d in decisions)
+    if policy.name == AS_RECORDED and condensed and not _chatted(session, request):
+        calibration = calibration.compaction()
+    carried = previous if previous and lasting and previous.model == ctx.request.model else None
+    seen = seen_under(
+        carried, after, ctx, serverside(policy.rules), run.answers, decisions, recorded=policy.name == AS_RECORDED
+    )
+    verdict = _verdict(policy, decisions, room, max(calibration.predict(seen.envelope.tokens), read(seen.decisions)))
+    return Plan(
+        structs.replace(request, model=model, asked=request.model) if model != request.model else request,
+        before, tuple(decisions), after, seen.envelope, tuple(seen.decisions), model, room, calibration, verdict, run.first,
+        run.kept, run.base, (*run.asks, *seen.asks), (*states, *seen.states), again,
+    )  # fmt: skip
+
+
+def answered(plan: Plan, session: Session, basis: Basis) -> Plan:
+    """The plan once its request was sent and answered: what the provider says it did stands where it was only expected.
+
+    A replay of the record plans it so at once. `session` holds the answer.
+    """
+    if not (plan.server or ASKING in plan.request.settings):
+        return plan
+    ctx = _context(None, session, plan.request, basis, plan.calibration, plan.budget, None)
+    seen = seen_under(None, plan.after, ctx, (), answerer(session.recorded.answers.get), (), recorded=True)
+    states = tuple(state for state in plan.states if find(state.rule).sends is None)
+    return structs.replace(plan, seen=seen.envelope, server=tuple(seen.decisions), states=states)
+
+
+def settle(plan: Plan) -> Plan:
+    """The plan once its request was sent and answered: the calibration learns from the usage that was billed.
+
+    What was only counted for the request (see `step`) is forgotten with it.
+    """
+    usage, calibration = plan.request.usage, plan.onward or plan.calibration
+    if usage is not None and usage.carried and not usage.iterations:  # the last of several passes says nothing of the prompt
+        calibration = calibration.learn(plan.seen.tokens, usage.carried, plan.request.model)
+    elif plan.onward is None:
+        return plan
+    return structs.replace(plan, calibration=calibration, onward=None)
+
+
+def replay(
+    session: Session,
+    policy: Policy | Callable[[Request], Policy],
+    ledger: Ledger,
+    own: Own = None,
+    answers: Answers | None = None,
+    prices: Prices = PRICES,
+) -> Iterator[Plan]:
+    """Plan every request of a session in order. Each plan carries the calibration it was made with.
+
+    `policy` may be a function that gives the one in force for a request: in a chat it changes on the way. `answers` is asked
+    what rules ask; see `step`. `own`: what its decisions count with, or a function that gives it for a policy.
+    """
+    return (plan for plan, _ in beside_the_record(session, policy, ledger, own, answers, prices))
+
+
+def beside_the_record(
+    session: Session,
+    policy: Policy | Callable[[Request], Policy],
+    ledger: Ledger,
+    own: Own = None,
+    answers: Answers | None = None,
+    prices: Prices = PRICES,
+    sent: Sequence[Plan] = (),
+) -> Iterator[tuple[Plan, Plan]]:
+    """The plans of `replay`, each beside the plan of what was really sent.
+
+    Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
+    calibration is the one that the policy plans with. `sent`: the record's own plans, where they are at hand.
+    """
+    basis = Basis.of(session, ledger, None, prices)
+    record = load(AS_RECORDED)
+    shadow: Plan | None = None
+    previous: Plan | None = None
+    known = sent if len(sent) == len(session.requests) else ()
+    follows = policy == record  # as a value; a function may give another one for the next request
+    for number, request in enumerate(session.requests):
+        chosen = policy(request) if callable(policy) else policy
+        counts = (own(chosen) if callable(own) else own) or ledger
+        plan = step(previous, session, request, chosen, Basis(ledger, counts, basis.index, prices), answers)
+        if follows:
+            yield plan, plan
+            previous = settle(plan)
+        else:
+            truly = (
+                known[number] if known else step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
+            )
+            yield plan, truly
+            shadow = settle(truly)
+            previous = structs.replace(plan, calibration=shadow.calibration)
+
+
+class _Run:
+    """One request being planned: applies what rules yield, to the envelope and to what is carried on."""
+
+    def __init__(self, answers: Answers, first: int, after: Envelope, kept: Envelope, base: Envelope) -> None:
+        self.answers, self.first = answers, first
+        self.after, self.kept, self.base = after, kept, base
+        self.decisions: list[Decision] = []
+        self.fresh: list[Decision] = []  # of those, what changed something and holds for this request alone
+        self.asks: list[tuple[Ask, Answer]] = []
+        self.model = ""
+
+    def rule(self, part: Step, ctx: Ctx) -> Any:
+        """Run one rule to its end; gives what it returned. RuleError: a state, where the rule declares none."""
+        edits = part.rule.edits(self.after, ctx, part.params)
+        try:
+            wish = next(edits)
+            while True:
+                if isinstance(wish, Ask):
+                    answer = self.answers(wish)
+                    self.asks.append((wish, answer))
+                    wish = edits.send(answer)
+                else:
+                    self.apply(part.rule.name, part.rule.memory, wish, ctx)
+                    wish = edits.send(self.after)
+        except StopIteration as end:
+            if end.value is None or part.rule.state is not None:
+                return end.value
+        raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
+
+    def told(self, table: str, model: str, policy: Policy, ctx: Ctx) -> None:
+        """Say which of the policy's tables holds for the model; nothing where none does."""
+        if table:
+            rows = policy.models[table].items()
+            what = "; ".join(f"{part}: {', '.join(f'{key} = {value}' for key, value in row.items())}" for part, row in rows)
+            facts = {"table": table, "model": model}
+            self.apply(TABLE, "fresh", Edit("keep", f"for {model} the table {table!r} holds: {what}", facts=facts), ctx)
+
+    def apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
+        """Apply one edit to the request and, as its memory says, to what is carried on."""
+        number = self.first + len(self.decisions)
+        before = self.after
+        one = self.kept is before
+        self.after, splice = before.replace(edit, number, ctx.ledger)
+        self.decisions.append(Decision(number, ctx.request.n, name, edit, splice, before.tokens, self.after.tokens))
+        self.model = edit.model or self.model
+        if memory == "fresh" or splice is None:
+            self.fresh += self.decisions[-1:] if splice else ()
+            return
+        same = self.base is self.kept
+        self.kept = self.after if one else _carried(self.kept, edit, number, ctx.ledger)
+        if memory == "remembers":
+            self.base = self.kept if same else _carried(self.base, edit, number, ctx.ledger)
+
+
+def _chatted(session: Session, request: Request) -> bool:
+    """True for a request that was sent from here: what is recorded of it is all that there was, nothing was put back unseen."""
+    return session.source == CHAT and request.n >= int(session.about.get("live_from", 0))
+
+
+def _known(left: list[StepState], part: Step) -> StepState | None:
+    """What this step left at the previous request; taken out of `left`, for the same step can stand in a policy twice."""
+    for number, known in enumerate(left):
+        if known.rule == part.rule.name and (known.params is part.params or known.params == part.params):
+            return left.pop(number)
+    return None
+
+
+def _carried(envelope: Envelope, edit: Edit, number: int, ledger: Ledger) -> Envelope:
+    try:
+        return envelope.replace(edit, number, ledger)[0]
+    except RuleError:  # it touched what another rule put there for this request only: there is nothing to carry
+        return envelope
+
+
+def _context(
+    previous: Plan | None,
+    session: Session,
+    request: Request,
+    basis: Basis,
+    calibration: Calibration,
+    room: Budget,
+    done: Sequence[Decision] | None,
+) -> Ctx:
+    own = basis.own
+    scale = calibration.scale if own is basis.ledger else 1.0
+    limit = int((room.limit - calibration.prefix) / scale)
+    reported = _reported(previous, calibration, basis.ledger) if previous else 0
+    index, ledger, prices = basis.index, basis.ledger, basis.prices
+    return Ctx(session, request, index, ledger, own, previous, calibration, room, limit, reported, done, prices,
+               body=partial(render, session=session))  # fmt: skip
+
+
+def _reported(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:
+    """Prompt + answer of the previous request: as billed where that very envelope was sent, else by count."""
+    request, usage = previous.request, previous.request.usage
+    if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.carried:
+        return usage.carried + usage.output_tokens
+    answer = usage.output_tokens if usage else round(calibration.scale * ledger.tokens(request.cut, request.stop))
+    return calibration.predict(previous.seen.tokens) + answer
+
+
+def _verdict(policy: Policy, decisions: Sequence[Decision], room: Budget, projected: int) -> Verdict:
+    actions = {decision.action for decision in decisions}
+    if "refuse" in actions:
+        return "refuse"
+    if room.known and projected > room.window:
+        return "overflow"
+    cuts = any(not part.rule.name.startswith("follow_") for part in policy.rules)  # it has a limit of its own to keep
+    if cuts and room.limit < projected:
+        return "overflow"
+    return "warn" if "warn" in actions else "send"

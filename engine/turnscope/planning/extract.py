@@ -1,0 +1,266 @@
+"""A summary without a model: sentences picked from the conversation. Always a stand-in, and marked as one by its caller.
+
+Keeps what a reader needs to go on: the first request, questions and instructions of the user, decisions, file names, numbers,
+errors, and what an earlier summary kept. Time is linear in the text: each line is scored once, then a few hundred compete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from heapq import nlargest
+from itertools import pairwise
+from typing import NamedTuple
+
+from turnscope.counting.tokens import Counter as TokenCounter
+from turnscope.counting.tokens import count_texts
+
+HEAD = "Summary made offline by picking sentences (no model was asked):"
+CAP = 1_000  # tokens, where the caller names no limit
+LONGEST = 240  # characters of a picked sentence
+READ = 2_000  # characters of one sentence that are looked at: machine output may be one line of megabytes
+COMPETE = 400  # sentences that compete for the place there is
+REMEMBERED = 512  # sentences and lines that are not read again: one summary holds most of those of the one before
+FILES = 12  # file names listed at the end
+# Counted with o200k times 1.75: above what the tokenizers known here make of text, so that the cap holds in any unit.
+COUNTER = TokenCounter("toktok", "o200k_base", 1.75, "upper bound")
+
+_COSTS: dict[str, int] = {}  # tokens of lines: one summary takes most of its lines from the one before it
+
+_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\d])|(?<=[。!?])")
+_ENDS = re.compile(r"[.!?。](?:(?<=[!?。])|\s)")  # found wherever `_END` is
+_SPEAKER = re.compile(r"(user|assistant|tool|summary|system): ?(?=(.*))", re.DOTALL)
+_SPEAKS = re.compile(r"\n[^\S\n]*+(?=(?:user|assistant|tool|summary|system):)")  # `_SPEAKER` begins the line behind it
+_PATH = re.compile(r"[\w./-]+")
+_SUFFIXES = frozenset(
+    "c cfg cpp cs css csv go h hpp html ini ipynb java js json jsonl jsx kt lock md php proto py rb rs scss sh sql svg swift "
+    "toml ts tsx txt xml yaml yml".split()
+)
+_FILE = re.compile(rf"\.(?:{'|'.join(sorted(_SUFFIXES))})[.-]*(?![\w./-])")  # how a file's name ends
+_LINE = re.compile(r"\S[^\n]*")
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_FAILS = re.compile(
+    r"rror|xception|[Ff]ail|FAIL|Traceback|denied|not found|refused|crash|annot|imeout|missing"
+)  # in tool output
+_TALK = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
+_ASCII_TALK = re.compile(r"[a-z]+(?:'[a-z]+)?")  # the same where it is all there is, in half the time
+_QUESTION = re.compile(r"[?？](?:\s|[\"')*`]|$)")
+_NUMBER = re.compile(r"\d(?<![\w.]\d)")
+# What a sentence is about, words that tell, and what that is worth.
+_SIGNS = {
+    "instruction": (
+        frozenset(
+            "must never always don't please only instead important remember prefer should need ensure keep avoid".split()
+        ),
+        3.0,
+    ),
+    "decision": (
+        frozenset(
+            "decide decided decision we'll let's chose chosen agreed plan because conclusion fixed resolved done passes passed "
+            "cause therefore works".split()
+        ),
+        2.5,
+    ),
+    "error": (
+        frozenset(
+            "failed failure fails fail traceback denied cannot can't refused crash crashed crashes timeout missing".split()
+        ),
+        2.0,
+    ),
+}
+_TELLING = frozenset[str]().union(*(telling for telling, _ in _SIGNS.values()))
+_VOICE = {"user": 2.0, "summary": 2.2, "assistant": 1.0, "system": 1.0, "tool": 0.35}
+
+
+class _Sentence(NamedTuple):
+    place: int
+    speaker: str
+    text: str
+    about: frozenset[str]
+    score: float
+
+
+def extract(content: str, max_tokens: int = 0) -> str:
+    """The most telling sentences of a transcript (`role: text` lines) in their order, at most `max_tokens` tokens.
+
+    Deterministic. A cap too small for one sentence gives the first words of the first request.
+    """
+    room = max_tokens or CAP
+    files: Counter[str] = Counter()
+    best = nlargest(COMPETE, _scored(content, files))
+    ranked = [_Sentence(-place, speaker, text, about, score) for score, place, speaker, text, about in best]
+    if not ranked:
+        return _shorten(HEAD, room)
+    lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
+    naming = _naming(files)
+    costs = dict(zip(lines, (cost + 1 for cost in _costs([*lines.values(), *naming[:1]])), strict=False))
+    room -= _cost(HEAD) + 1
+    named = next((line for line in naming if _cost(line) < room // 6), "")
+    room -= _cost(named) + 1 if named else 0
+    chosen = _choose(ranked, costs, room)
+    if not chosen:
+        first = min(ranked, key=lambda s: s.place)
+        return _shorten(f"{HEAD}\n- {first.speaker}: {first.text}", max_tokens or CAP)
+    return "\n".join(filter(None, (HEAD, *(lines[place] for place in sorted(chosen)), named)))
+
+
+def _costs(lines: Sequence[str]) -> list[int]:
+    """Tokens of each line, those that are new counted together: the tokenizer's call costs more than a line."""
+    known = {line: _COSTS.pop(line, -1) for line in lines}
+    new = [line for line, cost in known.items() if cost < 0]
+    known.update(zip(new, count_texts(new, COUNTER), strict=True))
+    _COSTS.update(known)  # at the end: what was not asked for the longest is forgotten first
+    if (over := len(_COSTS) - 8 * COMPETE) > 0:
+        for line in [*_COSTS][:over]:  # a list: other threads replay as well
+            _COSTS.pop(line, 0)
+    return [known[line] for line in lines]
+
+
+def _cost(line: str) -> int:
+    return _costs([line])[0]
+
+
+def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> set[int]:
+    """Places of the sentences that fit: the best of each kind first, then the best that say something new."""
+    chosen: set[int] = set()
+    said: set[str] = set()
+    known: set[str] = set()
+    openers = [
+        next((s for s in ranked if kind in s.about), None) for kind in ("opening", "decision", "error", "question", "file")
+    ]
+    rest = iter(sorted(ranked, key=lambda s: (-s.score / (8 + costs[s.place]) ** 0.5, s.place)))
+    for sentence in (*filter(None, openers), *rest):
+        cost, words = costs[sentence.place], _words(sentence.text)
+        stale = len(words & known) > 0.8 * len(words) if words else sentence.text in said
+        if sentence.place in chosen or cost > room or sentence.text in said or (stale and "opening" not in sentence.about):
+            continue
+        chosen.add(sentence.place)
+        said.add(sentence.text)
+        known |= words
+        room -= cost
+    return chosen
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _words(text: str) -> frozenset[str]:
+    """The words of a sentence that tell it from others."""
+    return frozenset(_WORD.findall(text.lower()))
+
+
+def _scored(content: str, files: Counter[str]) -> Iterator[tuple[float, int, str, str, frozenset[str]]]:
+    """Score, place (negative: of equals the first is best), speaker, text and kinds of each sentence; counts file names."""
+    opened = False
+    known: set[str] = set()
+    for place, (speaker, text) in enumerate(_sentences(content)):
+        if text in known:
+            continue
+        known.add(text)
+        about, score, named, words = _told(text)
+        if named:
+            files.update(named)
+        if speaker == "user" and not opened:
+            opened = True
+            about, score = about | {"opening"}, score + 6
+        if not about and words < 4:  # thanks, ok, sure
+            continue
+        short = text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"
+        yield score * _VOICE[speaker], -place, speaker, short, about
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _told(text: str) -> tuple[frozenset[str], float, tuple[str, ...], int]:
+    """What a sentence is about, what that is worth, the files that it names, and how many different words it has."""
+    head = text[:READ]
+    low = head.lower()
+    words = set((_ASCII_TALK if low.isascii() else _TALK).findall(low))
+    about = set[str]()
+    if not words.isdisjoint(_TELLING):
+        about.update(kind for kind, (telling, _) in _SIGNS.items() if not telling.isdisjoint(words))
+    if ("error" in low or "exception" in low) and any(word.endswith(("error", "exception")) for word in words):
+        about.add("error")
+    score = 0.5 + (sum(worth for kind, (_, worth) in _SIGNS.items() if kind in about) if about else 0)
+    if "?" in head or "？" in head:
+        score += 3.0 if _QUESTION.search(head) else 0.0
+        about.add("question")
+    if _NUMBER.search(head):
+        score += 0.8
+        about.add("number")
+    named = tuple(_files(head)) if _FILE.search(head) else ()
+    if named:
+        score += 1.5
+        about.add("file")
+    return frozenset(about), score, named, len(words)
+
+
+def _sentences(content: str) -> Iterator[tuple[str, str]]:
+    """Speaker and text of every sentence of lines not said before. Lines of an earlier stand-in keep the speakers it named."""
+    speaker = "user"
+    known: set[tuple[str, str]] = set()
+    for found in _lines(content):
+        line = found[: READ * 4].rstrip()
+        within = ""
+        if said := _SPEAKER.match(line):
+            speaker, line = said[1], said[2].strip()
+        if speaker == "tool" and not _FAILS.search(line):  # of what tools print only failures are picked
+            continue
+        if (speaker, line) in known or line == HEAD or line.startswith("Files named: "):
+            continue
+        known.add((speaker, line))
+        if line.startswith("- "):
+            line = line[2:]
+            if speaker == "summary" and (said := _SPEAKER.match(line)):
+                within, line = said[1], said[2]
+        for text in _parted(line):
+            yield within or speaker, text
+
+
+def _lines(content: str) -> Iterator[str]:
+    """The lines of a transcript that hold anything; of what a tool printed those that speak of a failure."""
+    starts = [0, *(found.end() for found in _SPEAKS.finditer(content)), len(content)]
+    for start, stop in pairwise(starts):
+        if content.startswith("tool:", start):
+            yield "tool:"
+            yield from _failing(content, start, stop)
+        else:
+            yield from _LINE.findall(content, start, stop)
+
+
+def _failing(content: str, at: int, stop: int) -> Iterator[str]:
+    while found := _FAILS.search(content, at, stop):
+        begin, end = content.rfind("\n", at, found.start()) + 1, content.find("\n", found.end(), stop)
+        end = end if end >= 0 else stop
+        yield content[begin or at : end].lstrip()
+        at = end
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _parted(line: str) -> tuple[str, ...]:
+    """The sentences of a line."""
+    texts = [" ".join(sentence.split()) for sentence in _END.split(line)] if _ENDS.search(line) else [" ".join(line.split())]
+    return tuple([text for text in texts if len(text) >= 8 or "?" in text])
+
+
+def _files(text: str) -> Iterator[str]:
+    for word in _PATH.findall(text):
+        name = word.rstrip(".-")
+        stem, dot, suffix = name.rpartition(".")
+        if dot and suffix in _SUFFIXES and stem.strip("./-") and len(name) <= 120:
+            yield name
+
+
+def _naming(files: Counter[str]) -> list[str]:
+    """Lines with the files named most, the longest first."""
+    best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
+    told = [f"{name} ({times})" if times > 1 else name for name, times in best]
+    return ["Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1)]
+
+
+def _shorten(text: str, room: int) -> str:
+    """The longest beginning of `text` that has at most `room` tokens."""
+    low, high = 0, min(len(text), room * 8)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count_texts([text[:middle]], COUNTER)[0] <= room else (low, middle - 1)
+    return text[:low]

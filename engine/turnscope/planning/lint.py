@@ -1,0 +1,287 @@
+"""What a provider would reject in a request body: read before sending, never after.
+
+Speaks of bodies in the shape of Anthropic's Messages API, of what its published types cannot express: pairs of calls and
+results, empty content, cache marks, thinking that is bound to its prefix. It does not check types, sizes in bytes, or what
+a body costs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
+from typing import Any, NamedTuple
+
+from turnscope.envelope.difference import first_difference
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan
+from turnscope.planning.calls import MAPPING, Calls, blocks
+from turnscope.pricing.abilities import binds_thinking, takes_prefill
+from turnscope.pricing.prices import PRICES, Prices
+from turnscope.session.content import is_text
+from turnscope.session.model import BUCKETS, JSON, Bucket, Session
+
+MESSAGES = 100_000  # Messages API, limit of one request
+BREAKPOINTS = 4  # prompt caching, explicit marks of one request
+TTLS = ("5m", "1h")
+ROLES = ("user", "assistant", "system")
+DROP = {"prefix_mismatch_behavior": "drop_block"}  # thinking.block_binding: the provider leaves such blocks out itself
+_THINKING = ("thinking", "redacted_thinking")
+
+
+class Problem(NamedTuple):
+    """Something that would be rejected. `path` leads from the body to it, as the provider's own messages write it."""
+
+    path: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The first messages of a body, without a mistake and a cache mark, and the calls of tools in them."""
+
+    messages: Sequence[Any]
+    calls: Calls
+
+
+def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = (), prices: Prices = PRICES) -> tuple[Problem, ...]:
+    """Everything in `body` that the provider of `model` would reject, in the order of the body.
+
+    `prices` knows the model under whatever name a log or a cloud gives it.
+
+    `stale`: numbers of the thinking blocks (counted through the body, from 0) whose prefix is not the one they were made with;
+    see `stale_thinking`.
+    """
+    return _linted(body, model, stale, prices, 0, Calls())
+
+
+def lint_on(
+    body: Mapping[str, JSON], model: str, prices: Prices, before: Passed | None
+) -> tuple[tuple[Problem, ...], Passed | None]:
+    """The same for a body that begins with the messages of another one, the very same objects; these are not read again.
+
+    Gives what the next one needs not read; None where this one is wrong, or holds cache marks in its messages.
+    """
+    messages = _list(body.get("messages"))
+    known = before is not None and len(before.messages) < len(messages) and all(map(is_, before.messages, messages))
+    start, calls = (len(before.messages), before.calls) if before and known else (0, Calls())
+    found = _linted(body, model, (), prices, start, calls.copy())
+    if found or any(marked(message) for message in messages[start:]):
+        return found, None
+    calls = calls.copy()
+    for i in range(start, len(messages) - 1):
+        deque(calls.read(i, messages[i]), 0)
+    return (), Passed(messages[:-1], calls)
+
+
+def _linted(
+    body: Mapping[str, JSON], model: str, stale: Collection[int], prices: Prices, start: int, calls: Calls
+) -> tuple[Problem, ...]:
+    """`start`: the number of the first message that was not read before; `calls`: those of the messages before it."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return (Problem("messages", "at least one message is required"),)
+    found = [*head(body, model, prices, start), *ends(messages, messages[-1], len(messages), model, prices)]
+    bound = bool(stale) and _binds(body, model, prices)
+    number = 0
+    for i in range(start, len(messages)):
+        thoughts = sum(block.get("type") in _THINKING for block in blocks(messages[i]))
+        wrong = bound and {n - number for n in range(number, number + thoughts) if n in stale}
+        found += (Problem(f"messages.{i}{path}", what) for path, what in alone(messages[i], wrong or ()))
+        number += thoughts
+    found += (Problem(*wrong) for i in range(start, len(messages)) for wrong in calls.read(i, messages[i]))
+    return (*found, *(Problem(*wrong) for wrong in calls.unanswered()))
+
+
+def head(body: Mapping[str, JSON], model: str, prices: Prices = PRICES, start: int = 0) -> Iterator[Problem]:
+    """What is wrong with the settings of a body, its tools and system prompt, and its cache marks; see `lint`.
+
+    `start`: the number of the first message whose cache marks are read.
+    """
+    yield from _settings(body, model, prices)
+    yield from _cache(body, start)
+
+
+def ends(messages: Iterable[Any], last: Any, many: int, model: str, prices: Prices = PRICES) -> Iterator[Problem]:
+    """What is wrong with how `many` messages a body has, with the first of them and with the `last`; see `lint`."""
+    if many > MESSAGES:
+        yield Problem("messages", f"{many:,} messages are more than {MESSAGES:,}")
+    first = next((message for message in messages if _role(message) != "system"), None)
+    summed = any(block.get("type") == "compaction" for block in blocks(first)[:1])  # the server's own summary may stand first
+    if _role(first) == "assistant" and not summed:
+        yield Problem("messages.0", "the first message must be a user's")
+    path = f"messages.{many - 1}"
+    paused = any(block.get("type") == "compaction" for block in blocks(last)[-1:])  # it goes on from its summary
+    if _role(last) == "assistant" and not paused and not takes_prefill(model, prices):
+        yield Problem(path, f"{model} does not go on from an answer: the last message must be a user's")
+    if _role(last) == "assistant" and isinstance(last["content"], str) and not _trimmed(last["content"]):
+        yield Problem(path, "the last answer must not end with white space")
+
+
+def alone(message: Any, stale: Collection[int] = ()) -> Iterator[tuple[str, str]]:
+    """What is wrong with a message by itself: the rest of the path behind its number, and what; see `lint`.
+
+    `stale`: the numbers of its thinking blocks, from 0, that stand behind another prefix than their own.
+    """
+    if _role(message) not in ROLES:
+        yield "", f"there is no role {_role(message)!r}"
+    yield from _content(message)
+    number = 0
+    for j, block in enumerate(blocks(message)):
+        if block.get("type") in _THINKING:
+            yield from _thinking(block, f".content.{j}", message, number in stale)
+            number += 1
+
+
+def marked(message: Any) -> bool:
+    """Whether a message holds a cache mark."""
+    return any("cache_control" in block or any(map(_has_mark, _list(block.get("content")))) for block in blocks(message))
+
+
+def _has_mark(part: Any) -> bool:
+    return isinstance(part, MAPPING) and "cache_control" in part
+
+
+def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
+    """Numbers of the thinking blocks in the last plan's request that stand behind an edit made after they were said.
+
+    `plans`: all plans up to the request, in order. For `lint`. What was left out already, and is decided again, is no edit.
+    """
+
+    def changed(birth: int, at: int) -> bool:
+        first = first_difference(plans[birth].after, plans[-1].after)
+        return first is not None and first < at
+
+    firsts = [plan.first for plan in plans]
+    births = [request.cut for request in session.requests]
+    found, number, edited = [], 0, -1
+    for piece in plans[-1].after.pieces if plans else Envelope().pieces:
+        if piece.body is None:
+            for block in session.blocks[piece.start : piece.stop]:
+                if block.bucket == Bucket.THINKING and not block.in_tags:
+                    if edited > (birth := _last(births, block.at)) and (birth < 0 or changed(birth, block.at)):
+                        found.append(number)
+                    number += 1
+            continue
+        if any(count for bucket, count in zip(BUCKETS, piece.counts, strict=True) if bucket != Bucket.SYSTEM) or not piece.body:
+            edited = max(edited, _last(firsts, piece.by))
+        number += sum(part.kind in _THINKING and not is_text(part.raw) for part in piece.body)
+    return tuple(found)
+
+
+def _last(rising: Sequence[int], value: int) -> int:
+    """Number of the last of `rising` that is <= `value`; -1 where none is."""
+    return bisect_right(rising, value) - 1
+
+
+def _binds(body: Mapping[str, JSON], model: str, prices: Prices) -> bool:
+    thinking = body.get("thinking")
+    return binds_thinking(model, prices) and not (isinstance(thinking, MAPPING) and thinking.get("block_binding") == DROP)
+
+
+def _settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[Problem]:
+    thinking, choice = _keys(body.get("thinking")), _keys(body.get("tool_choice"))
+    forced = choice.get("type") in ("any", "tool")
+    binds = binds_thinking(model, prices)
+    if forced and binds:
+        yield Problem("tool_choice", f"{model} does not accept a forced tool")
+    elif forced and thinking.get("type") in ("enabled", "adaptive"):
+        yield Problem("tool_choice", "a forced tool and thinking exclude each other")
+    if thinking.get("type") in ("enabled", "disabled") and binds:
+        yield Problem("thinking", f"{model} takes no thinking of type {thinking['type']!r}: it thinks by itself")
+    names: set[str] = set()
+    for i, tool in enumerate(_list(body.get("tools"))):
+        name = tool.get("name") if isinstance(tool, MAPPING) else None
+        if isinstance(name, str) and name in names:
+            yield Problem(f"tools.{i}", f"two tools are called {name!r}")
+        names.add(str(name))
+    system = body.get("system")
+    if isinstance(system, str) and system and not system.strip():
+        yield Problem("system", "the system prompt is blank")
+    for i, block in enumerate(system if isinstance(system, list) else []):
+        if isinstance(block, MAPPING) and block.get("type") == "text" and not block.get("text"):
+            yield Problem(f"system.{i}", "a text block is empty")
+
+
+def _role(message: Any) -> Any:
+    return message.get("role") if isinstance(message, MAPPING) else None
+
+
+def _trimmed(text: str) -> bool:
+    return not text.strip() or text == text.rstrip()
+
+
+def _content(message: Any) -> Iterator[tuple[str, str]]:
+    """Empty content, as a gateway measured against the API in 2026: an answer may be empty, a user's message may not."""
+    content = message.get("content") if isinstance(message, MAPPING) else None
+    if not isinstance(content, (str, list)):
+        yield "", "content must be a string or a list of blocks"
+    elif not content and _role(message) != "assistant":
+        yield "", "a user's message must not be empty"
+    elif isinstance(content, str):
+        if content and not content.strip():
+            yield "", "a message must hold more than white space"
+    else:
+        texts = [
+            (j, block.get("text"))
+            for j, block in enumerate(content)
+            if isinstance(block, MAPPING) and block.get("type") == "text"
+        ]
+        yield from ((f".content.{j}", "a text block is empty") for j, text in texts if not text)
+        if (
+            texts
+            and len(texts) == len(content)
+            and all(isinstance(text, str) and text and not text.strip() for _, text in texts)
+        ):
+            yield "", "a message must hold more than white space"
+
+
+def _thinking(block: Mapping[str, Any], path: str, message: Mapping[str, Any], stale: bool) -> Iterator[tuple[str, str]]:
+    if message.get("role") != "assistant":
+        yield path, "thinking stands in answers alone"
+    if block.get("type") == "thinking" and not block.get("signature"):
+        yield path, "thinking without a signature cannot be sent back"
+    if stale:
+        yield path, "the messages before this thinking were edited; this model accepts it behind its own prefix alone"
+
+
+def _cache(body: Mapping[str, JSON], start: int) -> Iterator[Problem]:
+    marks = [*_marks(body, start)]
+    if len(marks) > BREAKPOINTS:
+        yield Problem(marks[BREAKPOINTS][0], f"{len(marks)} cache breakpoints are more than {BREAKPOINTS}")
+    short = ""
+    for path, mark, kind in marks:
+        ttl = mark.get("ttl", "5m") if isinstance(mark, MAPPING) else None
+        if not isinstance(mark, MAPPING) or mark.get("type") != "ephemeral":
+            yield Problem(path, "cache_control must be of type 'ephemeral'")
+        elif ttl not in TTLS:
+            yield Problem(path, f"a cache cannot live for {ttl!r}; known: {', '.join(TTLS)}")
+        elif ttl == "1h" and short:
+            yield Problem(path, f"a cache of one hour must not stand behind one of five minutes ({short})")
+        if kind in _THINKING:
+            yield Problem(path, "thinking cannot carry a cache breakpoint")
+        short = short or (path if ttl == "5m" and path else "")
+
+
+def _marks(body: Mapping[str, JSON], start: int = 0) -> Iterator[tuple[str, Any, str]]:
+    """Every cache mark in the order in which a provider reads: tools, system, messages; then the one of the body."""
+    rows: list[tuple[str, Any]] = [(f"tools.{i}", tool) for i, tool in enumerate(_list(body.get("tools")))]
+    rows += [(f"system.{i}", block) for i, block in enumerate(_list(body.get("system")))]
+    for i, message in enumerate(_list(body.get("messages"))[start:], start):
+        for j, block in enumerate(_list(message.get("content")) if isinstance(message, MAPPING) else []):
+            path = f"messages.{i}.content.{j}"
+            inner = _list(block.get("content")) if isinstance(block, MAPPING) else []
+            rows += [*((f"{path}.content.{k}", part) for k, part in enumerate(inner)), (path, block)]
+    for path, block in (*rows, ("", body)):
+        if isinstance(block, MAPPING) and block.get("cache_control") is not None:
+            yield path or "cache_control", block["cache_control"], str(block.get("type", ""))
+
+
+def _keys(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, MAPPING) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

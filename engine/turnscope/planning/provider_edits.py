@@ -1,0 +1,213 @@
+"""What a provider leaves out of what it is sent, before the model sees it. Part of every plan, under every policy.
+
+Under the record it is what the responses tell; under a policy that asks the server for context edits, what it would do. Yields
+edits as rules do; they are applied to `Plan.seen` alone, so what is sent stays what it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import structs
+
+from turnscope.envelope.clearing import cleared
+from turnscope.envelope.conversation import sealed
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Decision
+from turnscope.envelope.plan import Plan, StepState
+from turnscope.envelope.rule import Ctx, Edits
+from turnscope.planning.answers import Answers
+from turnscope.planning.policy import Step
+from turnscope.ports.messages_api import edits as api
+from turnscope.session.index import before, runs
+from turnscope.session.model import JSON, Answer, Applied, Ask, Edit, Request, Session
+
+ASKING = "context_management"  # key of a request's settings: what the server is asked to edit
+COMPACTION = "compaction"  # key of one that asks for a summary and nothing else
+
+
+def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
+    """Anthropic's server ignores every message before the newest `compaction` block (Messages API, compact_20260112)."""
+    newest = api.begin(seen, ctx)
+    if carried and newest < carried.request.cut:
+        return
+    for span in ctx.index.talk(0, newest):
+        yield Edit("condense", "the server goes on from its own summary and ignores what stands before it", span)
+
+
+def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
+    """Claude models before Opus 4.5 drop the thinking of past turns from the prompt (`Prices.facts`), unless told otherwise."""
+    told = api.THINKING in api.edits_of(ctx.request.settings)
+    if told or ctx.prices.facts(ctx.request.model).keeps_thinking or (carried and carried.request.turn == ctx.request.turn):
+        return
+    turns, thinking, cut = ctx.index.turns, sealed(ctx), ctx.request.cut
+    start = (before(turns, carried.request.cut - 1) if carried else 0) or 0
+    stop = before(turns, cut - 1) or 0
+    old = thinking[bisect_left(thinking, start) : bisect_left(thinking, stop)]
+    for span in runs(at for at in old if seen.at(at).body is None):
+        yield Edit("strip", "the model's server drops thinking of past turns", span)
+
+
+def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
+    """What the provider says that it did to a request that was really sent: its `applied_edits`, and a compaction block in the
+    answer. It tells counts alone; which blocks they are is inferred, and said so.
+    """
+    asked = api.edits_of(ctx.request.settings)
+    for made in ctx.request.applied:
+        done = _of(carried.request.applied, made.edit).cleared if carried else 0
+        facts = {"inferred": True, "cleared": made.cleared, "cleared_input_tokens": made.tokens}
+        told = f"the provider says that it cleared {{}} ({made.tokens:,} tokens); which ones is inferred: the oldest"
+        if made.edit == api.TOOL_USES:
+            edit, uses = asked.get(api.TOOL_USES, {}), api.uses(seen, ctx)
+            start = uses[done] if done < len(uses) else ctx.request.cut
+            found = api.clearable(seen, ctx, start if done else 0, ctx.request.cut, edit.get("exclude_tools") or ())
+            inputs, because = edit.get("clear_tool_inputs") or False, told.format(f"{made.cleared:,} tool uses")
+            yield from cleared(seen, ctx, api.oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs)
+        elif made.edit == api.THINKING:
+            because = told.format(f"the thinking of {made.cleared:,} turns")
+            yield from api.clear_thinking(seen, ctx, 0, api.cleared_to(seen, ctx, made.cleared), because, facts)
+    if summary := _summary(ctx.session, ctx.request):
+        because = "the server summed up all that it had been sent, and answered from its summary"
+        yield from api.summed(ctx, api.begin(seen, ctx), ctx.request.cut, summary, because, _read(ctx.request))
+
+
+GOES_ON = compaction_replaces_what_precedes.__name__  # each request from then on shows it again
+UNASKED = (provider_strips_old_thinking.__name__,)  # what a server does to every request, whoever asks
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the model sees of a request, the provider's decisions that led there, and the states of the rules it follows."""
+
+    envelope: Envelope
+    decisions: list[Decision] = field(default_factory=list)
+    states: list[StepState] = field(default_factory=list)
+    asks: list[tuple[Ask, Answer]] = field(default_factory=list)
+
+    def follow(self, name: str, edits: Edits, ctx: Ctx, answers: Answers) -> Any:
+        """Apply what is yielded; gives what is returned."""
+        given: Any = None
+        try:
+            while True:
+                wish = edits.send(given)
+                if isinstance(wish, Ask):
+                    given = answers(wish)
+                    self.asks.append((wish, given))
+                    continue
+                number, old = len(self.decisions), self.envelope
+                self.envelope, splice = old.replace(wish, number, ctx.ledger)
+                made = Decision(number, ctx.request.n, name, wish, splice, old.tokens, self.envelope.tokens)
+                self.decisions.append(made)
+                given = self.envelope
+        except StopIteration as end:
+            return end.value
+
+
+def seen_under(
+    previous: Plan | None,
+    after: Envelope,
+    ctx: Ctx,
+    parts: Sequence[Step],
+    answers: Answers,
+    decisions: Sequence[Decision],
+    *,
+    recorded: bool,
+) -> Seen:
+    """What the model sees of `after`. `parts`: the rules of the policy that the server follows; `recorded`: the request was
+    really sent, and its response says what was done. `previous`: the plan whose envelope grew and was changed by `decisions`
+    alone; None where there is none, or the model is another. Nothing is carried on from it where those changed something,
+    but for a server that is asked for edits, where they changed the end alone. What such a server remembers, it finds in the
+    conversation, and so remembers whatever is changed.
+    """
+    known = [_known(ctx.previous, part) for part in parts]
+    if previous and any(d.splice for d in decisions) and not (parts and _behind(previous, decisions)):
+        previous = None
+    same = previous is not None and previous.request.settings.get(ASKING) == ctx.request.settings.get(ASKING)
+    if previous is None or not (_grew(previous.request, ctx.request) if recorded else same and all(known)):
+        carried = None
+    else:
+        carried = previous
+    found = Seen(after)
+    if carried and carried.seen is carried.after and not (decisions or parts) and _quiet(ctx, carried, recorded=recorded):
+        return found
+    if carried:
+        found.envelope = carried.seen.grow(after.stop, ctx.ledger)
+        for made in decisions:
+            found.envelope = found.envelope.replace(made.edit, made.seq, ctx.ledger)[0]
+        if any(d.splice for d in decisions) and found.envelope.tokens != after.tokens:
+            edit = Edit("keep", "what the server left out of the request before, it leaves out again")
+            found.decisions.append(Decision(0, ctx.request.n, GOES_ON, edit, None, after.tokens, found.envelope.tokens))
+    for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
+        found.follow(rule.__name__, rule(found.envelope, ctx, carried), ctx, answers)
+    if recorded:
+        found.follow(server_edited.__name__, server_edited(found.envelope, ctx, carried), ctx, answers)
+    for part, state in zip(parts, known, strict=True):
+        inside = structs.replace(ctx, carried=carried is not None, state=state.state if state else None)
+        left = found.follow(part.rule.name, part.rule.edits(found.envelope, inside, part.params), inside, answers)
+        found.states.append(StepState(part.rule.name, part.params, left))
+    return found
+
+
+def _quiet(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
+    """Whether none of the provider's own edits can concern a request that only grew: what most requests are."""
+    now, blocks = ctx.request, ctx.session.blocks
+    if ctx.index.compactions or (recorded and now.applied):
+        return False
+    if recorded and any(block.kind == COMPACTION for block in blocks[now.cut : now.stop]):
+        return False
+    return carried.request.turn == now.turn or ctx.prices.facts(now.model).keeps_thinking
+
+
+def _behind(previous: Plan, decisions: Sequence[Decision]) -> bool:
+    """Whether all that was decided changed blocks alone that came since the previous request was sent."""
+    cut = previous.request.cut
+    return all(d.edit.span is not None and cut <= d.edit.span.start < d.edit.span.stop for d in decisions if d.splice)
+
+
+def asking(parts: Sequence[Step], request: Request) -> Request:
+    """The request as a policy sends it: with the context edits that its rules ask the server for, and with no other.
+
+    Clearing of thinking stands first, as the API demands. What was done to the request that was recorded is not its business.
+    """
+    made = (part.rule.sends(part.params, request.settings) for part in parts if part.rule.sends)
+    edits = sorted((edit for edit in made if edit), key=lambda edit: edit["type"] != api.THINKING)
+    rest = {key: value for key, value in request.settings.items() if key not in (ASKING, COMPACTION)}
+    settings: Mapping[str, JSON] = rest | ({ASKING: {"edits": edits}} if edits else {})
+    if settings == request.settings and not request.applied:
+        return request
+    return structs.replace(request, settings=settings, applied=())
+
+
+def serverside(rules: Sequence[Step]) -> tuple[Step, ...]:
+    """Those of a policy's rules that the server follows."""
+    return tuple(part for part in rules if part.rule.sends)
+
+
+def _known(previous: Plan | None, part: Step) -> StepState | None:
+    states = previous.states if previous else ()
+    return next((known for known in states if known.rule == part.rule.name and known.params == part.params), None)
+
+
+def _grew(before: Request, now: Request) -> bool:
+    """Whether the provider did at least to this request what it did to the one before."""
+    return all(_of(now.applied, made.edit).cleared >= made.cleared for made in before.applied)
+
+
+def _of(applied: Sequence[Applied], edit: str) -> Applied:
+    return next((made for made in applied if made.edit == edit), Applied(edit))
+
+
+def _summary(session: Session, request: Request) -> str:
+    """The newest summary in an answer that goes on from it; "" where there is none, or nothing else was said."""
+    answer = session.blocks[request.cut : request.stop]
+    last = next((n for n in reversed(range(len(answer))) if answer[n].kind == "compaction" and answer[n].text), -1)
+    return answer[last].text if last >= 0 and request.stop_reason != "compaction" else ""
+
+
+def _read(request: Request) -> dict[str, JSON]:
+    """What the passes that summed up were billed, in tokens: the largest prompt, and all that they wrote."""
+    made = [u for u in request.usage.iterations if u.kind == "compaction"] if request.usage else []
+    return {"read": max(u.prompt_tokens for u in made), "written": sum(u.output_tokens for u in made)} if made else {}

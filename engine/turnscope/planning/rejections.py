@@ -1,0 +1,308 @@
+"""What the provider would reject of every request of a trace: one function, one value per request.
+
+It is what `lint.lint` finds in the body of each plan, read on what changed against the request before alone: messages that
+stand as they stood are neither made nor looked at again. Thinking that is bound to its prefix is left to `lint` itself.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, takewhile
+from operator import attrgetter, is_
+from typing import Any, NamedTuple
+
+from turnscope.envelope.difference import altered
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.plan import Plan
+from turnscope.planning.calls import Calls, blocks
+from turnscope.planning.lint import Problem, alone, ends, head, marked
+from turnscope.planning.render import AMID, Rendered, body, stretch
+from turnscope.planning.trace import Trace
+from turnscope.pricing.prices import Prices
+from turnscope.session.model import JSON, Session, Span
+
+Wrong = tuple[tuple[str, str], ...]  # the rest of a path behind the message's number, and what is wrong
+
+
+class _Row(NamedTuple):
+    """One message as sent, the same wherever it stands. `start`: the address where it begins; `clean`: nothing of another
+    message stands there before it.
+
+    `tools`, `system`: what stands in its stretch and goes to the head of the body; `lead`: some of it before the message.
+    `calls`, `results`: the ids in it. `wrong`: by itself.
+    """
+
+    start: int
+    clean: bool
+    message: Any
+    tools: tuple[JSON, ...]
+    system: tuple[JSON, ...]
+    lead: bool
+    calls: frozenset[str]
+    results: frozenset[str]
+    marked: bool
+    wrong: Wrong
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A message where it stands: of its row what the first of a request gives away, and what is wrong in its `pairs`."""
+
+    row: _Row
+    tools: tuple[JSON, ...]
+    system: tuple[JSON, ...]
+    lead: bool
+    pairs: Wrong = ()
+    gone: bool = False
+
+
+class _Made(NamedTuple):
+    """Messages, and the tools and system prompt among them; the first `front` of either stand before the first message."""
+
+    rows: tuple[_Row, ...]
+    tools: tuple[JSON, ...] = ()
+    system: tuple[JSON, ...] = ()
+    front: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """What replays of one session share: messages by the stretches of blocks that stand in them as they are, and what is wrong
+    with the pairs of a run of them, which is held so that it can be told by identity."""
+
+    made: dict[tuple[Span, ...], _Made] = field(default_factory=dict)
+    pairs: dict[tuple[bool, frozenset[str], tuple[int, ...]], tuple[list[_Row], tuple[Wrong, ...]]] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(slots=True)
+class Looking:
+    """One conversation's last request, message by message, and what is wrong with it. For requests in their order."""
+
+    session: Session
+    shared: Looked = field(default_factory=Looked)
+    envelope: Envelope = field(default_factory=Envelope)
+    entries: list[_Entry] = field(default_factory=list)
+    calls: dict[str, list[_Entry]] = field(default_factory=dict)
+    results: dict[str, list[_Entry]] = field(default_factory=dict)
+    wrong: dict[int, _Entry] = field(default_factory=dict)
+    front: tuple[int, tuple[JSON, ...], tuple[JSON, ...]] = (0, (), ())  # up to an address: what stands there of the head
+    tools: tuple[JSON, ...] = ()
+    system: tuple[JSON, ...] = ()
+    marks: int = 0
+    _head: tuple[Any, tuple[Problem, ...]] = ((), ())
+    _found: tuple[Problem, ...] = ()
+
+    def look(self, plan: Plan, prices: Prices) -> tuple[Problem, ...]:
+        """What the provider would reject of the body that a plan is sent with, in the order of that body; see `lint.lint`."""
+        self._move(plan.after)
+        if not self.entries:
+            return (Problem("messages", "at least one message is required"),)
+        found = [*self._heading(plan, prices), *self._ends(plan, prices)]
+        rows = sorted((self._place(entry), entry.row.wrong, entry.pairs) for entry in self.wrong.values())
+        found += (Problem(f"messages.{n}{path}", what) for n, wrong, _ in rows for path, what in wrong)
+        found += (Problem(f"messages.{n}{path}", what) for n, _, pairs in rows for path, what in pairs)
+        if (*found,) != self._found:
+            self._found = (*found,)
+        return self._found
+
+    def _heading(self, plan: Plan, prices: Prices) -> tuple[Problem, ...]:
+        """Of settings, tools, system prompt and cache marks: they rarely change, and few logs hold marks in messages."""
+        made_of = (plan.model, plan.budget.max_output, plan.request.settings, self.tools, self.system)
+        known = self._head[0]
+        same = known[:3] == made_of[:3] and all(map(is_, known[3:], made_of[3:]))
+        if not same or self.marks:
+            messages = (*(entry.row.message for entry in self.entries),) if self.marks else ()
+            sent = body(plan, self.session, made_of=Rendered(self.session, (), self.tools, self.system, messages, ()))
+            self._head = made_of, (*head(sent, plan.model, prices),)
+        return self._head[1]
+
+    def _ends(self, plan: Plan, prices: Prices) -> Iterator[Problem]:
+        messages = (entry.row.message for entry in self.entries)
+        return ends(messages, self.entries[-1].row.message, len(self.entries), plan.model, prices)
+
+    def _place(self, entry: _Entry) -> int:
+        place = bisect_left(self.entries, entry.row.start, key=_START)
+        while self.entries[place] is not entry:
+            place += 1
+        return place
+
+    def _move(self, envelope: Envelope) -> None:
+        """Make the messages that an envelope changes anew, and look at them and at what their calls and results touch."""
+        spans, self.envelope = altered(self.envelope, envelope), envelope
+        doubtful = [entry for span in reversed([*self._ranges(spans)]) for entry in self._replace(*span)]
+        done: set[int] = set()
+        for entry in doubtful:
+            if not entry.gone and id(entry) not in done:
+                done.update(self._pair(self._place(entry)))
+
+    def _ranges(self, spans: Iterable[Span]) -> Iterator[tuple[int, int, int]]:
+        """The entries that changed spans may have changed, as ranges that do not touch, each with where its changes begin."""
+        held: tuple[int, int, int] | None = None
+        for start, stop in spans:
+            first = max(bisect_left(self.entries, start, key=_START) - 1, 0)
+            while first and not self.entries[first].row.clean:
+                first -= 1
+            last = self._clean(max(bisect_left(self.entries, max(stop, start + 1), key=_START), first + 1))
+            if held and first <= held[1]:
+                held = held[0], max(held[1], last), held[2]
+                continue
+            if held:
+                yield held
+            held = first, last, start
+        if held:
+            yield held
+
+    def _clean(self, number: int) -> int:
+        """The first entry from there on that begins where nothing of another one stands."""
+        while number < len(self.entries) and not self.entries[number].row.clean:
+            number += 1
+        return min(number, len(self.entries))
+
+    def _replace(self, first: int, stop: int, change: int) -> list[_Entry]:
+        """Make the entries `[first, stop)` anew, and more where they now join what follows; gives those to be looked at."""
+        start = self.entries[first].row.start if first else self._begin(change)
+        made = self._made(start, stop)
+        while stop < len(self.entries) and (not made.rows or _role(made.rows[-1]) == _role(self.entries[stop].row)):
+            stop = self._clean(stop + 1)
+            made = self._made(start, stop)
+        same = sum(1 for _ in takewhile(_alike, zip(self.entries[first:stop], made.rows, strict=False))) if start else 0
+        first += same  # nothing but what follows them changed
+        old, new = self.entries[first:stop], [_Entry(row, row.tools, row.system, row.lead) for row in made.rows[same:]]
+        self.entries[first:stop] = new
+        fronts = not start and self._front(made, new)
+        for entry in old:
+            entry.gone = True
+            self.wrong.pop(id(entry), None)
+        for entry in (*old, *new):
+            self.marks += entry.row.marked * (-1 if entry.gone else 1)
+            for names, held in ((entry.row.calls, self.calls), (entry.row.results, self.results)):
+                for name in names:
+                    held.setdefault(name, []).append(entry)
+                    held[name] = [known for known in held[name] if not known.gone]
+        if fronts or any(entry.tools or entry.system for entry in (*old, *new)):
+            tools = (*self.front[1], *(raw for entry in self.entries for raw in entry.tools))
+            system = (*self.front[2], *(raw for entry in self.entries for raw in entry.system))
+            self.tools = self.tools if tools == self.tools else tools
+            self.system = self.system if system == self.system else system
+        known = {name for entry in (*old, *new) for name in (*entry.row.calls, *entry.row.results)}
+        touched = [entry for name in known for held in (self.calls, self.results) for entry in held.get(name, ())]
+        before = self.entries[first - 1 : first] if same and old else []
+        return [*before, *new, *self.entries[first + len(new) :][:1], *touched]
+
+    def _begin(self, change: int) -> int:
+        """An address at or before a change before which no message begins, and all that goes to the head is known."""
+        if not self.entries or change < self.front[0]:
+            return 0
+        return self.front[0] if self.entries[0].lead else min(change, self.entries[0].row.start)
+
+    def _front(self, made: _Made, new: list[_Entry]) -> bool:
+        """Take what stands before the first message of a whole rendering from the entry that has it."""
+        if not new:
+            self.front = (0, made.tools, made.system)
+            return True
+        entry, (tools, system) = new[0], made.front
+        self.front = (entry.row.start, made.tools[:tools], made.system[:system])
+        entry.tools, entry.system, entry.lead = entry.tools[tools:], entry.system[system:], False
+        return True
+
+    def _made(self, start: int, stop: int) -> _Made:
+        """The messages of the blocks `[start, …)` up to entry `stop`; what was made of the same blocks before is taken."""
+        span = Span(start, self.entries[stop].row.start if stop < len(self.entries) else self.envelope.stop)
+        stand: list[Span] = []
+        for piece in self.envelope.along(span):
+            if piece.body:
+                return _read(stretch(self.envelope, self.session, span))
+            if piece.body is None:
+                stand.append(Span(max(piece.start, span.start), min(piece.stop, span.stop)))
+        key = (*stand,)
+        if key not in self.shared.made:
+            self.shared.made[key] = _read(stretch(self.envelope, self.session, span))
+        return self.shared.made[key]
+
+    def _pair(self, place: int) -> Iterable[int]:
+        """Look at the calls of a run of answers and the results in the user's messages behind it; gives what was looked at."""
+        entries, start, stop = self.entries, place, place + 1
+        while start and not self._parts(start):
+            start -= 1
+        while stop < len(entries) and not self._parts(stop):
+            stop += 1
+        run = entries[start:stop]
+        for entry, pairs in zip(run, self._paired(run, begins=not start), strict=True):
+            entry.pairs = pairs
+            if entry.row.wrong or pairs:
+                self.wrong[id(entry)] = entry
+            else:
+                self.wrong.pop(id(entry), None)
+        return map(id, run)
+
+    def _paired(self, run: Sequence[_Entry], *, begins: bool) -> tuple[Wrong, ...]:
+        """What is wrong with the calls and results of each entry of a run. `begins`: the conversation begins with it."""
+        names = [name for entry in run for name in (*entry.row.calls, *entry.row.results)]
+        if not names:
+            return ((),) * len(run)
+        first = run[0].row.start
+        known = frozenset(name for name in names if any(entry.row.start < first for entry in self.calls.get(name, ())))
+        key = (begins, known, tuple(id(entry.row) for entry in run))
+        if key not in self.shared.pairs:
+            calls = Calls({*known}, {}, "" if begins else "user")
+            found: list[list[tuple[str, str]]] = [[] for _ in run]
+            for path, what in chain(
+                (wrong for n, entry in enumerate(run) for wrong in calls.read(n, entry.row.message)), calls.unanswered()
+            ):
+                _, number, rest = path.split(".", 2)
+                found[int(number)].append((f".{rest}", what))
+            self.shared.pairs[key] = [entry.row for entry in run], tuple(map(tuple, found))
+        return self.shared.pairs[key][1]
+
+    def _parts(self, number: int) -> bool:
+        """Whether an entry is the first answer behind a user's message: what was called before it waits no longer."""
+        if _role(self.entries[number].row) != "assistant":
+            return False
+        before = (_role(self.entries[n].row) for n in range(number - 1, -1, -1))
+        return next((role for role in before if role in ("user", "assistant")), "") == "user"
+
+
+def rejections(trace: Trace, shared: Looked | None = None) -> tuple[tuple[Problem, ...], ...]:
+    """For each request of a trace what the provider would reject of it; empty where nothing is.
+
+    `shared`: what was read for other replays of the same session.
+    """
+    looking = Looking(trace.session, shared or Looked())
+    return tuple(looking.look(plan, trace.prices) for plan in trace.plans)
+
+
+def _read(made: Rendered) -> _Made:
+    """Messages as they were made, each looked at by itself."""
+    rows: list[_Row] = []
+    points = made.points
+    for number, (message, point) in enumerate(zip(made.messages, points, strict=True)):
+        begins = (point.tools, point.system) if number else (0, 0)
+        ends = (points[number + 1].tools, points[number + 1].system) if number + 1 < len(points) else (None, None)
+        static = (made.tools[begins[0] : ends[0]], made.system[begins[1] : ends[1]])
+        kinds = [(str(block.get("type")), block) for block in blocks(message)]
+        calls = frozenset(str(block.get("id")) for kind, block in kinds if kind.endswith("tool_use"))
+        results = frozenset(str(block.get("tool_use_id")) for kind, block in kinds if kind.endswith("tool_result"))
+        clean = point.block != AMID
+        start = point.block if clean else made.pieces[point.piece].start
+        lead = not number and bool(point.tools or point.system)
+        rows.append(_Row(start, clean, message, *static, lead, calls, results, marked(message), tuple(alone(message))))
+    return _Made(tuple(rows), made.tools, made.system, (points[0].tools, points[0].system) if points else (0, 0))
+
+
+def _alike(pair: tuple[_Entry, _Row]) -> bool:
+    """Whether a message is what it was, where it was."""
+    entry, row = pair
+    return (entry.row.start, entry.row.clean, entry.lead, entry.row.message, entry.tools, entry.system) == (
+        row.start, row.clean, row.lead, row.message, row.tools, row.system,
+    )  # fmt: skip
+
+
+def _role(row: _Row) -> Any:
+    return row.message["role"]
+
+
+_START = attrgetter("row.start")

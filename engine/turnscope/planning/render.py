@@ -1,0 +1,333 @@
+"""Provider order: which block stands where in a request. One place for rendering and cost.
+
+Providers read tools, then the system prompt, then messages; in an envelope all three stand at the address where they took
+effect. Holds pure functions over an envelope or a plan; it knows no prices.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from sys import maxsize
+from typing import Any, NamedTuple
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Piece
+from turnscope.envelope.plan import Plan
+from turnscope.session.model import JSON, SHAPE, Bucket, Counts, Part, Session, Span
+
+AMID = maxsize  # no place to go on from
+_STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
+
+
+class Point(NamedTuple):
+    """Where a message begins in an envelope: the piece and its block (or `AMID` a stand-in), and how much stands before it."""
+
+    piece: int
+    block: int
+    tools: int
+    system: int
+
+
+_NOWHERE = Point(0, AMID, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """An envelope as tools, system prompt and messages, with the place where each message begins.
+
+    `shared`: so many of its messages, from the first on, are the very objects of the rendering that it was made from.
+    """
+
+    session: Session
+    pieces: tuple[Piece, ...]
+    tools: tuple[JSON, ...]
+    system: tuple[JSON, ...]
+    messages: tuple[JSON, ...]
+    points: tuple[Point, ...]
+    shared: int = 0
+
+
+@dataclass(slots=True)
+class _Message:
+    role: str
+    content: list[JSON] = field(default_factory=list)
+    ordinal: int = -1
+    fence: bool = False
+    extra: Mapping[str, JSON] = field(default_factory=dict)
+    bare: bool = False  # a message whose content is one string
+    point: Point = _NOWHERE
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read of an envelope so far."""
+
+    session: Session
+    tools: list[JSON]
+    system: list[JSON]
+    messages: list[_Message] = field(default_factory=list)
+
+    def begin(self, message: _Message, piece: int, block: int) -> _Message:
+        message.point = Point(piece, block, len(self.tools), len(self.system))
+        self.messages.append(message)
+        return message
+
+
+def body(plan: Plan, session: Session, *, shaped: bool = False, made_of: Rendered | None = None) -> dict[str, JSON]:
+    """The body that a plan is sent with: its model first, and no longer an answer than its budget has room for.
+
+    `shaped`: in the form in which the request was recorded, which fits what was recorded alone (see `render`).
+    `made_of`: the plan's envelope, where it is rendered already.
+    """
+    settings = {key: value for key, value in plan.request.settings.items() if shaped or key != SHAPE}
+    content = _body(made_of, settings) if made_of else render(plan.after, session, settings)
+    made: dict[str, JSON] = {"model": plan.model} | content | {"model": plan.model}
+    for key in ("max_tokens", "max_completion_tokens"):
+        if plan.budget.max_output and isinstance(made.get(key), int):
+            made[key] = min(made[key], plan.budget.max_output)
+    return made
+
+
+def render(envelope: Envelope, session: Session, settings: Mapping[str, JSON] | None = None) -> dict[str, JSON]:
+    """The request body in the shape of Anthropic's Messages API.
+
+    `settings`: further keys of the body (model, max_tokens, ...). Its entry `SHAPE` restores what does not change the
+    content: `{"cache": [[path, value], ...], "bare": [place, ...], "lists": [place, ...], "extra": [[message, keys], ...],
+    "set": [[path, value], ...]}`. `path` leads from the body to a block (or value); `bare` names what is written as one string
+    and `lists` what is written as a list (a place is a message's number, or "system"); `extra` holds further keys of a message.
+    """
+    return _body(rendered(envelope, session), settings or {})
+
+
+def rendered(envelope: Envelope, session: Session, before: Rendered | None = None) -> Rendered:
+    """An envelope as tools, system prompt and messages.
+
+    `before`: a rendering of the same conversation, which may have grown since; its first messages are taken over as far as the
+    two envelopes agree.
+    """
+    pieces = tuple(envelope.pieces)
+    shared = _shared(before, pieces) if before and _grown(before.session, session) else 0
+    read, first, block = _Read(session, [], []), 0, 0
+    if before and shared:
+        first, block, tools, system = before.points[shared]
+        read = _Read(session, [*before.tools[:tools]], [*before.system[:system]])
+    for i in range(first, len(pieces)):
+        _piece(pieces[i], i, Span(block, pieces[i].stop), read)
+    new = [*_merged(read.messages)]
+    messages, points = (*map(_written, new),), (*(message.point for message in new),)
+    if before and shared:
+        messages, points = before.messages[:shared] + messages, before.points[:shared] + points
+    return Rendered(session, pieces, tuple(read.tools), tuple(read.system), messages, points, shared)
+
+
+def stretch(envelope: Envelope, session: Session, span: Span) -> Rendered:
+    """The part of an envelope's rendering that `span` gives: what it is in the whole, if a message begins at either end of it.
+
+    A message that begins amid what stands at one address has its point there at `AMID`.
+    """
+    read, pieces, amid = _Read(session, [], []), tuple(envelope.along(span)), False
+    for i, piece in enumerate(pieces):
+        known = len(read.messages)
+        _piece(piece, i, span, read)
+        for message in read.messages[known:] if amid else ():
+            if message.point.block == piece.start:
+                message.point = message.point._replace(block=AMID)
+        amid = piece.start == piece.stop
+    new = [*_merged(read.messages)]
+    points = (*(message.point for message in new),)
+    return Rendered(session, pieces, tuple(read.tools), tuple(read.system), (*map(_written, new),), points)
+
+
+def _piece(piece: Piece, number: int, span: Span, read: _Read) -> None:
+    """One piece of an envelope; where it stands verbatim, its blocks in `span`."""
+    if piece.body is None:
+        _verbatim(number, Span(max(piece.start, span.start), min(piece.stop, span.stop)), read)
+    else:
+        for j, part in enumerate(piece.body):
+            _part(part, piece, (number, AMID if j else piece.start), read)
+
+
+def _grown(before: Session, now: Session) -> bool:
+    """Whether one session begins with the other: blocks are appended, and never change."""
+    many = len(before.blocks)
+    return not many or (many <= len(now.blocks) and before.blocks[-1] is now.blocks[many - 1])
+
+
+def _shared(before: Rendered, pieces: tuple[Piece, ...]) -> int:
+    """How many messages of `before` stand as they are in other pieces too. The last that begins in both may go on otherwise."""
+    end, number = before.pieces[-1].stop if before.pieces else 0, 0
+    for a, b in zip(before.pieces, pieces, strict=False):
+        if a is not b and (a.start, a.stop, a.body) != (b.start, b.stop, b.body):
+            break
+        if a.body is not None and a.stop == end:  # what follows it may now be known
+            break
+        number += 1
+    block = 0
+    if number < min(len(before.pieces), len(pieces)):
+        a, b = before.pieces[number], pieces[number]
+        block = min(a.stop, b.stop) if a.body is None and b.body is None and a.start == b.start else 0
+    begun = bisect_left(before.points, (number, block)) - 1
+    while begun > 0 and before.points[begun].block == AMID:
+        begun -= 1
+    return max(begun, 0)
+
+
+def _body(made: Rendered, settings: Mapping[str, JSON]) -> dict[str, JSON]:
+    body: dict[str, JSON] = {key: value for key, value in settings.items() if key != SHAPE}
+    tools, system = made.tools, made.system
+    if tools:
+        body["tools"] = [*tools]
+    if system:
+        body["system"] = system[0] if len(system) == 1 and isinstance(system[0], str) else [_listed(raw) for raw in system]
+    body["messages"] = [*made.messages]
+    return _shaped(body, settings.get(SHAPE))
+
+
+def _verbatim(number: int, span: Span, read: _Read) -> None:
+    session, messages = read.session, read.messages
+    message = messages[-1] if messages else _Message("")
+    for block in session.blocks[span.start : span.stop]:
+        bucket, raw = block.bucket, block.raw
+        if bucket == Bucket.TOOLS:
+            read.tools.append(raw)
+        elif bucket == Bucket.SYSTEM and block.role == "system" and not session.messages[block.message].fence:
+            read.system.append(raw)
+        else:
+            if message.ordinal != block.message:
+                source = session.messages[block.message]
+                message = _Message(block.role, [], block.message, source.fence, source.extra)
+                read.begin(message, number, block.at)
+            if raw is not None:
+                message.content.append(raw)
+                message.bare = isinstance(raw, str) and len(message.content) == 1
+
+
+def _part(part: Part, piece: Piece, place: tuple[int, int], read: _Read) -> None:
+    """One part of a stand-in. `before` joins the message before it, `after` the message whose block follows the piece."""
+    session, messages = read.session, read.messages
+    raw = session.blocks[part.ref].raw if part.ref is not None else part.raw if part.raw is not None else part.text
+    if part.place == "system":
+        read.system.append(raw)
+    elif part.place == "before" and messages and not part.fence:
+        messages[-1].content.append(_listed(raw))
+        messages[-1].bare = False
+    elif part.place == "after" and piece.stop < len(session.blocks) and session.blocks[piece.stop].role == part.role:
+        ordinal = session.blocks[piece.stop].message
+        if not messages or messages[-1].ordinal != ordinal:
+            source = session.messages[ordinal]
+            read.begin(_Message(part.role, [], ordinal, source.fence, source.extra), *place)
+        messages[-1].content.append(_listed(raw))
+    else:
+        content = [] if part.kind == "empty" else [raw]
+        read.begin(_Message(part.role, content, -1, part.fence, {}, isinstance(raw, str)), *place)
+
+
+def _merged(messages: list[_Message]) -> Iterator[_Message]:
+    """Neighbours of one role become one message, unless either is fenced."""
+    held: _Message | None = None
+    for message in messages:
+        if held and held.role == message.role and not held.fence and not message.fence:
+            content = [*map(_listed, held.content), *map(_listed, message.content)]
+            held = _Message(held.role, content, held.ordinal, False, {**held.extra, **message.extra}, False, held.point)
+            continue
+        if held:
+            yield held
+        held = message
+    if held:
+        yield held
+
+
+def _written(message: _Message) -> dict[str, JSON]:
+    held = message.content
+    content = held[0] if message.bare and len(held) == 1 else [_listed(raw) if isinstance(raw, str) else raw for raw in held]
+    return {**message.extra, "role": message.role, "content": content}
+
+
+def _listed(raw: JSON) -> JSON:
+    return {"type": "text", "text": raw} if isinstance(raw, str) else raw
+
+
+def _shaped(body: dict[str, JSON], shape: Any) -> dict[str, JSON]:
+    if not isinstance(shape, Mapping):
+        return body
+    messages = body["messages"]
+    for place in shape.get("bare", ()):
+        holder, key = (body, "system") if place == "system" else (messages[place], "content")
+        holder[key] = holder[key][0]["text"] if isinstance(holder[key], list) else holder[key]
+    for place in shape.get("lists", ()):
+        holder, key = (body, "system") if place == "system" else (messages[place], "content")
+        holder[key] = [_listed(holder[key])] if isinstance(holder[key], str) else holder[key]
+    for number, extra in shape.get("extra", ()):
+        messages[number] = {**extra, "role": messages[number]["role"], "content": messages[number]["content"]}
+    for path, value in shape.get("cache", ()):
+        body = _put(body, [*path, "cache_control"], value)
+    for path, value in shape.get("set", ()):
+        body = _put(body, path, value)
+    return body
+
+
+def _put(holder: JSON, path: list[Any], value: JSON) -> JSON:
+    """A copy of `holder` with `value` at the end of `path`."""
+    if not path:
+        return value
+    if isinstance(holder, list):
+        return [_put(v, path[1:], value) if i == path[0] else v for i, v in enumerate(holder)]
+    return {**holder, path[0]: _put(holder.get(path[0]), path[1:], value)}
+
+
+def first(envelope: Envelope, ledger: Ledger, tokens: float) -> Counts:
+    """How the first `tokens` tokens of the request (ledger units, provider order) are spread over the buckets."""
+    counts = [0.0] * 5
+    left = float(tokens)
+    for bucket in (1, 0):  # tools, then system
+        taken = min(left, envelope.counts[bucket])
+        counts[bucket] += taken
+        left -= taken
+    for chunk in envelope.chunks:
+        _, _, messages, results, thinking = chunk.counts
+        size = messages + results + thinking
+        if size > left:
+            for piece in chunk.pieces:
+                if left <= 0:
+                    break
+                left = _take(piece, ledger, left, counts)
+            break
+        left -= size
+        counts[2] += messages
+        counts[3] += results
+        counts[4] += thinking
+    a, b, c, d, e = counts
+    return (round(a), round(b), round(c), round(d), round(e))
+
+
+def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> float:
+    """Add what of `piece` fits into `left` tokens to `counts`; gives what is left after it."""
+    _, _, messages, results, thinking = piece.counts
+    size = messages + results + thinking
+    if size <= left:
+        taken = piece.counts
+    elif piece.body is not None:
+        taken = tuple(round(count * left / size) for count in piece.counts)  # type: ignore[assignment]
+    else:
+        start, stop, base = piece.start, piece.stop, _rest(ledger, piece.start)
+        apart = ledger.total[start] - base
+        if apart == ledger.total[stop] - _rest(ledger, stop):  # neither system nor tools in it
+            whole = bisect_right(ledger.total, left + base + apart, start, stop) - 1
+        else:
+            whole = bisect_right(range(start, stop), left + base, key=lambda at: _rest(ledger, at)) + start - 1
+        taken = ledger.span(start, whole)
+        part = left - (_rest(ledger, whole) - base)
+        block = ledger.span(whole, whole + 1)
+        for bucket in (2, 3, 4):
+            counts[bucket] += part if block[bucket] else 0.0
+    for bucket in (2, 3, 4):
+        counts[bucket] += taken[bucket]
+    return left - size
+
+
+def _rest(ledger: Ledger, at: int) -> int:
+    """Tokens of `blocks[:at]` that stand in messages."""
+    return ledger.total[at] - ledger.sums[0][at] - ledger.sums[1][at]

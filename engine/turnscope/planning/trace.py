@@ -1,0 +1,329 @@
+"""A trace: all plans of a session under one policy.
+
+Holds the value and its reading; `assemble` makes the plans.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnscope import notebook
+from turnscope.counting.ledger import Ledger, build_ledger
+from turnscope.counting.reconcile import Fit, Ints, Terms, fitted
+from turnscope.counting.tokens import named
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Decision, Splice
+from turnscope.envelope.plan import Plan
+from turnscope.planning import policy as policies
+from turnscope.planning.assemble import AS_RECORDED, beside_the_record
+from turnscope.planning.policy import Policy
+from turnscope.pricing.prices import PRICES, Prices
+from turnscope.session.fork import forked
+from turnscope.session.model import BEGUN, Answer, Ask, Bucket, Request, Session, Span
+
+State = Literal["here", "replaced", "absent", "unseen", "later"]
+
+
+class Cursor(NamedTuple):
+    """A place in a trace: request number, and how many of its decisions have been applied."""
+
+    request: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands at a cursor: the envelope there, and the decision that led to it (None before the first)."""
+
+    cursor: Cursor
+    plan: Plan
+    envelope: Envelope
+    decision: Decision | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a block stands in a request, and why.
+
+    `state`: here as it is; replaced by something else; absent; unseen: sent, but left out by the provider; later: said only
+    after the request was sent. `since`: the first of the requests up to this one in which it stands so without a break; of a
+    later block the first request that can carry it, -1 = none. `by`: who put it so ("" = nobody, it simply stands), and
+    `decision` how: the one in force now, which a rule that decides anew each time may have made long after `since`.
+    """
+
+    at: int
+    request: int
+    state: State
+    since: int
+    by: Literal["", "policy", "server"] = ""
+    decision: Decision | None = None
+
+    @property
+    def because(self) -> str:
+        """The reason as the decision gives it; "" where nobody decided anything."""
+        return self.decision.edit.because if self.decision else ""
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+        if self.state == "later":
+            then = f"; request {self.since} is the first that it can be part of" if self.since >= 0 else ""
+            return f"It was said after request {self.request} had been sent{then}."
+        if self.by == "server":
+            return f"It was sent, but the model has not seen it since request {self.since}: {self.because or 'left out'}."
+        if self.decision is None:
+            return "It stands as it is; no decision has touched it."
+        made, again = self.decision, f", and so at each since {self.since}" if self.since < self.decision.request else ""
+        return f"{made.action} by {made.rule} at request {made.request}{again}: {self.because}."
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Plans of every request, in order. `fits`: what all that was billed says of the session, whatever the policy.
+
+    >>> trace = turnscope.replay(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), "last-5-pairs")
+    >>> trace.plans[55].before.tokens, trace.plans[55].after.tokens
+    (89191, 64708)
+    >>> trace.plans[55].decisions[0]
+    <Decision 0 at request 55: drop by keep_last_pairs, 89,191 -> 64,708 tokens: 'the last 5 of 6 earlier pairs are kept'>
+    >>> trace.why(2, 55).sentence
+    'drop by keep_last_pairs at request 55: the last 5 of 6 earlier pairs are kept.'
+    """
+
+    session: Session
+    policy: Policy
+    ledger: Ledger
+    plans: Sequence[Plan]
+    fits: tuple[Fit, ...]
+    prices: Prices = PRICES
+
+    def __repr__(self) -> str:
+        cuts = sum(any(d.splice for d in plan.decisions) for plan in self.plans)
+        peak = max((plan.after.tokens for plan in self.plans), default=0)
+        return f"<Trace of {len(self.plans)} requests under {self.policy.name!r}: {cuts} changed, peak {peak:,} counted tokens>"
+
+    def fit(self, request: int) -> Terms:
+        """What turns counted tokens of a request, as it is sent here, into the provider's wherever they are shown.
+
+        Under the record its parts sum to what was recorded. Any other policy has the stretch's own terms, without what the tool
+        cut or put back and the log does not hold. Planning knows earlier requests alone and has `Plan.calibration`. IndexError
+        where there is no such request.
+        """
+        fit = self._stretch(request)
+        if self.policy.name != AS_RECORDED:
+            return fit.elsewhere
+        plan = self.plans[request]
+        return fit.recorded(plan.seen.tokens, prompt_of(plan.request))
+
+    def tokens(self, request: int) -> int:
+        """Provider tokens of a request as it is sent here: the recorded number where the policy is the record and the log has
+        one, else the fit's estimate. The one number for every page; `fit(request).error` says what an estimate may be off by.
+        """
+        return self.fit(request).expected(self.plans[request].seen.tokens)
+
+    @property
+    def whole(self) -> int:
+        """Provider tokens of all requests, had everything been kept. For display."""
+        kept = ((n, plan, self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
+        return sum(
+            self.tokens(n) if plan.seen.tokens == size else self._stretch(n).elsewhere.expected(size) for n, plan, size in kept
+        )
+
+    def _stretch(self, request: int) -> Fit:
+        return self.fits[bisect_right(self.fits, range(len(self.plans))[request], key=lambda fit: fit.start) - 1]
+
+    def _repr_html_(self) -> str:
+        """What the policy did to the whole session, by rule."""
+        sizes = [self.tokens(n) for n in range(len(self.plans))]
+        sent, whole = sum(sizes), self.whole
+        top = max(self.plans, key=lambda plan: sizes[plan.request.n], default=None)
+        over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
+        facts = [f"{len(self.plans):,} requests, {sum(plan.changed for plan in self.plans):,} changed, {over:,} over the limit"]
+        facts += [f"{sent:,} tokens sent in all, {sent / whole:.0%} of {whole:,} with everything kept"] if whole else []
+        facts += [f"largest: request {top.request.n}, {sizes[top.request.n]:,} of {top.budget.window:,} tokens"] if top else []
+        parts = [*map(notebook.line, facts), *([notebook.bar(top.seen.buckets)] if top else [])]
+        rows = [(rule, action, times, first, out) for (rule, action), (times, first, out) in self._effects().items()]
+        parts += (
+            [notebook.table(("rule", "did", "times", "first at request", "counted tokens taken out"), rows)] if rows else []
+        )
+        name = self.session.title or self.session.id
+        return notebook.card(f"{self.policy.title or self.policy.name} · {name}", *parts, note=self.policy.name)
+
+    def _effects(self) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """By rule and action: how often it changed something, first at which request, and counted tokens taken out."""
+        found: dict[tuple[str, str], tuple[int, int, int]] = {}
+        for decision in (d for plan in self.plans for d in plan.decisions if d.splice):
+            key = (decision.rule, decision.action)
+            times, first, out = found.get(key, (0, decision.request, 0))
+            found[key] = (times + 1, first, out + decision.before - decision.after)
+        return found
+
+    def frame(self, cursor: Cursor) -> Frame:
+        """What stands at a cursor. IndexError where the trace has no such place."""
+        plan = self.plans[cursor.request]
+        if not 0 <= cursor.step <= len(plan.decisions):
+            raise IndexError(f"request {cursor.request} has {len(plan.decisions)} decisions, not {cursor.step}")
+        decision = plan.decisions[cursor.step - 1] if cursor.step else None
+        ahead, back = cursor.step, len(plan.decisions) - cursor.step
+        if ahead <= back:
+            splices = (d.splice for d in plan.decisions[: cursor.step])
+            return Frame(cursor, plan, _walk(plan.before, splices, Envelope.redo), decision)
+        splices = (d.splice for d in reversed(plan.decisions[cursor.step :]))
+        return Frame(cursor, plan, _walk(plan.after, splices, Envelope.undo), decision)
+
+    def move(self, cursor: Cursor, by: int) -> Cursor:
+        """The cursor `by` steps on (back where negative), through the requests; stops at either end of the trace."""
+        request, step = cursor
+        step += by
+        while step < 0 and request > 0:
+            request -= 1
+            step += len(self.plans[request].decisions) + 1
+        while step > len(self.plans[request].decisions) and request < len(self.plans) - 1:
+            step -= len(self.plans[request].decisions) + 1
+            request += 1
+        return Cursor(request, max(0, min(step, len(self.plans[request].decisions))))
+
+    def decision(self, number: int) -> Decision:
+        """A decision by its number in the trace. IndexError where there is none."""
+        place = bisect_right(self.plans, number, key=lambda plan: plan.first) - 1
+        while place >= 0 and not self.plans[place].decisions:
+            place -= 1
+        return self.plans[place].decisions[number - self.plans[place].first]
+
+    def why(self, at: int, request: int) -> Standing:
+        """Why block `at` is part of a request, or is not. IndexError where session or trace has no such place."""
+        plan, entered = self.plans[request], self.entered(self.session.blocks[at].at)
+        state = _state(plan, at)
+        if state == "later":
+            return Standing(at, request, state, entered if entered < len(self.plans) else -1)
+        since = request
+        while since > entered and (
+            not _differ(*self.plans[since - 1 : since + 1]) or _state(self.plans[since - 1], at) == state
+        ):
+            since -= 1
+        if state == "unseen":
+            return Standing(at, request, state, since, "server", self._left_out(at, request))
+        by = plan.after.at(at).by
+        return (
+            Standing(at, request, state, since, "policy", self.decision(by)) if by >= 0 else Standing(at, request, state, since)
+        )
+
+    def entered(self, at: int) -> int:
+        """The first request that block `at` can be part of; how many requests there are where none can."""
+        return bisect_right(self.plans, at, key=lambda plan: plan.request.cut)
+
+    def carried(self, blocks: Iterable[int]) -> Iterator[tuple[Span, ...]]:
+        """For each block the spans of requests whose prompt showed it to the model as it is. Empty: none did."""
+        plans, addresses = self.plans, np.fromiter(blocks, dtype=np.int64)
+        entered = np.array([self.entered(at) for at in addresses.tolist()], dtype=np.int64)
+        since, found = np.full(len(addresses), -1), [list[Span]() for _ in addresses]
+        for i, (at, n) in enumerate(zip(addresses.tolist(), entered.tolist(), strict=True)):
+            if n < len(plans) and _state(plans[n], at) == "here":
+                since[i] = n
+        for n in (n for n in range(1, len(plans)) if _differ(plans[n - 1], plans[n])):
+            inside = np.flatnonzero(entered < n)
+            there, out = _shown(plans[n], addresses[inside]), since[inside] >= 0
+            for i in inside[out & ~there].tolist():
+                found[i].append(Span(int(since[i]), n))
+            since[inside[out & ~there]] = -1
+            since[inside[~out & there]] = n
+        for spans, start in zip(found, since.tolist(), strict=True):
+            yield (*spans, Span(start, len(plans))) if start >= 0 else tuple(spans)
+
+    def _left_out(self, at: int, request: int) -> Decision | None:
+        """The decision of the provider's by which the model does not see block `at`, which was sent."""
+        made = (decision for plan in reversed(self.plans[: request + 1]) for decision in plan.server)
+        return next((d for d in made if d.edit.span and d.edit.span.start <= at < d.edit.span.stop), None)
+
+    def standins(self) -> tuple[Ask, ...]:
+        """Asks for summaries that no model answered, each once, in order."""
+        asks = [pair for plan in self.plans for pair in plan.asks]
+        return tuple({ask.key: ask for ask, answer in asks if ask.kind == "summary" and _offline(answer)}.values())
+
+    def fork(self, request: int) -> Session:
+        """The session up to and without request `request`, ready to be gone on from. IndexError where there is none."""
+        return forked(self.session, request)
+
+
+def _state(plan: Plan, at: int) -> State:
+    if at >= plan.request.cut:
+        return "later"
+    body = plan.after.at(at).body
+    if body is None:
+        return "here" if plan.seen.at(at).body is None else "unseen"
+    return "replaced" if body else "absent"
+
+
+def _shown(plan: Plan, addresses: Ints) -> NDArray[np.bool_]:
+    """Which of these blocks, all of them before the prompt's end, the model was shown as they are."""
+    shown = np.ones(len(addresses), dtype=bool)
+    for envelope in (plan.after,) if plan.seen is plan.after else (plan.after, plan.seen):
+        if len(envelope) > len(addresses):
+            shown &= np.array([envelope.at(at).body is None for at in addresses.tolist()], dtype=bool)
+        elif len(addresses):
+            stops = np.array([piece.stop for piece in envelope.pieces])
+            whole = np.array([piece.body is None for piece in envelope.pieces])
+            shown &= whole[np.searchsorted(stops, addresses, side="right")]
+    return shown
+
+
+def _differ(one: Plan, two: Plan) -> bool:
+    """Whether a block of both may stand otherwise in the second: something was decided in either, or edits held no longer."""
+    decided = one.decisions or one.server or two.decisions or two.server
+    lasts = one.again is two.again or one.again == two.again
+    return bool(decided) or not lasts or one.model != two.model or one.budget.limit != two.budget.limit or _undone(one, two)
+
+
+def _undone(one: Plan, two: Plan) -> bool:
+    """Whether the provider did otherwise to the second of two recorded requests, which may be that it did nothing."""
+    return one.request.applied != two.request.applied
+
+
+def _offline(answer: Answer) -> bool:
+    return answer.source == "offline" or bool(answer.failed)
+
+
+def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[Envelope, Splice], Envelope]) -> Envelope:
+    for splice in splices:
+        if splice is not None:
+            envelope = move(envelope, splice)
+    return envelope
+
+
+def trace(
+    session: Session, policy: Policy | str, ledger: Ledger, prices: Prices = PRICES, record: Trace | None = None
+) -> Trace:
+    """Replay a session under a policy, given by value or by name. `record`: the session as it was sent, if that is at hand."""
+    chosen = policies.load(policy) if isinstance(policy, str) else policy
+    prices = prices.proved(session)
+    sent = record.plans if record else ()
+    pairs = tuple(beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices, sent=sent))
+    fits = record.fits if record else fits_of(session, session.requests, [sent.seen.tokens for _, sent in pairs])
+    return Trace(session, chosen, ledger, tuple(plan for plan, _ in pairs), fits, prices)
+
+
+def fits_of(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
+    """What is hidden in the requests of a session, which carried `sizes` counted tokens, and their scale. The one fit shown."""
+    held = {block.bucket for block in session.blocks if block.bucket in (Bucket.SYSTEM, Bucket.TOOLS)}
+    compactions = {seen.request for seen in session.observed if seen.edit.action == "condense"}
+    billed = ((request, prompt_of(request)) for request in requests)  # a pass of its own had another prompt before
+    recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
+    models = [request.model for request in requests]
+    begun = session.about.get(BEGUN) is True
+    return fitted(np.array(sizes, dtype=np.int64), recorded, models, bool(held), compactions, begun, Bucket.TOOLS in held)
+
+
+def prompt_of(request: Request) -> int:
+    """Recorded prompt tokens of a request; -1 where the log has none: zeros say that nothing was recorded."""
+    return request.usage.carried or -1 if request.usage else -1
+
+
+def own_counts(session: Session, policy: Policy) -> Ledger | None:
+    """A session as the policy itself counts it; None where it names no counter."""
+    return build_ledger(session, named(policy.counter), per_message=policy.per_message) if policy.counter else None

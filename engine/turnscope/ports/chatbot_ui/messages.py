@@ -1,0 +1,70 @@
+"""Chatbot UI: the text that retrieved passages become, and what each message weighs with it.
+
+Pure functions, ported from `buildFinalMessages` and `buildRetrievalText` (mckaywrigley/chatbot-ui 81328b61,
+lib/build-prompt.ts). Passages are no part of the conversation: a session's `about` holds them, under `file_items` those stored
+with a message and under `retrieved` those found for a question, each by the message's id. The rule `keep_newest_texts` sends
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from turnscope.counting.ledger import Ledger
+from turnscope.ports.rows import remembered
+from turnscope.session.index import Index
+from turnscope.session.model import Block, Part, Session
+
+# The original's sentence is not repeated here; its length (126 UTF-16 units with the blank line) is kept, since it is counted.
+LEAD_IN = (
+    "These passages of the user's own files may help with the question. "
+    "Where they do not answer it, say that you do not know it.\n\n"
+)
+OPEN, CLOSE = "<BEGIN SOURCE>\n", "\n</END SOURCE>"
+OBJECT = "[object Object]"  # what JavaScript makes of a part of a content list that is put into a string
+
+
+def retrieval_text(passages: Iterable[str]) -> str:
+    """Retrieved passages as they are put behind a message, with the blank line before them."""
+    return "\n\n" + LEAD_IN + "\n\n".join(OPEN + passage + CLOSE for passage in passages)
+
+
+def passages(session: Session, kind: str, message: int) -> Sequence[str] | None:
+    """The passages that belong to a message; None where it has none."""
+    held = session.about.get(kind)
+    found = held.get(session.messages[message].id) if isinstance(held, dict) else None
+    return [str(text) for text in found] if isinstance(found, list) else None
+
+
+class Weights(NamedTuple):
+    """By number of the conversation's messages: tokens of their texts, running sums of them with the passages that the
+    message after them brings, and these texts with the block that they go into."""
+
+    plain: list[int]
+    sums: list[int]
+    brought: dict[int, tuple[Block, str]]
+
+
+@remembered
+def weights(session: Session, index: Index, own: Ledger) -> Weights:
+    """What each message weighs: its text alone. Images are free, and nothing frames a message."""
+    plain, sums, brought = [], [0], {}
+    ordinals = [session.blocks[at].message for at in index.messages]
+    for number, ordinal in enumerate(ordinals):
+        message = session.messages[ordinal]
+        blocks = [b for b in session.blocks[message.start : message.stop] if b.kind not in ("image", "document")]
+        plain.append(own.content(blocks))
+        tokens = plain[-1]
+        found = passages(session, "file_items", ordinals[number + 1]) if number + 1 < len(ordinals) else None
+        if found is not None and (last := text_block(blocks)):
+            text = last.text + retrieval_text(found)
+            tokens += own.tokens_of((Part(last.role, "text", text),)) - own.content((last,))
+            brought[number] = (last, text)
+        sums.append(sums[-1] + tokens)
+    return Weights(plain, sums, brought)
+
+
+def text_block(blocks: Sequence[Block]) -> Block | None:
+    """The last block that holds text, or nothing yet."""
+    return next((b for b in reversed(blocks) if b.kind in ("text", "empty")), None)

@@ -1,0 +1,182 @@
+"""Cline's classic context manager (v3.10.0 to v3.89.2): its limits, its deleted range, and how it reads a conversation.
+
+Pure functions over a `History`; the rule `hide_oldest_pairs` acts on what they say, `reads` finds repeated file reads and
+`sending` shapes the messages that are sent. Ported from `ContextManager.ts` and `context-window-utils.ts`
+(cline/cline v3.89.2, e1bdeeff68), where message numbers are positions in the stored history.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from turnscope.envelope.budget import FORMULAS, BudgetParams
+from turnscope.session.index import Index
+from turnscope.session.model import JSON, Bucket, Session
+
+Range = tuple[int, int]
+Keep = Literal["none", "lastTwo", "half", "quarter"]
+
+UNKNOWN_WINDOW = 128_000  # context-window-utils.ts: models without a window, and DeepSeek behind an OpenAI-compatible API
+NOTICE, NO_READ, READ, WRITE, MENTION = range(5)  # EditType in ContextManager.ts
+
+# Cline's own wording is not repeated here. The lengths are its (336, 30, 153 UTF-16 units): the share of characters that
+# rewriting saves, and with it the decision whether to cut, depends on them.
+TRUNCATED = (
+    "[Context note] The conversation became too long for the model's context window, so a part of its history was taken out. "
+    "The task as the user first put it is still here, and so are the newest messages. Rely on these, look up again whatever "
+    "you need from the part that is gone, and pay most attention to what the user wrote most recently."
+)
+FIRST_USER = "[The task goes on from below.]"
+READ_AGAIN = (
+    "[Context note] This reading of the file was taken out to save space in the context window. The newest reading of the same "
+    "file stands further down below."
+)
+MISSING = "result missing"
+
+
+class Text(Struct, frozen=True, gc=False):
+    """The newest text of an edited block. `before`: the text that it replaced, where that was an edit as well."""
+
+    text: str
+    updates: int = 1
+    before: str | None = None
+    replaced: tuple[str, ...] = ()  # of mentions: files whose text was taken out
+    files: tuple[str, ...] = ()  # of mentions: all files in the text
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """What is stored about one message: what kind of edit, and the text per block number."""
+
+    type: int
+    blocks: Mapping[int, Text]
+
+
+class State(Struct, frozen=True, gc=False):
+    """What a task carries from request to request: the deleted range, stored edits in the order in which they were first made,
+    and messages whose bare text a repair has lost for good."""
+
+    range: Range | None = None
+    entries: Mapping[int, Entry] = {}
+    lost: frozenset[int] = frozenset()
+
+    @property
+    def start(self) -> int:
+        """First message behind the deleted range."""
+        return self.range[1] + 1 if self.range else 2
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The conversation as Cline stores it: messages by number, each with the addresses of its blocks."""
+
+    session: Session
+    starts: tuple[int, ...]  # of all messages of the session (see `starts`)
+    cut: int
+    lost: frozenset[int] = frozenset()
+    summed: frozenset[int] = frozenset()  # messages that a summary wished for by hand stands for
+
+    def __len__(self) -> int:
+        return bisect_left(self.starts, self.cut)
+
+    def at(self, message: int) -> int:
+        """Address where a message begins; the end of the request behind the last one."""
+        return min(self.starts[message], self.cut) if message < len(self.starts) else self.cut
+
+    def role(self, message: int) -> str:
+        """Role of a message; "" where there is none of that number."""
+        return self.session.blocks[self.starts[message]].role if 0 <= message < len(self) else ""
+
+    def addresses(self, message: int) -> list[int]:
+        """Its blocks, without system and tool blocks that took effect inside it."""
+        there = self.session.blocks[self.at(message) : self.at(message + 1)]
+        return [block.at for block in there if block.bucket is not Bucket.SYSTEM and block.bucket is not Bucket.TOOLS]
+
+    def content(self, message: int) -> str | list[tuple[int, JSON]]:
+        """A bare text, or its blocks with their addresses."""
+        if message in self.lost:
+            return []
+        raws = [(at, self.session.blocks[at].raw) for at in self.addresses(message)]
+        if len(raws) == 1 and isinstance(raws[0][1], str):
+            return raws[0][1]
+        return [(at, {"type": "text", "text": raw} if isinstance(raw, str) else raw) for at, raw in raws if raw is not None]
+
+
+def starts(session: Session, index: Index) -> tuple[int, ...]:
+    """Where messages begin as a provider gets them: neighbours of one role are one message, unless a fence parts them."""
+    found: list[int] = []
+    before = None
+    for start in index.messages:
+        message = session.messages[session.blocks[start].message]
+        if before is None or before.role != message.role or before.fence or message.fence:
+            found.append(start)
+        before = message
+    return tuple(found)
+
+
+def allowance(window: int, handler: str = "", model: str = "") -> tuple[int, float]:
+    """The window in tokens that counts, and the unrounded limit inside it (`getContextWindowInfo`)."""
+    if not window or (handler == "openai-compatible" and "deepseek" in model.lower()):
+        window = UNKNOWN_WINDOW
+    return window, FORMULAS["cline"](BudgetParams(), window)[0]
+
+
+def is_over(used: int | None, window: int, limit: float, share: float = 0.0) -> bool:
+    """Whether the previous request's tokens reach the limit, or `share` of the window if that is less; None = no request."""
+    threshold = min(math.floor(window * share) if share else limit, limit)
+    return used is not None and used >= threshold
+
+
+def next_range(role: Callable[[int], str], count: int, current: Range | None, keep: Keep) -> Range:
+    """The deleted range of `count` messages after one more truncation, both ends included (`getNextTruncationRange`).
+
+    It begins behind the first pair whatever stood before. The end is never checked against any count of tokens; a message that
+    is no answer at the end stays, but only one.
+    """
+    start = current[1] + 1 if current else 2
+    rest = count - start
+    remove = {
+        "none": max(rest, 0),
+        "lastTwo": max(rest - 2, 0),
+        "half": rest // 4 * 2,
+        "quarter": rest * 3 // 8 * 2,
+    }[keep]
+    end = start + remove - 1
+    return (2, end - 1 if role(end) not in ("", "assistant") else end)
+
+
+def opening(history: History) -> str:
+    """The text of the first message's first block, "" where it is no text (`applyFirstUserMessageReplacement`)."""
+    content = history.content(0) if len(history) else ""
+    first = content[0][1] if content and not isinstance(content, str) else None
+    return block_text(first) if isinstance(first, Mapping) and first.get("type") == "text" else ""
+
+
+def block_text(raw: Any) -> str:
+    """The text of a text block, or the first text of a tool result's list; "" for anything else."""
+    if not isinstance(raw, Mapping):
+        return ""
+    if raw.get("type") == "tool_result" and isinstance(raw.get("content"), list) and raw["content"]:
+        raw = raw["content"][0] if isinstance(raw["content"][0], Mapping) else {}
+    text = raw.get("text") if raw.get("type") == "text" else ""
+    return text if isinstance(text, str) else ""
+
+
+def with_text(raw: Any, text: str) -> JSON:
+    """The block with another text; the block itself where `block_text` would find none to replace."""
+    if raw.get("type") == "text":
+        return {**raw, "text": text}
+    content = raw.get("content") if raw.get("type") == "tool_result" else None
+    if isinstance(content, list) and content and isinstance(content[0], Mapping) and content[0].get("type") == "text":
+        return {**raw, "content": [{**content[0], "text": text}, *content[1:]]}
+    return raw
+
+
+def units(text: str) -> int:
+    """Length in UTF-16 code units, as JavaScript counts."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,162 @@
+"""Repeated file reads, as Cline's classic context manager finds and rewrites them before it cuts anything.
+
+Ported from `getPossibleDuplicateFileReads`, `applyFileReadContextHistoryUpdates` and `calculateContextOptimizationMetrics`
+(ContextManager.ts, cline/cline v3.89.2). Paths are compared as they are written; the last reading of a file stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from turnscope.ports.cline.ranges import MENTION, READ, READ_AGAIN, WRITE, Entry, History, State, Text, block_text, units
+
+_JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"  # what \s means to JavaScript
+_HEADER = re.compile(rf"\[([^{_JS_SPACE}]+) for '([^']+)'\] Result:")
+_WRITTEN = re.compile(r'(<final_file_content path="[^"]*">).*?(</final_file_content>)', re.DOTALL)
+_MENTIONED = re.compile(r'<file_content path="([^"]*)">.*?</file_content>', re.DOTALL)
+_PATTERN = re.compile(r"\$([$&`'])")
+
+
+class Reading(NamedTuple):
+    """One reading of a file: where it stands, what kind it is, and what takes its place (of `search`, in a mention)."""
+
+    message: int
+    type: int
+    block: int
+    instead: str
+    search: str = ""
+
+
+def rewritten(history: History, state: State) -> tuple[dict[int, Entry], set[int]]:
+    """The stored edits once every reading but a file's last is rewritten, and the messages that this changed."""
+    entries = dict(state.entries)
+    changed: set[int] = set()
+    mentions: dict[int, tuple[str, tuple[str, ...], int]] = {}
+    readings, files = _readings(history, state)
+    for path, found in readings.items():
+        for reading in found[:-1]:
+            changed.add(reading.message)
+            if reading.type == MENTION:
+                text, replaced, block = mentions.get(reading.message) or _base(history, entries, reading)
+                mentions[reading.message] = (js_replace(text, reading.search, reading.instead), (*replaced, path), block)
+            else:
+                _store(entries, reading.message, reading.type, reading.block, Text(reading.instead))
+    for message, (text, replaced, block) in mentions.items():
+        _store(entries, message, MENTION, block, Text(text, replaced=replaced, files=tuple(files[message])))
+    return entries, changed
+
+
+def saved(history: History, state: State, entries: Mapping[int, Entry], changed: set[int]) -> float:
+    """Share of the window's characters (UTF-16 units) that the edits of `changed` messages save; 0 where there are none."""
+    total = gone = 0
+    for message in (*range(min(2, len(history))), *range(max(state.start, 0), len(history))):
+        content = history.content(message)
+        if isinstance(content, str):
+            continue
+        entry = entries.get(message)
+        for block, (_, raw) in enumerate(content):
+            text = block_text(raw)
+            if not text:
+                total += _image(raw)
+                continue
+            newest = entry.blocks.get(block) if entry else None
+            before = text if newest is None or newest.before is None else newest.before
+            if newest and message not in changed:
+                total += units(newest.text)
+            else:
+                total += units(before)
+                gone += units(before) - units(newest.text) if newest else 0
+    return gone / total if total else 0.0
+
+
+def js_replace(text: str, search: str, instead: str) -> str:
+    """JavaScript's `text.replace(search, instead)` of two strings: `$` patterns in `instead` are honoured."""
+    at = text.find(search)
+    if at < 0:
+        return text
+    before, behind = text[:at], text[at + len(search) :]
+    means = {"$": "$", "&": search, "`": before, "'": behind}
+    return before + _PATTERN.sub(lambda found: means[found[1]], instead) + behind
+
+
+def _readings(history: History, state: State) -> tuple[dict[str, list[Reading]], dict[int, list[str]]]:
+    """Readings by path, paths and readings in the order in which they stand; and the files that each mention names."""
+    readings: dict[str, list[Reading]] = {}
+    files: dict[int, list[str]] = {}
+    for message in range(max(state.start, 0), len(history)):
+        done: tuple[str, ...] = ()
+        if entry := state.entries.get(message):
+            newest = next(iter(entry.blocks.values()), None)
+            if entry.type != MENTION or (newest and len(newest.replaced) == len(newest.files)):
+                continue
+            done = newest.replaced if newest else ()
+        content = history.content(message)
+        if history.role(message) != "user" or isinstance(content, str) or not content:
+            continue
+        texts = [block_text(raw) for _, raw in content[:3]]
+        if not texts[0]:
+            continue
+        tool = _tool(message, texts, [raw.get("type") for _, raw in content[:2]])
+        if tool is not None:
+            for path, reading in tool:
+                readings.setdefault(path, []).append(reading)
+            continue
+        for block, text in enumerate(texts):
+            named = list(_MENTIONED.finditer(text)) if "<file_content" in text else []
+            for mention in named:
+                if mention[1] not in done:
+                    instead = f'<file_content path="{mention[1]}">{READ_AGAIN}</file_content>'
+                    readings.setdefault(mention[1], []).append(Reading(message, MENTION, block, instead, mention[0]))
+            if named:
+                files[message] = [mention[1] for mention in named]
+                break
+    return readings, files
+
+
+def _tool(message: int, texts: list[str], types: list[str]) -> list[tuple[str, Reading]] | None:
+    """The reading that a tool's result holds, [] where a write shows no file; None where mentions are to be looked for.
+
+    `texts` and `types` are those of the message's first blocks.
+    """
+    header = _HEADER.match(texts[0])
+    if header is None:
+        return None
+    block = 0 if len(texts[0]) > header.end() else 1  # older versions put the file into the block behind the header
+    if header[1] == "read_file":
+        instead = READ_AGAIN if block else f"{header[0]}\n{READ_AGAIN}"
+        return [(header[2], Reading(message, READ, block, instead))]
+    if header[1] not in ("replace_in_file", "write_to_file"):
+        return None
+    text = texts[0] if types[0] == "tool_result" or not block else texts[1] if types[1:] == ["text"] else ""
+    if not text:
+        return None
+    if not _WRITTEN.search(text):
+        return []
+    instead = _WRITTEN.sub(lambda found: f"{found[1]} {READ_AGAIN} {found[2]}", text, count=1)
+    return [(header[2], Reading(message, WRITE, block, instead))]
+
+
+def _base(history: History, entries: Mapping[int, Entry], reading: Reading) -> tuple[str, tuple[str, ...], int]:
+    """What a mention's text is so far, and which files were already taken out of it."""
+    entry = entries.get(reading.message)
+    newest = entry.blocks.get(reading.block) if entry else None
+    content = history.content(reading.message)
+    written = block_text(content[reading.block][1]) if not isinstance(content, str) else ""
+    return (newest.text if newest else "") or written, newest.replaced if newest else (), reading.block
+
+
+def _store(entries: dict[int, Entry], message: int, type_: int, block: int, text: Text) -> None:
+    entry = entries.get(message)
+    blocks = dict(entry.blocks) if entry else {}
+    if newest := blocks.get(block):
+        text = Text(text.text, newest.updates + 1, newest.text, text.replaced, text.files)
+    blocks[block] = text
+    entries[message] = Entry(entry.type if entry else type_, blocks)
+
+
+def _image(raw: object) -> int:
+    source = raw.get("source") if isinstance(raw, Mapping) and raw.get("type") == "image" else None
+    data = source.get("data") if isinstance(source, Mapping) and source.get("type") == "base64" else ""
+    return units(data) if isinstance(data, str) else 0

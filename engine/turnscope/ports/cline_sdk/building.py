@@ -1,0 +1,301 @@
+"""What Cline's SDK changes of the messages of a request: long texts cut, outdated readings, calls without an answer.
+
+Pure but for the readings that were once found outdated, which stay so (`Builder`). Ported from
+`sdk/packages/core/src/session/services/message-builder.ts` (cline/cline 21cb8d2525). The budgets of all text (6,000,000 bytes)
+and of media are not here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from turnscope.ports.cline_sdk.messages import Message, results_alone, units, written
+
+RESULT_MOST, FILE_MOST, ANSWER_MOST = 8_000, 50_000, 200_000
+OUTDATED_LEAST = 65_536  # bytes that have to be won before anything is outdated
+READING = ("read", "read_files")
+OUTDATED = "[outdated - see the latest file content]"
+# Ours, at the length of the original (60 characters).
+NO_RESULT = "The tool was interrupted, and nothing came back in response."
+_QUERY = re.compile(r"^(.*):(\d+)-(EOF|\d+)$", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Builder:
+    """One session's builder: what it found outdated stays outdated."""
+
+    result_most: int = RESULT_MOST
+    file_most: int = FILE_MOST
+    outdated_least: int = OUTDATED_LEAST
+    gone: dict[str, set[str]] = field(default_factory=dict)  # keys of outdated readings by call
+
+    def build(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages as they are sent; those that stay as they are are the same objects."""
+        readings = _Readings(messages)
+        self._commit(messages, readings)
+        return [self._built(message, readings) for message in answered(messages)]
+
+    def _built(self, message: Message, readings: _Readings) -> Message:
+        content = message["content"]
+        if isinstance(content, str):
+            return message if message["role"] == "user" else _with(message, cut(content, ANSWER_MOST, "assistant text "))
+        return _with(message, [self._block(block, message["role"], readings) for block in content])
+
+    def _block(self, block: Any, role: str, readings: _Readings) -> Any:
+        if block["type"] == "text" and role == "assistant":
+            return {**block, "text": cut(block["text"], ANSWER_MOST, "assistant text ")}
+        if block["type"] == "file":
+            return {**block, "content": cut(block["content"], self.file_most)}
+        if block["type"] != "tool_result":
+            return block
+        content = block["content"]
+        keys = self.gone.get(block["tool_use_id"], set()) if readings.reads(block) else set()
+        if keys := {key for key in keys if readings.outdated(key, block["tool_use_id"])}:
+            content = _replaced(content, keys)
+        if isinstance(content, str):
+            return {**block, "content": cut(content, self.result_most)}
+        name = {"text": "text", "file": "content"}
+        cuts = [{**p, name[p["type"]]: cut(p[name[p["type"]]], self.result_most)} if p["type"] in name else p for p in content]
+        return {**block, "content": cuts}
+
+    def _commit(self, messages: Sequence[Message], readings: _Readings) -> None:
+        """Take note of outdated readings, once enough bytes are won by all that are new."""
+        new: dict[str, set[str]] = {}
+        won, seen = 0, set[str]()
+        for block in _results(messages):
+            if not readings.reads(block):
+                continue
+            call = block["tool_use_id"]
+            seen.add(call)
+            old = {key for key in readings.of(block) if readings.outdated(key, call)}
+            known = self.gone.get(call, set()) & old
+            self.gone[call] = known
+            if fresh := old - known:
+                new.setdefault(call, set()).update(fresh)
+                won += self._won(block["content"], fresh)
+        self.gone = {call: keys for call, keys in self.gone.items() if keys and call in seen}
+        if new and won >= self.outdated_least:
+            for call, keys in new.items():
+                self.gone.setdefault(call, set()).update(keys)
+
+    def _won(self, content: Any, keys: set[str]) -> int:
+        texts = [content] if isinstance(content, str) else [p["text"] for p in content if p["type"] == "text"]
+        files = [] if isinstance(content, str) else [p for p in content if p["type"] == "file" and p["path"] in keys]
+        told = list(_told(content))
+        total = sum(_bytes(cut(file["content"], self.result_most)) for file in files)
+        for text in texts:
+            entries = _entries(text)
+            if entries is None:
+                total += _bytes(cut(text, self.result_most)) if not told or set(told) <= keys else 0
+            else:
+                total += sum(_bytes(written(e)) for e in entries if _key(e) in keys)
+        return total
+
+
+class _Readings:
+    """Which call read what, and which reading of a file is the newest."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.names: dict[str, str] = {}
+        self.asked: dict[str, list[str]] = {}
+        self.newest: dict[str, str] = {}
+        self.whole: dict[str, str] = {}
+        for number, message in enumerate(messages):
+            for at, block in enumerate(() if isinstance(message["content"], str) else message["content"]):
+                if block["type"] == "file":
+                    self.whole[block["path"]] = f"file:{number}:{at}"
+                elif block["type"] == "tool_use":
+                    self.names[block["id"]] = block["name"].lower()
+                    if self.names[block["id"]] in READING:
+                        self.asked[block["id"]] = list(dict.fromkeys(_asked(block.get("input"))))
+                elif block["type"] == "tool_result" and self.reads(block):
+                    for key in self.of(block):
+                        self.newest[key] = block["tool_use_id"]
+                        if not _ranged(key):
+                            self.whole[key] = block["tool_use_id"]
+
+    def reads(self, block: Mapping[str, Any]) -> bool:
+        """Whether a result is a reading that worked."""
+        name = self.names.get(block["tool_use_id"]) or str(block.get("name") or "").lower()
+        return name in READING and block.get("is_error") is not True
+
+    def of(self, block: Mapping[str, Any]) -> list[str]:
+        """What a result says that it holds, else what its call asked for."""
+        return list(dict.fromkeys(_told(block["content"]))) or self.asked.get(block["tool_use_id"], [])
+
+    def outdated(self, key: str, call: str) -> bool:
+        """Whether the same was read again later, or the whole file was."""
+        owner = self.whole.get(_path(key))
+        return (owner is not None and owner != call) or self.newest.get(key) != call
+
+
+def answered(messages: Sequence[Message]) -> list[Message]:
+    """The messages with an answer for every call: results stand in messages of their own, and a user's text joins them."""
+    there = {block["tool_use_id"] for block in _results(messages)}
+    done: list[Message] = []
+    open_calls: dict[str, str] = {}
+
+    def add(message: Message) -> None:
+        content = message["content"]
+        more = ([{"type": "text", "text": content}] if content else []) if isinstance(content, str) else list(content)
+        if done and message["role"] == "user" and results_alone(done[-1]) and more:
+            done[-1] = {**done[-1], "content": [*done[-1]["content"], *more]}
+        else:
+            done.append(message)
+
+    def missing() -> list[Any]:
+        made = [_missing(call, name) for call, name in open_calls.items()]
+        open_calls.clear()
+        return made
+
+    for message in messages:
+        held = [] if isinstance(message["content"], str) else list(message["content"])
+        results = [block for block in held if block["type"] == "tool_result"]
+        rest = [block for block in held if block["type"] != "tool_result"]
+        if results:
+            alone = not rest and message["role"] == "user" and not open_calls
+            add(message if alone else {**message, "role": "user", "content": [*results, *missing()]})
+            if not rest:
+                continue
+        elif open_calls:
+            add({"role": "user", "content": missing()})
+        add({**message, "content": rest} if results else message)
+        if message["role"] == "assistant":
+            open_calls.update({b["id"]: b["name"] for b in rest if b["type"] == "tool_use" and b["id"] not in there})
+    if open_calls:
+        add({"role": "user", "content": missing()})
+    return done
+
+
+def _missing(call: str, name: str) -> dict[str, Any]:
+    text = f"{NO_RESULT} Tool: {name}." if name else NO_RESULT
+    return {
+        "type": "tool_result",
+        "tool_use_id": call,
+        "name": name,
+        "content": [{"type": "text", "text": text}],
+        "is_error": True,
+    }
+
+
+def cut(text: str, most: int, what: str = "") -> str:
+    """A text with its middle left out where it is longer than `most` characters, the mark for that included."""
+    size = units(text)
+    if size <= most:
+        return text
+    half, shown = 0, ""
+    left = size - most
+    for _ in range(2):  # the mark names how much is left out, and takes room itself
+        mark = f"\n\n...[{what}truncated{': omitted' if what else ''} {left} chars]...\n\n"
+        half = max(0, (most - len(mark)) // 2)
+        left, shown = max(0, size - 2 * half), mark
+    return f"{text[:half]}{shown}{text[size - half :] if half else ''}"
+
+
+def _with(message: Message, content: Any) -> Message:
+    return message if content == message["content"] else {**message, "content": content}
+
+
+def _results(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
+    for message in messages:
+        yield from (
+            b for b in (() if isinstance(message["content"], str) else message["content"]) if b["type"] == "tool_result"
+        )
+
+
+def _asked(given: Any) -> Iterator[str]:
+    if not isinstance(given, Mapping):
+        return
+    files = given.get("files")
+    for request in (given, *(files if isinstance(files, list) else ())):
+        if isinstance(request, Mapping) and _named(request):
+            yield _located(request)
+    paths = given.get("file_paths")
+    yield from (path for path in (paths if isinstance(paths, list) else ()) if isinstance(path, str) and path)
+
+
+def _named(entry: Mapping[str, Any]) -> str:
+    found = (entry.get(name) for name in ("path", "file_path", "filePath"))
+    return next((path for path in found if isinstance(path, str) and path), "")
+
+
+def _located(entry: Mapping[str, Any]) -> str:
+    first, last = (entry.get(name) if type(entry.get(name)) is int else None for name in ("start_line", "end_line"))
+    return _place(_named(entry), first, last)
+
+
+def _place(path: str, first: int | None, last: int | None) -> str:
+    if first is None and last is None:
+        return path
+    return f"{path}:{1 if first is None else first}-{'EOF' if last is None else last}"
+
+
+def _ranged(key: str) -> bool:
+    return _QUERY.match(key) is not None
+
+
+def _path(key: str) -> str:
+    match = _QUERY.match(key)
+    return match[1] if match else key
+
+
+def _entries(text: str) -> list[Any] | None:
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return None
+    return told if isinstance(told, list) else [told]
+
+
+def _key(entry: Any) -> str:
+    if not isinstance(entry, Mapping):
+        return ""
+    if _named(entry):
+        return _located(entry)
+    query = entry.get("query")
+    if not isinstance(query, str):
+        return ""
+    match = _QUERY.match(query)
+    return _place(match[1], int(match[2]), None if match[3] == "EOF" else int(match[3])) if match else query
+
+
+def _told(content: Any) -> Iterator[str]:
+    """What a result says that it holds."""
+    texts = [content] if isinstance(content, str) else [p["text"] for p in content if p["type"] == "text"]
+    yield from (key for text in texts for entry in _entries(text) or () if (key := _key(entry)))
+
+
+def _replaced(content: Any, keys: set[str]) -> Any:
+    if isinstance(content, str):
+        return _outdated(content, keys)
+    paths = {_path(key) for key in keys}
+    done: list[Any] = []
+    for part in content:
+        if part["type"] == "file" and part["path"] in paths:
+            done.append({**part, "content": OUTDATED})
+        else:
+            done.append({**part, "text": _outdated(part["text"], keys)} if part["type"] == "text" else part)
+    return done
+
+
+def _outdated(text: str, keys: set[str]) -> str:
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return OUTDATED
+    return written([_entry(e, keys) for e in told] if isinstance(told, list) else _entry(told, keys))
+
+
+def _entry(entry: Any, keys: set[str]) -> Any:
+    if not isinstance(entry, Mapping) or _key(entry) not in keys:
+        return entry
+    name = "content" if not isinstance(entry.get("result"), str) and isinstance(entry.get("content"), str) else "result"
+    return {**entry, name: OUTDATED}
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

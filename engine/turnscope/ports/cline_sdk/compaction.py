@@ -1,0 +1,235 @@
+"""When Cline's SDK compacts, to what size, and how: with a summary of a model, or without one.
+
+Pure but for the model, which is a function. Ported from `extensions/context/{compaction,agentic-compaction}.ts` and
+`session/models/session-compaction.ts` in `sdk/packages/core/src` (cline/cline 21cb8d2525).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from turnscope.ports.cline_sdk import messages as port
+from turnscope.ports.cline_sdk.basic import compacted
+from turnscope.ports.cline_sdk.files import read_out, touched
+from turnscope.ports.cline_sdk.messages import Message
+from turnscope.ports.cline_sdk.projection import Projection, project
+
+LABEL = "Context summary:\n\n"
+# Ours, at the length of the original (332 characters): how much fits beside it depends on that.
+PROMPT = (
+    "Sum up this session so that work on it can go on from the summary alone. Keep to facts, be brief.\n"
+    "\n"
+    "## Goal\n"
+    "What is being built or mended, in one sentence.\n"
+    "\n"
+    "## State\n"
+    "- What is done\n"
+    "- What is under way\n"
+    "- What stands in the way\n"
+    "\n"
+    "## Highlights\n"
+    "Decisions and findings that matter later on.\n"
+    "\n"
+    "## Next\n"
+    "The steps that come next, .\n"
+    "\n"
+    "## Files\n"
+)
+
+
+class SummaryFailed(Exception):
+    """The summarising model could not be asked, or its answer broke off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Of a request and of its messages: what they have, when is compacted, and to how much. Tokens."""
+
+    request: int
+    messages: int
+    most: float
+    trigger: float
+    target: float
+    message_trigger: float
+    message_target: float
+
+    @property
+    def overhead(self) -> int:
+        return max(0, self.request - self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a summariser is asked: the whole text, its parts, and how much it may answer."""
+
+    text: str
+    conversation: str
+    previous: str
+    files: Mapping[str, Sequence[str]]
+    output: int
+
+
+Summarise = Callable[[Asked], str]
+
+
+def budget_of(
+    messages: Sequence[Message], model: Mapping[str, Any], request: int, mode: str = "auto", ratio: float | None = None
+) -> Budget:
+    """The budget of a request."""
+    held = port.total(messages)
+    overhead = max(0, request - held)
+    known = port.usable(model.get("contextWindow"), model.get("maxInputTokens"))
+    most = port.DEFAULT_INPUT if known is None else known
+    trigger = most * port.TRIGGER_SHARE
+    message_trigger = max(1, math.floor(trigger - overhead))
+    if mode == "auto":
+        output = model.get("maxTokens")
+        large = _pairs(messages) >= port.LARGE_PAIRS and isinstance(output, (int, float)) and output < most
+        target = math.floor(most * port.LARGE_TARGET_SHARE) if large else math.floor(trigger * port.TARGET_SHARE)
+        whole: float = max(1, min(target, most, max(1, trigger - 1)))
+        part = max(1, math.floor(whole - overhead))
+    else:
+        share = port.MANUAL_RATIO if ratio is None else ratio
+        share = min(port.MANUAL_MOST, max(port.MANUAL_LEAST, share))
+        part = max(1, math.floor(min(message_trigger, held * share)))
+        whole = overhead + part
+    return Budget(request, held, most, trigger, whole, message_trigger, part)
+
+
+def _pairs(messages: Sequence[Message]) -> int:
+    count, asked = 0, False
+    for message in messages:
+        count += asked and message["role"] == "assistant"
+        asked = message["role"] == "user"
+    return count
+
+
+def summed_up(
+    messages: Sequence[Message],
+    budget: Budget,
+    preserve: float,
+    model: Mapping[str, Any],
+    active: bool,
+    now: int,
+    summarise: Summarise,
+) -> tuple[list[Message], Projection] | None:
+    """A summary of all but the newest messages in front of them; None where nothing can be summed up. SummaryFailed."""
+    at = port.cut_index(messages, preserve) if len(messages) > 1 else 0
+    if not 0 < at < len(messages):
+        return None
+    head = messages[:at]
+    newest = next((i for i in range(at - 1, -1, -1) if port.kind(head[i]) == "compaction_summary"), -1)
+    previous = str((head[newest].get("metadata") or {}).get("summary") or "") if newest >= 0 else ""
+    fresh = head[newest + 1 :]
+    if not fresh:
+        return None
+    known = port.usable(model.get("contextWindow"), model.get("maxInputTokens"))
+    least = port.SUMMARY_LEAST
+    limit = known if known is not None else max(budget.most, budget.trigger, least) if active else least
+    room = limit - port.estimate(port.units(request_text(previous, "", touched(head))))
+    if room <= 0:
+        return None
+    done = project(fresh, max(1, room), "agentic_summary")
+    if done.status == "failed":
+        return None
+    files, conversation = touched(done.messages), read_out(done.messages)
+    output = model.get("maxTokens")
+    output = min(port.SUMMARY_OUTPUT, math.floor(output)) if port.positive(output) else port.SUMMARY_OUTPUT  # type: ignore[arg-type]
+    text = summarise(Asked(request_text(previous, conversation, files), conversation, previous, files, output)).strip()
+    if not text:
+        return None
+    return [_summary(_with_files(text, files), files, messages, head, now), *messages[at:]], done
+
+
+def _with_files(text: str, files: Mapping[str, Sequence[str]]) -> str:
+    if re.search(r"^## Files$", text, re.IGNORECASE | re.MULTILINE):
+        return text
+    read, modified = ("\n".join(f"- {path}" for path in files[name] or ("none",)) for name in ("readFiles", "modifiedFiles"))
+    return f"{text}\n\n## Files\nRead:\n{read}\nModified:\n{modified}"
+
+
+def _summary(
+    text: str, files: Mapping[str, Sequence[str]], messages: Sequence[Message], head: Sequence[Message], now: int
+) -> Message:
+    meta = {
+        "kind": "compaction_summary",
+        "displayRole": "system",
+        "userRunSpan": sum(map(port.span_of, head)),
+        "summary": text,
+        "details": files,
+        "tokensBefore": port.total(messages),
+        "generatedAt": now,
+    }
+    return {"role": "user", "content": [{"type": "text", "text": LABEL + text}], "metadata": meta}
+
+
+def request_text(previous: str, conversation: str, files: Mapping[str, Sequence[str]]) -> str:
+    """What the summariser is asked."""
+    read, edited = (", ".join(files[name]) or "none" for name in ("readFiles", "modifiedFiles"))
+    parts = [f"{PROMPT}Read: {read}\nEdited: {edited}"]
+    parts += [f"Previous summary:\n{previous.strip()}"] if previous.strip() else []
+    return "\n\n".join([*parts, f"Conversation:\n{conversation or '(empty)'}"])
+
+
+def prepared(  # noqa: PLR0913, PLR0917 - what a pass of the original is given
+    messages: Sequence[Message],
+    budget: Budget,
+    strategy: str,
+    mode: str,
+    preserve: float | None,
+    model: Mapping[str, Any],
+    active: bool,
+    now: int,
+    summarise: Summarise,
+) -> tuple[list[Message], Projection] | None:
+    """The shorter transcript, by the strategy; the deterministic way follows a summary that failed, and serves a refusal."""
+    if strategy == "agentic" and mode != "overflow_recovery":
+        most = min(port.PRESERVE_RECENT if preserve is None else preserve, budget.message_target)
+        try:
+            return summed_up(messages, budget, most, model, active, now, summarise)
+        except SummaryFailed:
+            pass
+    return compacted(messages, budget.message_target, budget.message_trigger, mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A compaction that is kept beside the history: of how many messages, their hash, and what stands for them."""
+
+    count: int
+    hash: str
+    key: str
+    messages: tuple[Message, ...]
+
+
+def stored(source: Sequence[Message], messages: Sequence[Message]) -> Stored:
+    """The state to keep."""
+    return Stored(len(source), prefix_hash(source, len(source)), _key(source[-1]) if source else "", tuple(messages))
+
+
+def projected(state: Stored, history: Sequence[Message]) -> list[Message] | None:
+    """The history with what stands for its beginning; None where that beginning is no longer what was compacted."""
+    if state.count > len(history) or prefix_hash(history, state.count) != state.hash:
+        return None
+    return [*state.messages, *history[state.count :]]
+
+
+def prefix_hash(messages: Sequence[Message], count: int) -> str:
+    """The hash of the first so many messages, without their ids."""
+    names = ("role", "content", "agent", "sessionId", "metadata", "modelInfo", "metrics")
+    lines = ["cline-session-compaction-source-v2", str(count)]
+    lines += (port.written([[name, message.get(name)] for name in names]) for message in messages[:count])
+    return "sha256:" + sha256("".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _key(message: Message) -> str:
+    name = str(message.get("id") or "").strip()
+    if name:
+        return f"id:{name}"
+    ts = message.get("ts")
+    return f"ts:{message['role']}:{ts}" if ts is not None else f"content:{message['role']}:{port.written(message['content'])}"

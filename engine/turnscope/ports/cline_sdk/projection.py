@@ -1,0 +1,227 @@
+"""How Cline's SDK makes messages fit a budget without a model: drop what is unsafe, shorten texts, then drop whole messages.
+
+Pure. Ported from `sdk/packages/core/src/extensions/context/budget-projection/project.ts` (cline/cline 21cb8d2525).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from turnscope.ports.cline_sdk.messages import Message, results_alone, size, tokens, total, units
+
+Intent = Literal["agentic_summary", "basic_compaction_projection", "normal_provider_request"]
+Action = tuple[str, str, int, int | None, int, int]
+"""Kind, reason, number of the message and of its block, characters of JSON before and after."""
+
+UNSAFE = ("image", "media", "redacted_thinking")
+LEAST = 16
+
+
+@dataclass(slots=True)
+class Projection:
+    """What is left, what was done to get there, and whether it fits."""
+
+    messages: list[Message]
+    numbers: list[int]
+    actions: list[Action] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    status: str = "ok"
+    tail: str = "included_verbatim"
+
+    @property
+    def tokens(self) -> int:
+        return total(self.messages)
+
+
+def project(messages: Sequence[Message], target: float, intent: Intent) -> Projection:
+    """The messages within `target` tokens, as far as that goes without touching what is protected."""
+    done = Projection(list(messages), list(range(len(messages))))
+    if target <= 0:
+        done.status, done.tail, done.warnings = "failed", "preserved_out_of_band", ["budget_impossible"]
+        return done
+    if intent != "normal_provider_request":
+        _filter(done, lambda _i: True, ("thinking",), "unsafe_to_truncate", inside=False)
+        newest, tail = _newest(done.messages), live_tail(done.messages)
+        _filter(done, lambda i: i != newest and i < tail, UNSAFE, "over_budget", inside=True)
+    if done.tokens > target:
+        _shorten(done, target)
+        _drop(done, target)
+    if done.actions:
+        done.tail = "included_degraded"
+    if done.tokens > target:
+        done.status, done.tail = "failed", "included_degraded"
+        done.warnings.append("budget_unachievable_with_protections")
+    return done
+
+
+def live_tail(messages: Sequence[Message]) -> int:
+    """Number of the newest message whose call nobody answered; the end where there is none."""
+    answered = {b["tool_use_id"] for m in messages for b in _blocks(m) if b["type"] == "tool_result"}
+    for i in range(len(messages) - 1, -1, -1):
+        if any(b["type"] == "tool_use" and b["id"] not in answered for b in _blocks(messages[i])):
+            return i
+    return len(messages)
+
+
+def _blocks(message: Message) -> Sequence[Mapping[str, Any]]:
+    return () if isinstance(message["content"], str) else message["content"]
+
+
+def _prompts(messages: Sequence[Message]) -> list[int]:
+    return [i for i, m in enumerate(messages) if m["role"] == "user" and not results_alone(m)]
+
+
+def _newest(messages: Sequence[Message]) -> int:
+    return (_prompts(messages) or [-1])[-1]
+
+
+def _filter(done: Projection, touched: Callable[[int], bool], types: tuple[str, ...], reason: str, inside: bool) -> None:
+    """Take blocks of `types` out of the messages that may be touched, images out of results as well; empty messages go."""
+    for i, message in enumerate(done.messages):
+        if not touched(i) or isinstance(message["content"], str):
+            continue
+        kept: list[Any] = []
+        for number, block in enumerate(message["content"]):
+            place = (done.numbers[i], number)
+            if block["type"] in types:
+                done.actions.append(("dropped_block", "unsafe_to_truncate", *place, size(block), 0))
+                continue
+            held = block.get("content")
+            if inside and block["type"] == "tool_result" and isinstance(held, list):
+                left = {**block, "content": [part for part in held if part["type"] != "image"]}
+                if len(left["content"]) != len(held):
+                    done.actions.append(("dropped_block", "unsafe_to_truncate", *place, size(block), size(left)))
+                    kept.append(left)
+                    continue
+            kept.append(block)
+        if kept != list(message["content"]):
+            done.messages[i] = {**message, "content": kept}
+    for message, number in zip(done.messages, done.numbers, strict=True):
+        if message["content"] == []:
+            done.actions.append(("dropped_message", reason, number, None, size(message), 0))
+    _keep(done, lambda i: done.messages[i]["content"] != [])
+
+
+def _keep(done: Projection, stays: Callable[[int], bool]) -> None:
+    left = [i for i in range(len(done.messages)) if stays(i)]
+    done.messages, done.numbers = [done.messages[i] for i in left], [done.numbers[i] for i in left]
+
+
+def _shorten(done: Projection, target: float) -> None:
+    """Shorten texts from the newest backwards, but not the newest prompt and nothing from a call on that waits."""
+    newest, tail, counted = _newest(done.messages), live_tail(done.messages), done.tokens
+    for i in range(len(done.messages) - 1, -1, -1):
+        if counted <= target:
+            return
+        message = done.messages[i]
+        text = bool(message["content"]) if isinstance(message["content"], str) else None
+        held = any(b["type"] in ("text", "file", "tool_result") for b in _blocks(message))
+        if i == newest or i >= tail or not (held if text is None else text):
+            continue
+        before, old = size(message), tokens(message)
+        most = max(LEAST, math.floor(target * max(1, before / max(1, old)) / max(1, len(done.messages))))
+        done.messages[i] = shortened(message, most)
+        done.actions.append(("truncated_text", "over_budget", done.numbers[i], None, before, size(done.messages[i])))
+        counted += tokens(done.messages[i]) - old
+
+
+def shortened(message: Message, most: int) -> Message:
+    """A message whose texts share `most` characters, the first blocks first."""
+    if isinstance(message["content"], str):
+        return {**message, "content": cut(message["content"], most)}
+    return {**message, "content": _shared(message["content"], most)[0]}
+
+
+def _shared(held: Sequence[Mapping[str, Any]], room: int) -> tuple[list[Any], int]:
+    done: list[Any] = []
+    for block in held:
+        name = {"text": "text", "file": "content"}.get(block["type"])
+        if block["type"] == "tool_result":
+            content = block["content"]
+            if isinstance(content, str):
+                content = cut(content, max(0, room))
+                room -= units(content) if room > 0 else 0
+            else:
+                before = room
+                content, _ = _shared(content, room)
+                used = sum(
+                    units(p["text"] if p["type"] == "text" else p["content"]) for p in content if p["type"] in ("text", "file")
+                )
+                room -= used if before > 0 else 0
+            done.append({**block, "content": content})
+        elif name:
+            text = cut(block[name], room)
+            room -= units(text) if room > 0 else 0
+            done.append({**block, name: text})
+        else:
+            done.append(block)
+    return done, room
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a text, and how many characters are missing; "" where there is no room."""
+    if most <= 0:
+        return ""
+    if units(text) <= most:
+        return text
+    if most <= LEAST:
+        return text[: max(1, most)]
+    room = max(1, most - len(f"\n...[truncated {units(text) - most} chars]"))
+    return f"{text[:room]}\n...[truncated {units(text) - room} chars]"
+
+
+def _drop(done: Projection, target: float) -> None:
+    """Drop messages from the oldest on, each with what it calls or answers; prompts at both ends and open calls stay."""
+    at = 0
+    while at < len(done.messages) and done.tokens > target:
+        prompts = _prompts(done.messages) or [-1]
+        tail = live_tail(done.messages)
+        if at in (prompts[0], prompts[-1]):
+            here = size(done.messages[at])
+            done.actions.append(("preserved", "protected_live_tail", done.numbers[at], None, here, here))
+            at += 1
+            continue
+        group = _bound(done.messages, at)
+        if not group.isdisjoint({prompts[0], prompts[-1]}) or any(i >= tail for i in group):
+            at += 1
+            continue
+        for i in group:
+            bound = len(group) > 1 or bool(_calls(done.messages[i]))
+            reason = "tool_pair_boundary" if bound else "over_budget"
+            done.actions.append(("dropped_message", reason, done.numbers[i], None, size(done.messages[i]), 0))
+        gone = set(group)
+        _keep(done, lambda i: i not in gone)  # noqa: B023 - called at once
+
+
+def _calls(message: Message) -> list[str]:
+    found = [
+        b["id"] if b["type"] == "tool_use" else b["tool_use_id"]
+        for b in _blocks(message)
+        if b["type"] in ("tool_use", "tool_result")
+    ]
+    return list(dict.fromkeys(found))
+
+
+class _Group(dict[int, None]):
+    """Numbers in the order in which they were found."""
+
+    def isdisjoint(self, other: set[int]) -> bool:
+        return self.keys().isdisjoint(other)
+
+
+def _bound(messages: Sequence[Message], at: int) -> _Group:
+    """The message and all that calls bind to it."""
+    where: dict[str, list[int]] = {}
+    for i, message in enumerate(messages):
+        for call in _calls(message):
+            where.setdefault(call, []).append(i)
+    found, queue = _Group(), [at]
+    while queue:
+        i = queue.pop(0)
+        if i not in found:
+            found[i] = None
+            queue += (j for call in _calls(messages[i]) for j in where[call] if j not in found)
+    return found

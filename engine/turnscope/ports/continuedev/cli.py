@@ -1,0 +1,145 @@
+"""Continue's CLI: what an item of the history counts, when it is compacted, and how it is cut at its end.
+
+Pure functions, written from what is documented of extensions/cli/src (compaction.ts, util/tokenizer.ts, stream/*) and
+core/util/messageConversion.ts (continuedev/continue d0a3c0b6). An item is a mapping: `role`, `content`, `context`, `calls`
+(each with its `output`, where it has one). Counts of texts come from the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from turnscope.ports.continuedev.compiling import adjusted
+
+Item = Mapping[str, Any]
+Count = Callable[[str], int]
+WINDOW, OUTPUT_SHARE, OUTPUT_MOST = 200_000, 0.35, 64_000  # where nothing is configured
+AUTO, BUFFER_MOST = 0.8, 15_000  # share of the room at which the history is compacted; tokens kept free at most
+ITEM, LISTED, CALL, RESULT, CONTEXT, SYSTEM = 2, 3, 10, 5, 5, 4  # tokens beside the texts
+IMAGE = 1_024
+SAFETY, ROOM = 100, 150  # tokens kept free in a request, and in the one that asks for a summary
+TOOLS = 12  # tokens before and behind tool definitions
+CANCELLED = "Tool cancelled"
+PROMPT_TOKENS = 91
+
+
+def window_of(configured: int | None) -> int:
+    """The window in tokens."""
+    return configured or WINDOW
+
+
+def output_of(window: int, configured: int | None) -> int:
+    """Tokens of the answer."""
+    return ceil(min(OUTPUT_SHARE * window, OUTPUT_MOST)) if configured is None else configured
+
+
+def item_tokens(item: Item, count: Count, model: str) -> int:
+    """Tokens of an item. Only its content is counted in the model's own tokens."""
+    content = item.get("content") or ""
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    text = sum(count(part["text"]) for part in parts if part.get("text"))
+    pictures = IMAGE * sum(part.get("type") == "imageUrl" for part in parts)
+    found = adjusted(text + pictures, model) + ITEM
+    for call in item.get("calls") or ():
+        found += _tokens(call.get("name"), count) + CALL + _tokens(call.get("arguments"), count)
+        output = call.get("output")
+        for text_of in [output] if isinstance(output, str) else output or ():
+            found += _tokens(text_of, count) + RESULT
+    found += RESULT if item.get("role") == "tool" else 0
+    for given in item.get("context") or ():
+        found += _tokens(given.get("content"), count) + _tokens(given.get("name"), count) + CONTEXT
+    return found
+
+
+def _tokens(text: Any, count: Count) -> int:
+    return count(text) if text and isinstance(text, str) else 0
+
+
+def tool_tokens(tools: Sequence[Item], count: Count) -> int:
+    """Tokens of tool definitions."""
+    if not tools:
+        return 0
+    found = 2 * TOOLS
+    for tool in tools:
+        function = tool.get("function") or {}
+        found += _tokens(function.get("name"), count) + _tokens(function.get("description"), count)
+        for key, field in ((function.get("parameters") or {}).get("properties") or {}).items():
+            held = field if isinstance(field, Mapping) else {}
+            found += count(key)
+            for name in ("type", "description"):
+                found += _tokens(held.get(name), count) + 2 if held.get(name) and isinstance(held[name], str) else 0
+            values = held.get("enum") or ()
+            found += sum(3 + (count(v) if isinstance(v, str) else 5) for v in values) - (3 if values else 0)
+    return found
+
+
+def threshold(window: int, output: int) -> int | None:
+    """Tokens from which on the history is compacted; None where the answer leaves no room, which is an error."""
+    free = window - output
+    limit = free - min(BUFFER_MOST, max(output, ceil((1 - AUTO) * free)))
+    return limit if limit > 0 else None
+
+
+def reserved(window: int, output: int | None) -> int:
+    """Tokens that a request keeps free for its answer: no upper bound here."""
+    return output if output is not None and output > 0 else ceil(OUTPUT_SHARE * window)
+
+
+def fits(tokens: int, window: int, output: int | None, buffer: int = SAFETY) -> bool:
+    """Whether a request of so many tokens may be sent."""
+    return tokens + reserved(window, output) + buffer <= window
+
+
+def kept(roles: Sequence[str], stop: int) -> int:
+    """How many of the first `stop` items one step of cutting leaves: the last goes, with a question or call before it.
+
+    `roles`: user, assistant, ...; `call` for an answer that calls tools.
+    """
+    return stop - 2 if stop > 1 and roles[stop - 2] in ("user", "call") else max(0, stop - 1)
+
+
+def begin(summaries: Sequence[int]) -> int | None:
+    """The number of the item from which on the history is sent: the first that is a summary."""
+    return summaries[0] if summaries else None
+
+
+def cut_for_summary(roles: Sequence[str], sums: Sequence[int], window: int, output: int, beside: int) -> int:
+    """How many items are left of a history of which a summary is asked for. `beside`: tokens of prompt and system."""
+    stop = len(roles)
+    while stop and sums[stop] + beside > window - output - ROOM:
+        stop = kept(roles, stop)
+    return stop
+
+
+def cut_to_fit(roles: Sequence[str], sums: Sequence[int], window: int, output: int | None, beside: int) -> int:
+    """How many items are sent: the newest go until the request fits, but for one."""
+    stop = len(roles)
+    while stop > 1 and not fits(sums[stop] + beside, window, output):
+        stop = kept(roles, stop)
+    return stop
+
+
+def converted(item: Item) -> list[dict[str, Any]]:
+    """An item as the chat messages that are sent for it."""
+    role, content = str(item.get("role")), item.get("content")
+    if role == "user" and item.get("context") and isinstance(content, str):
+        blocks = [f'<context name="{c.get("name", "")}">\n{c.get("content", "")}\n</context>' for c in item["context"]]
+        content = "\n\n".join([*blocks, content])
+    made: dict[str, Any] = {"role": "assistant" if role == "thinking" else role, "content": content}
+    calls = item.get("calls") or ()
+    if calls:
+        made["tool_calls"] = [
+            {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}} for c in calls
+        ]
+    if item.get("tool_call_id"):
+        made["tool_call_id"] = item["tool_call_id"]
+    results = [] if item.get("bare_calls") else [_result(call) for call in calls]
+    return [made, *results]
+
+
+def _result(call: Item) -> dict[str, Any]:
+    output = call.get("output")
+    text = output if isinstance(output, str) else "\n".join(output) if output else ""
+    return {"role": "tool", "tool_call_id": call["id"], "content": text or CANCELLED}

@@ -1,0 +1,116 @@
+"""Gemini CLI's chat compression: where a history is split, how its parts are estimated, and how long outputs are shortened.
+
+Pure functions over Gemini's contents; the rule `summarise_oldest_characters` acts on them. Ported from
+`chatCompressionService.ts` and `tokenCalculation.ts` (google-gemini/gemini-cli 5411f113ca).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from turnscope.session.model import JSON, Block
+
+ASCII_PER_TOKEN, TOKENS_PER_OTHER = 4, 1.5  # tokenCalculation.ts
+LONG_TEXT = 100_000  # UTF-16 units: above it a text is a fourth of its length, whatever its characters
+IMAGE, PDF = 3_000, 25_800
+DEEPEST = 3  # nested parts of nested parts
+OUTPUT_BUDGET = 50_000  # tokens of function responses that stay whole, counted from the newest (chatCompressionService.ts)
+EXCERPT, EXCERPT_HEAD = 40_000, 0.2  # characters of an output that is shortened, and the share of its beginning
+
+
+def split_point(chars: Sequence[int], may_begin: Sequence[bool], ends_open: bool, fraction: float) -> int:
+    """Index of the first content kept, by `findCompressSplitPoint`; the length = everything is compressed, 0 = nothing.
+
+    `chars`: UTF-16 units of each content's JSON; `may_begin`: contents of a user without any function response; `ends_open`:
+    the newest content is no answer without a call. ValueError: the fraction is not between 0 and 1.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError("fraction_out_of_range")
+    target, last = sum(chars) * fraction, 0
+    for i, before in enumerate(accumulate(chars, initial=0)):
+        if i < len(chars) and may_begin[i]:
+            if before >= target:
+                return i
+            last = i
+    return last if ends_open or not chars else len(chars)
+
+
+def may_begin(content: Mapping[str, Any]) -> bool:
+    """Whether what is kept may begin with this content."""
+    return content.get("role") == "user" and not any("functionResponse" in part for part in content.get("parts") or ())
+
+
+def is_open(content: Mapping[str, Any]) -> bool:
+    """Whether something has to follow or answer this content: it is a user's, or calls a function."""
+    return content.get("role") != "model" or any("functionCall" in part for part in content.get("parts") or ())
+
+
+def tokens_of(parts: Sequence[Mapping[str, Any]], depth: int = 0) -> int:
+    """Estimated tokens of some parts, rounded down once (`estimateTokenCountSync`)."""
+    return math.floor(sum(_part(part, depth) for part in parts))
+
+
+def _part(part: Mapping[str, Any], depth: int) -> float:
+    if isinstance(part.get("text"), str):
+        return _text(part["text"])
+    if "functionResponse" in part:
+        given = part["functionResponse"]
+        response = given.get("response")
+        said = response if isinstance(response, str) else "" if response is None else written(response)
+        nested = given.get("parts") or ()
+        inside = tokens_of(nested, depth + 1) if nested and depth < DEEPEST else 0
+        return (units(given.get("name") or "") + units(said)) / ASCII_PER_TOKEN + inside
+    data = part.get("inlineData") or part.get("fileData") or {}
+    mime = data.get("mimeType") or ""
+    if mime.startswith("image/"):
+        return IMAGE
+    return PDF if mime.startswith("application/pdf") else units(written(part)) / ASCII_PER_TOKEN
+
+
+def _text(text: str) -> float:
+    size = units(text)
+    if size > LONG_TEXT:
+        return size / ASCII_PER_TOKEN
+    ascii_only = sum(1 for c in text if c < "\x80")
+    return ascii_only / ASCII_PER_TOKEN + (size - ascii_only) * TOKENS_PER_OTHER
+
+
+def excerpt(text: str) -> str:
+    """Beginning and end of a long output; a text of at most `EXCERPT` characters as it is (`formatTruncatedToolOutput`)."""
+    if len(text) <= EXCERPT:
+        return text
+    head = int(EXCERPT * EXCERPT_HEAD)
+    left = len(text) - EXCERPT
+    return f"{text[:head]}\n\n[{left:,} characters of this output are left out here]\n\n{text[len(text) - EXCERPT + head :]}"
+
+
+def content_of(role: str, blocks: Sequence[Block]) -> dict[str, JSON]:
+    """A message of a session as Gemini's content."""
+    return {"role": "model" if role == "assistant" else "user", "parts": [_converted(block) for block in blocks]}
+
+
+def _converted(block: Block) -> dict[str, JSON]:
+    raw: Any = block.raw if isinstance(block.raw, Mapping) else {}
+    if block.kind == "tool_use":
+        return {"functionCall": {"id": raw.get("id"), "name": block.name, "args": raw.get("input") or {}}}
+    if block.kind == "tool_result":
+        return {"functionResponse": {"id": raw.get("tool_use_id"), "name": block.name, "response": {"output": block.text}}}
+    if block.kind in ("image", "document") and isinstance(raw.get("source"), Mapping):
+        source = raw["source"]
+        return {"inlineData": {"mimeType": source.get("media_type", ""), "data": source.get("data", "")}}
+    thought = {"thought": True} if block.kind == "thinking" else {}
+    return {"text": block.text, **thought}
+
+
+def written(value: JSON) -> str:
+    """Compact JSON, as JavaScript writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def units(text: str) -> int:
+    """Length in UTF-16 code units, as JavaScript counts."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

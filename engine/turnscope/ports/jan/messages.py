@@ -1,0 +1,150 @@
+"""Jan: estimates, the cut, the excerpt that is summarised, and how messages are split and joined.
+
+Pure functions over its UI messages (`id`, `role`, `parts`, `metadata`) as plain mappings, written from what is documented of
+context-manager.ts and custom-chat-transport.ts (janhq/jan 92eeab44). The texts of its own notices are ours, at the originals'
+lengths.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+from typing import Any, NamedTuple
+
+from turnscope.reading.jan_threads import called
+from turnscope.session.content import dumps
+from turnscope.session.model import Block, Session
+
+Said = Mapping[str, Any]
+TOOL = "jan"  # under which name a session holds what is stored with messages
+UNITS, FRAME = 3.5, 4  # UTF-16 units per token; tokens that frame a message
+OUTPUT = 2_048  # tokens kept free for the answer where nothing is set
+SUMMARY_TOKENS, PROMPT_TOKENS, LEAST = 512, 53, 1_024  # of the summary; of the program's own prompt; what is read at least
+HEAD = "[Summary of what was said here]\n"
+INTERRUPTED = "The call was broken off before it came to an end: no result.."
+DONE = ("output-available", "output-error")
+
+
+def tokens_of(text: str) -> int:
+    """Tokens of a text, without the frame of a message."""
+    return ceil(len(text.encode("utf-16-le", "surrogatepass")) // 2 / UNITS)
+
+
+def estimated(message: Said) -> int:
+    """Tokens of a message: texts, calls as JSON and files in it, joined by line breaks; reasoning has none."""
+    texts = []
+    for part in message.get("parts") or ():
+        if part.get("type") == "text":
+            texts.append(part.get("text") or "")
+        elif called(part):
+            texts.append(dumps(part))
+    texts += [f"File: {name}\n{content}" for name, content in files(message)]
+    return tokens_of("\n".join(texts)) + FRAME
+
+
+def files(message: Said) -> list[tuple[str, str]]:
+    """Names and contents of the files that stand in a message."""
+    held = (message.get("metadata") or {}).get("inline_file_contents") or ()
+    return [(str(file.get("name") or "attachment"), str(file["content"])) for file in held if file.get("content")]
+
+
+def first_kept(sums: Sequence[int], there: int, budget: int) -> int:
+    """The number of the oldest of `there` messages that is sent: the newest that fit, the last one in any case.
+
+    `sums[i]`: tokens of the first i messages. Without any budget the last is sent alone.
+    """
+    if not there or budget <= 0:
+        return max(0, there - 1)
+    return min(bisect_left(sums, sums[there] - budget, 0, there), there - 1)
+
+
+def excerpt(messages: Iterable[Said], limit: int) -> str:
+    """The end of the dropped messages' text, as much as the summariser reads."""
+    lines = (f"{m.get('role')}: {''.join(_texts(m))}" for m in messages)
+    most = int(max(LEAST, limit - SUMMARY_TOKENS - PROMPT_TOKENS) * UNITS)
+    return "\n\n".join(lines).encode("utf-16-le", "surrogatepass")[-2 * most :].decode("utf-16-le", "ignore")
+
+
+def _texts(message: Said) -> list[str]:
+    return [str(p.get("text") or "") for p in message.get("parts") or () if p.get("type") == "text"]
+
+
+def mended(messages: Iterable[Said]) -> list[dict[str, Any]]:
+    """Calls without a result as calls that failed."""
+    return [{**message, "parts": [_mended(part) for part in message.get("parts") or ()]} for message in messages]
+
+
+def _mended(part: Said) -> Said:
+    if not called(part) or part.get("state") in DONE:
+        return part
+    return {**part, "state": "output-error", "errorText": INTERRUPTED}
+
+
+def without_images(messages: Iterable[Said], vision: bool) -> list[dict[str, Any]]:
+    """Messages without pictures, where the model does not see."""
+    return [{**m, "parts": [p for p in m.get("parts") or () if vision or not _picture(p)]} for m in messages]
+
+
+def _picture(part: Said) -> bool:
+    return part.get("type") == "file" and str(part.get("mediaType", "")).startswith("image/")
+
+
+def with_files(message: Said) -> dict[str, Any]:
+    """A user's message with its files behind each of its texts."""
+    held = [f"File: {name}\n{content}" for name, content in files(message)]
+    parts = message.get("parts") or ()
+    if not held or message.get("role") != "user":
+        return dict(message)
+    texts = ({**p, "text": "\n\n".join([p.get("text") or "", *held])} if p.get("type") == "text" else p for p in parts)
+    return {**message, "parts": list(texts)}
+
+
+def joined(messages: Iterable[Said]) -> list[dict[str, Any]]:
+    """Empty answers go, and users' messages side by side become one; texts that touch are parted by a blank line."""
+    made: list[dict[str, Any]] = []
+    for message in messages:
+        parts = list(message.get("parts") or ())
+        if message.get("role") == "assistant" and not any(_says(part) for part in parts):
+            continue
+        if made and message.get("role") == made[-1].get("role") == "user":
+            before = made[-1]["parts"]
+            if before and parts and before[-1].get("type") == parts[0].get("type") == "text":
+                first = {**before[-1], "text": f"{before[-1].get('text') or ''}\n\n{parts[0].get('text') or ''}"}
+                before, parts = before[:-1], [first, *parts[1:]]
+            made[-1] = {**made[-1], "parts": [*before, *parts]}
+        else:
+            made.append({**message, "parts": parts})
+    return made
+
+
+def _says(part: Said) -> bool:
+    return bool(part.get("text")) if part.get("type") in ("text", "reasoning") else part.get("type") != "step-start"
+
+
+def asks(message: Said) -> bool:
+    """Whether a user says something in it."""
+    return message.get("role") == "user" and any(text.strip() for text in _texts(message))
+
+
+class Unit(NamedTuple):
+    """A message with its results: blocks `start:stop`, and it as a UI message."""
+
+    start: int
+    stop: int
+    message: dict[str, Any]
+
+
+def part_of(block: Block, session: Session) -> dict[str, Any] | None:
+    """A block as a part of a UI message; results stand in their calls."""
+    if block.kind == "tool_use":
+        raw = block.raw if isinstance(block.raw, Mapping) else {}
+        part = {"type": f"tool-{block.name}", "toolCallId": raw.get("id"), "input": raw.get("input")}
+        if block.pair < 0:
+            return {**part, "state": "input-available"}
+        return {**part, "state": "output-available", "output": session.blocks[block.pair].text}
+    if block.kind == "thinking":
+        return {"type": "reasoning", "text": block.text}
+    if block.kind in ("image", "document"):
+        return {"type": "file", "mediaType": "image/png" if block.kind == "image" else "", "url": ""}
+    return None if block.bucket == "tool_results" else {"type": "text", "text": block.text}

@@ -1,0 +1,148 @@
+"""LangChain's `trim_messages`: its approximate counter, its splitters, and its search for the longest part that fits.
+
+Pure functions, ported from langchain_core/messages/utils.py 1.7.2 (`count_tokens_approximately`, `_first_max_tokens`,
+`_last_max_tokens`). The rule `keep_longest_end` acts on what they say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.rule import Ctx
+from turnscope.ports.rows import Row, content, raws, remembered, rows, rows_of, texts
+from turnscope.session.content import text_of
+from turnscope.session.index import Index
+from turnscope.session.model import JSON, Part, Session
+
+TYPES = {"user": "human", "assistant": "ai", "system": "system", "tool": "tool"}
+EXTRA = 3  # count_tokens_approximately: tokens of each message besides its text
+CHARS = 4  # characters per token
+IMAGE = 85  # tokens of an image, whatever its size
+
+
+def lines(text: str) -> list[str]:
+    """The text after each newline: the default splitter."""
+    pieces = text.split("\n")
+    return [piece + "\n" for piece in pieces[:-1]] + pieces[-1:]
+
+
+def words(text: str) -> list[str]:
+    """Words, each followed by a space."""
+    return [word + " " for word in text.split(" ")]
+
+
+SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {"lines": lines, "words": words, "characters": list}
+
+
+def longest(count: int, size: Callable[[int], int], room: int) -> int:
+    """The largest number of items up to `count` whose `size` is at most `room`, by the original's bisection.
+
+    As many steps as `count` has bits. A size that does not rise with the number gives what the original finds, not the best.
+    """
+    left, right = 0, count
+    for _ in range(count.bit_length()):
+        if left >= right:
+            break
+        middle = (left + right + 1) // 2
+        if size(middle) <= room:
+            left = middle
+        else:
+            right = middle - 1
+    return left
+
+
+def approximate_size(session: Session, row: Row, held: str | Sequence[JSON] | None = None) -> int:
+    """Tokens of one message as `count_tokens_approximately` gives them; with `held` for its content, where given."""
+    held = content_of(session, row) if held is None else held
+    tokens, chars = 0, len(row.role)
+    if isinstance(held, str):
+        chars += len(held)
+        calls = [call for block in session.blocks[row.start : row.stop] if (call := _call(block.raw))]
+        chars += len(repr(calls)) if calls else 0
+    else:
+        for part in held:
+            kind = part.get("type") if isinstance(part, Mapping) else ""
+            if kind in ("image", "image_url"):
+                tokens += IMAGE
+            elif isinstance(part, str):
+                chars += len(part)
+            else:
+                chars += len(part.get("text", "")) if kind == "text" else len(repr(part))
+    block = session.blocks[row.start]
+    if row.role == "tool" and isinstance(block.raw, Mapping):
+        chars += len(str(block.raw.get("tool_use_id", "")))
+    name = session.messages[block.message].extra.get("name")
+    chars += len(name) if isinstance(name, str) else 0
+    return tokens + math.ceil(chars / CHARS) + EXTRA
+
+
+def content_of(session: Session, row: Row) -> str | list[JSON]:
+    """A message's content: a string, or a list of parts with its calls among them, as Anthropic's models have it."""
+    held = content(session, row)
+    if isinstance(held, str) or row.role == "tool":
+        return held or ""
+    return raws(session.blocks[row.start : row.stop])
+
+
+def _call(raw: JSON) -> dict[str, Any] | None:
+    """A call as LangChain writes it beside a message whose content is a string."""
+    if not isinstance(raw, Mapping) or raw.get("type") != "tool_use":
+        return None
+    return {"name": raw.get("name"), "args": raw.get("input"), "id": raw.get("id"), "type": "tool_call"}
+
+
+@remembered
+def approximate_sums(session: Session, _index: Index, _own: Ledger) -> list[int]:
+    """`sums[i]` = tokens of the first `i` messages by the approximate counter."""
+    return sums_of(session)
+
+
+def sums_of(session: Session) -> list[int]:
+    """Running sums of the approximate counter over a session's messages."""
+    sums = [0]
+    for row in rows_of(session).rows:
+        sums.append(sums[-1] + approximate_size(session, row))
+    return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """How lists of a request's rows are counted: by the approximate counter, or by the policy's own, which adds `primer` to
+    each list and `frame` to each message that the ledger does not frame."""
+
+    ctx: Ctx
+    approximate: bool
+    primer: int
+    frame: int
+
+    def count(self, a: int, b: int) -> int:
+        """Tokens of the list of rows `a:b`."""
+        if self.approximate:
+            sums = approximate_sums(self.ctx)
+            return sums[b] - sums[a]
+        if a == b:
+            return self.primer
+        found, own = rows(self.ctx), self.ctx.own
+        start, stop = found.starts[a], found.rows[b - 1].stop
+        tools = own.sums[1][stop] - own.sums[1][start]
+        return self.primer + own.tokens(start, stop) - tools + self.frame * (found.unframed[b] - found.unframed[a])
+
+    def size(self, number: int, held: str | Sequence[JSON]) -> int:
+        """Tokens of one row with `held` for its content, without the primer."""
+        session, row, own = self.ctx.session, rows(self.ctx).rows[number], self.ctx.own
+        if self.approximate:
+            return approximate_size(session, row, held)
+        blocks = session.blocks[row.start : row.stop]
+        whole = self.count(number, number + 1) - self.primer
+        if isinstance(held, str):
+            bare = any(isinstance(b.raw, str) for b in blocks)
+            changed = texts(session, row) if bare else [b for b in blocks if b.kind != "tool_use"]
+            return whole - own.content(changed) + own.tokens_of((Part(blocks[0].role, "text", held),))
+        if row.role == "tool":
+            return whole - own.content(blocks) + own.tokens_of(Part(blocks[0].role, "text", text_of(part)) for part in held)
+        some = blocks[-len(held) :] if held[-1] is blocks[-1].raw else blocks[: len(held)]
+        return whole - own.content(blocks) + own.content(some)

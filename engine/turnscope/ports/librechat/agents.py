@@ -1,0 +1,248 @@
+"""How LibreChat's agents choose what is sent: the newest messages that fit, reasoning put back, pairs of calls and results.
+
+Pure functions over a `History`, ported from `getMessagesWithinTokenLimit`, `repairOrphanedToolMessages` and
+`sanitizeOrphanToolBlocks` (prune.ts), `splitAtRecencyBoundary` (recency.ts) and `shouldTriggerSummarization`
+(summarization/index.ts) of @librechat/agents 3.6.11. Message numbers are those of the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Literal
+
+from msgspec import Struct
+
+from turnscope.ports.librechat.counts import Column, fitting, total
+from turnscope.ports.librechat.history import Bodies, History, call_id
+from turnscope.session.content import block_text
+from turnscope.session.model import Part
+
+PRIMER = 3  # tokens of the label that every reply begins with
+AFTER_RESULTS = ("ai", "human")  # what may stand first where a result would
+Reasoning = Literal["thinking", "reasoning_content"]
+
+
+class Fit(Struct, frozen=True, gc=False):
+    """What fits: the messages kept, those before them that may be summarised (`start:stop`), and where reasoning goes."""
+
+    kept: Sequence[int]
+    remaining: int
+    refine: tuple[int, int]
+    thought: int = -1  # the message that the reasoning at the end stands in
+    attach: tuple[int, int] | None = None  # a kept message, and the address of reasoning that now stands in front of it
+
+
+class Terms(Struct, frozen=True, gc=False):
+    """What a selection is made under. Tokens; `starts`: types of which one must come first."""
+
+    limit: int
+    instructions: int = 0
+    starts: tuple[str, ...] = ()
+    thinking: bool = False
+    reasoning: Reasoning = "thinking"
+
+
+def within(history: History, counts: Column[int], terms: Terms, thought: int = -1) -> Fit:
+    """The newest messages that fit. `thought`: where reasoning was found for the request before."""
+    there, base = len(history), int(history.instructed)
+    room = terms.limit - (counts[0] if base else terms.instructions)
+    start, taken, types = there, PRIMER, terms.starts
+    fits = room > PRIMER
+    if fits:
+        start, taken = fitting(counts, base, there, PRIMER, room)
+    ends, block = False, -1
+    if 0 <= thought < there and history.role(thought) == "ai":
+        block = history.reasoning(thought, terms.reasoning)
+    if fits and terms.thinking and there > base and history.role(there - 1) in ("ai", "tool"):
+        ends, thought, block = _trailing(history, terms.reasoning, (thought, block), base if taken < room else start)
+    stop = start
+    if fits:
+        start, taken, types = _begun(history, counts, (start, there), taken, types)
+    kept: Sequence[int] = range(start, there) if not base else [0, *range(start, there)]
+    fit = Fit(kept, room - taken, (base, stop), thought)
+    if stop == base or not ends or (thought > -1 and thought >= there - len(kept)):
+        return fit
+    if thought < 0 or block < 0:
+        return Fit(kept, fit.remaining, fit.refine)
+    return _attached(history, counts, fit, block, room, types)
+
+
+def _trailing(history: History, kind: Reasoning, known: tuple[int, int], lowest: int) -> tuple[bool, int, int]:
+    """Whether answers and results at the end need reasoning, and where it is found (not below message `lowest`)."""
+    thought, block = known
+    if thought >= 0 or block >= 0:
+        return True, thought, block
+    found, end = history.last_reasoning(kind), history.last_break
+    if found > end and found >= lowest:
+        return True, found, history.reasoning(found, kind)
+    return end < lowest or end < 0, -1, -1
+
+
+def _begun(
+    history: History, counts: Column[int], span: tuple[int, int], taken: int, types: tuple[str, ...]
+) -> tuple[int, int, tuple[str, ...]]:
+    """The first of the messages `span` that may come first, the tokens without those before it, and the types that may."""
+    start, stop = span
+    if start < stop and history.role(start) == "tool":
+        types = AFTER_RESULTS
+    first = next((i for i in range(start, stop) if history.role(i) in types), start) if types else start
+    return first, taken - total(counts, start, first), types
+
+
+def _attached(history: History, counts: Column[int], fit: Fit, block: int, room: int, types: tuple[str, ...]) -> Fit:
+    """Reasoning that would be left out is put in front of the oldest answer of the newest run of messages."""
+    answer = -1
+    for i in reversed(fit.kept):
+        role = history.role(i)
+        if role == "ai":
+            answer = i
+        elif answer > -1 and role in ("human", "system"):
+            break
+    if answer < 0:
+        return fit
+    tokens = history.counted([_part(history, block)])
+    if fit.remaining - tokens > 0:
+        return Fit(fit.kept, fit.remaining, fit.refine, fit.thought, (answer, block))
+    there = len(history)
+    start, _ = fitting(counts, answer, there, PRIMER, room - counts[answer] - tokens)
+    if start < there and history.role(start) == "ai":
+        first, _, _ = _begun(history, counts, (start, there), 0, types)
+        kept = [start, *range(first + 1, there)]
+        answer = start
+    else:
+        first, _, _ = _begun(history, counts, (start, there), 0, types)
+        kept = [answer, *range(first, there)]
+    kept = [0, *kept] if history.instructed else kept
+    return Fit(kept, fit.remaining, fit.refine, fit.thought, (answer, block))
+
+
+def _part(history: History, at: int) -> Part:
+    raw = history.session.blocks[at].raw
+    kind = str(raw.get("type", "thinking"))
+    return Part("assistant", kind, block_text(kind, raw), raw)
+
+
+def with_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodies:
+    """A message with the reasoning of address `block` in front, unless it begins with some of that kind."""
+    first = history.blocks(i)[0]
+    if isinstance(first.raw, Mapping) and first.raw.get("type") == history.session.blocks[block].raw.get("type"):
+        return bodies
+    said = () if first.raw is None else (Part(first.role, first.kind, first.text, first.raw),)
+    rest = bodies.get(first.at, said)
+    return {**bodies, first.at: (_part(history, block), *rest)}
+
+
+class Mended(Struct, frozen=True, gc=False):
+    """Messages kept and left out, tokens that came free, and by message the calls without a result that were taken out."""
+
+    kept: Sequence[int]
+    dropped: list[int] = []
+    reclaimed: int = 0
+    stripped: Mapping[int, frozenset[int]] = {}  # addresses of calls
+
+
+def repaired(
+    history: History, kept: Sequence[int], counts: Column[int], bodies: Callable[[int], Bodies], new: int = -1
+) -> Mended:
+    """No result without its call and no call without its result. `bodies`: how a message stands; `new` was made just now."""
+    calls, results = _ids(history, kept)
+    left: list[int] = []
+    dropped: list[int] = []
+    stripped: dict[int, frozenset[int]] = {}
+    reclaimed = 0
+    for i in kept:
+        open_calls = frozenset(b.at for b in history.calls(i) if call_id(b) not in results)
+        tokens = counts[i] if i != new else history.counted(history.parts(i, bodies(i)))
+        orphan = history.role(i) == "tool" and call_id(history.blocks(i)[0]) not in calls
+        if orphan or (open_calls and emptied(history, i, open_calls)):
+            dropped.append(i)
+            reclaimed += tokens
+        elif open_calls:
+            stripped[i] = open_calls
+            left.append(i)
+            reclaimed += tokens - history.counted(history.parts(i, without_calls(bodies(i), open_calls)))
+        else:
+            left.append(i)
+    return Mended(left, dropped, reclaimed, stripped)
+
+
+def sanitized(history: History, kept: Sequence[int]) -> Mended:
+    """The same once more before the model is called; answers that only called and now end the list are left out."""
+    calls, results = _ids(history, kept)
+    left: list[int] = []
+    dropped: list[int] = []
+    stripped: dict[int, frozenset[int]] = {}
+    for i in kept:
+        open_calls = frozenset(b.at for b in history.calls(i) if call_id(b) not in results)
+        orphan = history.role(i) == "tool" and call_id(history.blocks(i)[0]) not in calls
+        if orphan or (open_calls and emptied(history, i, open_calls)):
+            dropped.append(i)
+            continue
+        left.append(i)
+        if open_calls:
+            stripped[i] = open_calls
+    while left and left[-1] in stripped:
+        dropped.append(left.pop())
+        del stripped[dropped[-1]]
+    return Mended(left, dropped, 0, stripped)
+
+
+def _ids(history: History, kept: Iterable[int]) -> tuple[AbstractSet[str], AbstractSet[str]]:
+    calls, results = set[str](), set[str]()
+    for i in kept:
+        if history.role(i) == "tool":
+            results.add(call_id(history.blocks(i)[0]))
+        elif history.role(i) == "ai":
+            calls.update(call_id(block) for block in history.calls(i))
+    return calls - {""}, results - {""}
+
+
+def without_calls(bodies: Bodies, gone: AbstractSet[int]) -> Bodies:
+    """A message without some of its calls."""
+    left = {at: tuple(part for part in bodies.get(at, ()) if part.kind != "tool_use") for at in gone}
+    return {**bodies, **left}
+
+
+def emptied(history: History, i: int, gone: AbstractSet[int]) -> bool:
+    """Whether nothing is left of a message without these calls. Bare text stays, even where it is empty."""
+    return all(block.at in gone or (block.raw is None) for block in history.blocks(i))
+
+
+def recent(history: History, turns: int = 2, cap: int | None = None, counts: Column[int] | None = None) -> tuple[int, int]:
+    """Where the last `turns` begin (a turn begins with a human message), and how many they are; (length, 0) where none is.
+
+    Older turns come whole and only while all have at most `cap` tokens; the newest always stays.
+    """
+    starts = history.turns
+    if not starts or turns <= 0:
+        return len(history), 0
+    first, there = len(starts) - 1, len(history)
+    while first > 0 and len(starts) - first < turns:
+        if cap is not None and counts is not None and total(counts, starts[first - 1], there) > cap:
+            break
+        first -= 1
+    return starts[first], len(starts) - first
+
+
+class Trigger(Struct, frozen=True, gc=False):
+    """When pruned messages are summarised: `kind` is token_ratio, remaining_tokens or messages_to_refine; any other never."""
+
+    kind: str
+    value: float | None = None
+
+
+def triggered(trigger: Trigger | None, refine: int, limit: int | None, tokens: int | None, remaining: int | None) -> bool:
+    """Whether to summarise now: `refine` messages were pruned, there were `tokens` before that."""
+    if refine <= 0:
+        return False
+    if trigger is None:
+        return True
+    if trigger.value is None:
+        return False
+    left = limit - tokens if limit is not None and limit > 0 and tokens is not None else remaining
+    if trigger.kind == "token_ratio":
+        return limit is not None and limit > 0 and left is not None and 1 - left / limit >= trigger.value
+    if trigger.kind == "remaining_tokens":
+        return left is not None and left <= trigger.value
+    return trigger.kind == "messages_to_refine" and refine >= trigger.value

@@ -1,0 +1,214 @@
+"""How LibreChat's agents shorten texts: results of tools from the middle, oversized arguments of calls as an envelope.
+
+Pure functions over texts, ported from `truncation.ts`, `toolContent.ts`, `prune.ts` and `contextPruning.ts` of
+@librechat/agents 3.6.11. All lengths are UTF-16 units, as in JavaScript. What the original writes into a cut is not repeated:
+our words have its length, and its line breaks where it has them, for both decide where a text is cut the next time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.session.model import JSON
+
+MAX_RESULT, MAX_ARGS = 400_000, 200_000  # characters that no result and no call's arguments may exceed
+MASKED = 300  # characters that a result keeps at least once it was answered
+LEAST_RESULT, LEAST_ARGS = 200, 4
+CLEARED = "[Result of an old call, left out]"
+_MARK, _ENDS = "\n\n… [shortened: ", "] …\n\n"  # around the numbers of what was cut from the middle
+CUT_ARGS = "… [shortened]"
+_SNAP = 200  # characters within which a cut moves to a line break
+_SPLIT = re.compile("[\ud800-\udfff]")
+_LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class ByPosition:
+    """Shortening by age, whatever the pressure (`contextPruningConfig`; off unless asked for)."""
+
+    by_age: Annotated[bool, "shorten results by their age"] = False
+    keep_turns: Annotated[int, "assistant turns at the end that are left alone"] = 3
+    trim_from: Annotated[float, "age (0 newest to 1 oldest) from which the middle is taken out"] = 0.3
+    clear_from: Annotated[float, "age from which the whole result is taken out"] = 0.5
+    min_chars: Annotated[int, "results shorter than this are left alone"] = 50_000
+    max_chars: Annotated[int, "results up to this length keep their middle"] = 4_000
+    head: Annotated[int, "characters kept of the beginning"] = 1_500
+    tail: Annotated[int, "characters kept of the end"] = 1_500
+    clear: Annotated[bool, "take old results out as a whole"] = True
+    cleared: Annotated[str, "what stands in their place"] = CLEARED
+
+
+def wide(text: str) -> str:
+    """A text as UTF-16 units: one character each, so that lengths and slices are JavaScript's."""
+    if text.isascii() or max(text) <= "\uffff":
+        return text
+    return "".join(map(chr, array("H", text.encode("utf-16-le", "surrogatepass"))))
+
+
+def narrow(text: str) -> str:
+    """The text that `wide` took apart; halves of characters that a cut parted stay halves."""
+    if text.isascii() or not _SPLIT.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def packed(text: str, whole: str) -> bytes:
+    """A wide text that was cut out of `whole`: how much of its beginning and end are that one's, and what is between them.
+
+    Bytes, because halves of characters have no form in UTF-8 proper, and so no other form that can be stored.
+    """
+    size, large = len(text), len(whole)
+    a = text.find(_MARK)
+    b = text.find(_ENDS, a) + len(_ENDS)
+    if 0 <= a < b - len(_ENDS) and whole.startswith(text[:a]) and whole.endswith(text[b:]):  # as one cut leaves it
+        return b"%d %d " % (a, size - b) + text[a:b].encode("utf-8", "surrogatepass")
+    head = _most(min(size, large), lambda low, high: text[low:high] == whole[low:high])
+    tail = _most(min(size, large) - head, lambda low, high: text[size - high : size - low] == whole[large - high : large - low])
+    return b"%d %d " % (head, tail) + text[head : size - tail].encode("utf-8", "surrogatepass")
+
+
+def packed_once(whole: str, cut: Middle) -> bytes:
+    """`packed` where it is known how `whole` was cut."""
+    return b"%d %d " % (cut[0], len(whole) - cut[2]) + cut[1].encode("utf-8", "surrogatepass")
+
+
+def unpacked(text: bytes, whole: str) -> str:
+    """The wide text that `packed` wrote."""
+    head, tail, between = text.split(b" ", 2)
+    return whole[: int(head)] + between.decode("utf-8", "surrogatepass") + whole[len(whole) - int(tail) :]
+
+
+def _most(stop: int, alike: Callable[[int, int], bool]) -> int:
+    """The largest number up to `stop` of characters that are alike, where it is known of any stretch whether it is."""
+    low = 0
+    while low < stop:
+        middle = (low + stop + 1) // 2
+        low, stop = (middle, stop) if alike(low, middle) else (low, middle - 1)
+    return low
+
+
+Middle = tuple[int, str, int]
+"""How a text is cut: where its beginning stops, what stands between, where its end starts."""
+
+
+def middle(text: str, limit: int) -> Middle:
+    """How a wide text that is longer than `limit` is cut: beginning (70 %) and end, with a mark between that counts toward it.
+
+    Only a beginning where less than 200 characters are left for both, and no mark where none fits.
+    """
+    length = len(text)
+    mark = f"{_MARK}{length} characters, allowed: {limit}{_ENDS}"
+    room = limit - len(mark)
+    if room <= 0:
+        return limit, "", length
+    if room < 200:
+        return room, mark.rstrip(), length
+    head = math.ceil(room * 0.7)
+    end, start = head, length - (room - head)
+    if (line := text.rfind("\n", 0, head + 1)) > max(head - _SNAP, 0):
+        end = line
+    if 0 < (line := text.find("\n", start)) < start + _SNAP:
+        start = line + 1
+    return end, mark, start
+
+
+def middle_of_list(text: str, limit: int) -> Middle:
+    """The same for the joined texts of a list, which keep their beginning alone."""
+    mark = f"\n\n… [shortened: {len(text)} characters, allowed: {limit}] …"
+    head = max(0, limit - len(mark))
+    return head, mark[: limit - head], len(text)
+
+
+def shortened(text: str, limit: int) -> str:
+    """A wide text cut to `limit` characters as `middle` says; itself where it is no longer."""
+    if len(text) <= limit:
+        return text
+    end, mark, start = middle(text, limit)
+    return text[:end] + mark + text[start:]
+
+
+def trimmed(text: str, settings: ByPosition) -> str:
+    """A wide text without its middle, by age alone. A tail of 0 keeps all, as the original's slice does."""
+    mark = f"\n\n… [middle is taken out of {len(text)} characters; {settings.head + settings.tail} are left] …\n\n"
+    return text[: settings.head] + mark + text[-settings.tail :]
+
+
+def compact(value: JSON) -> str:
+    """Compact JSON text as JavaScript writes it, as a wide text."""
+    text = wide(json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":")))
+    return _LONE.sub(lambda m: f"\\u{ord(m[0]):04x}", text) if not text.isascii() else text
+
+
+def _whole(value: JSON) -> JSON:
+    """JavaScript has one kind of number: 1.0 is written 1."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 1e21 else value
+    if isinstance(value, Mapping):
+        return {key: _whole(item) for key, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def enveloped(value: JSON, limit: int) -> tuple[JSON, bool]:
+    """Arguments of a call within `limit` characters of JSON, and whether they had to change for that."""
+    limit = max(LEAST_ARGS, limit)
+    text = compact(value)
+    if len(text) <= limit:
+        return value, False
+    preview = shortened(text, limit)
+
+    def held(part: str) -> dict[str, JSON]:
+        return {"_truncated": narrow(part), "_originalChars": len(text)}
+
+    if len(compact(held(""))) > limit:
+        return {}, True
+    low, high = 0, min(len(preview), limit)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(compact(held(preview[:middle]))) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    marked = low < len(preview) and low >= len(CUT_ARGS)
+    return held(preview[: low - len(CUT_ARGS)] + CUT_ARGS if marked else preview[:low]), True
+
+
+def result_cap(tokens: int) -> int:
+    """Characters that one result may have in a window of `tokens`: 30 % of it."""
+    return min(math.floor(tokens * 0.3) * 4, MAX_RESULT) if tokens > 0 else MAX_RESULT
+
+
+def args_cap(tokens: int) -> int:
+    """Characters that the arguments of one call may have in a window of `tokens`: 15 % of it."""
+    return max(LEAST_ARGS, min(math.floor(tokens * 0.15) * 4, MAX_ARGS)) if tokens > 0 else MAX_ARGS
+
+
+def share(number: int, count: int) -> float:
+    """The part of a cap for result `number` of `count`: from 0.2 for the oldest to 1 for the newest."""
+    return 0.2 + 0.8 * (number / (count - 1) if count > 1 else 1)
+
+
+def faded(number: int, count: int, cap: int) -> int:
+    """Characters for result `number` of `count` where the newest may have `cap`."""
+    return max(LEAST_RESULT, math.floor(cap * share(number, count)))
+
+
+def masks(count: int, characters: int) -> Callable[[int], int]:
+    """Characters for each of `count` answered results that share `characters` (0 = the least for each)."""
+    if characters <= 0:
+        return lambda _number: MASKED
+    last, shares = count - 1, 0.6 * count
+    if last < 1:
+        return lambda _number: max(MASKED, characters)
+    floor = math.floor  # this is asked of all results for each request
+
+    def most(number: int) -> int:
+        found = floor((0.2 + 0.8 * (number / last)) / shares * characters)
+        return max(MASKED, found)
+
+    return most

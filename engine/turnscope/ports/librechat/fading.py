@@ -1,0 +1,236 @@
+"""What LibreChat's agents shorten while a task runs: answered results, results and arguments by pressure, old results by age.
+
+Pure functions over a `History` and what is `Held` of it: counts and shortened texts, which stay shortened. Ported from
+`maskConsumedToolResults`, `preFlightTruncateToolResults`, `preFlightTruncateToolCallInputs` and `applyContextPruning`
+(@librechat/agents 3.6.11). Results that hold anything but text are not shortened.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec import Struct, field, structs
+
+from turnscope.ports.librechat.counts import CHUNK, Column, above
+from turnscope.ports.librechat.cuts import (
+    ByPosition,
+    args_cap,
+    enveloped,
+    faded,
+    masks,
+    middle,
+    middle_of_list,
+    narrow,
+    packed,
+    packed_once,
+    result_cap,
+    shortened,
+    trimmed,
+    unpacked,
+    wide,
+)
+from turnscope.ports.librechat.history import Bodies, Cut, History, longest_input, with_content
+from turnscope.session.model import Part
+
+
+class Held(Struct, frozen=True, gc=False):
+    """Per message its tokens; per result its length and, once shortened, its text (packed); per answer the longest arguments
+    and, once shortened, all that are (as JSON, by address of the call)."""
+
+    counts: Column[int] = field(default_factory=lambda: Column("sum"))
+    lengths: Column[int] = field(default_factory=lambda: Column("max"))
+    texts: Column[bytes | None] = field(default_factory=lambda: Column("held"))
+    longest: Column[int] = field(default_factory=lambda: Column("max"))
+    inputs: Column[Mapping[int, str] | None] = field(default_factory=lambda: Column("held"))
+
+    def text(self, history: History, j: int) -> str | None:
+        """The text of result `j` as it was shortened, wide; None where it was not."""
+        held = self.texts[j]
+        return None if held is None else unpacked(held, history.said(history.first_tool + j)[1])
+
+    def bodies(self, history: History, i: int) -> Bodies:
+        """What stands for a message's blocks where it was shortened."""
+        role = history.role(i)
+        if role == "tool":
+            j = history.tool_number(i)
+            text = self.texts[j]
+            return history.with_text(i, text, self.lengths[j]) if text is not None else {}
+        inputs = self.inputs[history.answer_number(i)] if role == "ai" else None
+        return history.with_inputs({at: json.loads(given) for at, given in inputs.items()}) if inputs else {}
+
+
+def shortened_for_good(history: History, held: Held) -> Iterator[int]:
+    """Numbers of the messages that were shortened."""
+    for column, place in ((held.texts, history.tool), (held.inputs, history.answer)):
+        for number in column.filled(0):
+            chunk = column.chunks[number]
+            yield from (place(j) for j, value in enumerate(chunk, number * CHUNK) if value is not None)
+
+
+def met(history: History, held: Held, counts: Iterable[int]) -> Held:
+    """With messages that are new, which have `counts`."""
+    known, answers = history.first_tool, history.first_answer
+    lengths = history.reading.lengths[known + len(held.lengths) : known + history.tools]
+    longest = history.reading.longest[answers + len(held.longest) : answers + history.answers]
+    return Held(
+        held.counts.extended(counts),
+        held.lengths.extended(lengths),
+        held.texts.extended([None] * len(lengths)),
+        held.longest.extended(longest),
+        held.inputs.extended([None] * len(longest)),
+    )
+
+
+def begun(history: History, count: int) -> Held:
+    """What is held of the first `count` messages, as the host counts them. Read once for all runs that begin at one message."""
+    since, reading = history.since, history.reading
+    if since not in history.whole:
+        every = structs.replace(history, there=len(reading.rows))
+        history.whole[since] = met(every, Held(), history.host[since:])
+    held = history.whole[since]
+    results = bisect_left(reading.tools, since + count) - history.first_tool
+    answers = bisect_left(reading.answers, since + count) - history.first_answer
+    return Held(
+        held.counts.first(count),
+        held.lengths.first(results),
+        held.texts.first(results),
+        held.longest.first(answers),
+        held.inputs.first(answers),
+    )
+
+
+Faded = tuple[Held, list[int]]
+"""What is held afterwards, and the numbers of the messages that changed."""
+
+
+def mask_answered(history: History, held: Held, budget: int | None) -> Faded:
+    """Results that an ai message with text follows share a `budget` of tokens (4 characters each), the newer the more."""
+    count, characters = history.answered, max(0, budget or 0) * 4
+    return _cut(history, held, count, masks(count, characters))
+
+
+def fade_results(history: History, held: Held, tokens: int) -> Faded:
+    """Each result gets its share of what one result may have in a window of `tokens`."""
+    count, cap = history.tools, result_cap(tokens)
+    return _cut(history, held, count, lambda j: faded(j, count, cap))
+
+
+def cut_results(history: History, held: Held, limit: int) -> Faded:
+    """No result is longer than `limit` characters."""
+    return _cut(history, held, history.tools, lambda _place: limit)
+
+
+def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) -> Faded:
+    """Cut results that are longer than their cap; no cap is below one of an older result."""
+    memo, tools, first, cuts = history.memo, history.reading.tools, history.first_tool, dict[int, Cut]()
+    made: list[tuple[int, int, bytes | None, bytes, int]] = []
+    parts: list[Part] = []
+    for j, limit in above(held.lengths, cap, count):
+        text = held.texts[j]
+        known = memo.get((tools[first + j], text is None))
+        if known and known[1] == limit and known[0] == text:
+            cuts[j] = known[2]  # the same was cut for another request
+            continue
+        block, whole, listed = history.said(first + j)
+        if text is None:
+            end, mark, start = (middle_of_list if listed else middle)(whole, limit)
+            new = whole[:end] + mark + whole[start:]
+            kept = packed_once(whole, (end, mark, start))
+        else:
+            new = shortened(unpacked(text, whole), limit)
+            kept = packed(new, whole)
+        made.append((j, limit, text, kept, len(new)))
+        parts.append(with_content(block, new if whole.isascii() else narrow(new)))  # its marks hold no halves of characters
+    for (j, limit, text, kept, length), tokens in zip(made, history.counted_each(parts), strict=True):
+        cuts[j] = Cut(kept, length, tokens)
+        memo[tools[first + j], text is None] = (text, limit, cuts[j])
+    return _with_texts(history, held, cuts)
+
+
+def _cuts(history: History, texts: Mapping[int, str]) -> dict[int, Cut]:
+    """Results with new texts, which are counted together."""
+    wholes = [history.said(history.first_tool + j)[:2] for j in texts]
+    parts = [with_content(block, narrow(text)) for (block, _), text in zip(wholes, texts.values(), strict=True)]
+    tokens = history.counted_each(parts)
+    return {
+        j: Cut(packed(text, whole), len(text), n)
+        for (j, text), (_, whole), n in zip(texts.items(), wholes, tokens, strict=True)
+    }
+
+
+def _with_texts(history: History, held: Held, cuts: Mapping[int, Cut]) -> Faded:
+    if not cuts:
+        return held, []
+    numbers = [history.tool(j) for j in cuts]
+    new = structs.replace(
+        held,
+        counts=held.counts.replaced({i: cut.tokens for i, cut in zip(numbers, cuts.values(), strict=True)}),
+        lengths=held.lengths.replaced({j: cut.length for j, cut in cuts.items()}),
+        texts=held.texts.replaced({j: cut.text for j, cut in cuts.items()}),
+    )
+    return new, numbers
+
+
+def fade_args(history: History, held: Held, tokens: int) -> Faded:
+    """No call's arguments exceed what they may have in a window of `tokens`."""
+    return cut_args(history, held, args_cap(tokens))
+
+
+def cut_args(history: History, held: Held, limit: int) -> Faded:
+    """No call's arguments are longer than `limit` characters of JSON."""
+    inputs: dict[int, Mapping[int, str] | None] = {}
+    counts: dict[int, int] = {}
+    longest: dict[int, int] = {}
+    for j, _ in above(held.longest, lambda _place: limit, history.answers):
+        i = history.answer(j)
+        known = {at: json.loads(given) for at, given in (held.inputs[j] or {}).items()}
+        for block in history.calls(i):
+            new, changed = enveloped(known.get(block.at, block.raw.get("input")), limit)
+            known |= {block.at: new} if changed else {}
+        inputs[j] = {at: json.dumps(given) for at, given in known.items()}
+        counts[i] = history.counted(history.parts(i, history.with_inputs(known)))
+        longest[j] = longest_input(history.blocks(i), known)
+    if not inputs:
+        return held, []
+    new_held = structs.replace(
+        held, counts=held.counts.replaced(counts), longest=held.longest.replaced(longest), inputs=held.inputs.replaced(inputs)
+    )
+    return new_held, list(counts)
+
+
+def trim_by_position(history: History, held: Held, settings: ByPosition) -> Faded:
+    """Old results lose their middle, older ones all of their text; the last assistant turns are left alone."""
+    humans, total, texts = history.turns, len(history), dict[int, str]()
+    if not settings.by_age or not humans:
+        return held, []
+    protected = _protected(history, settings.keep_turns)
+    least = settings.min_chars - 1
+    for j, _ in above(held.lengths, lambda _place: least, history.tools):
+        i = history.tool(j)
+        age = (total - i) / total
+        text = held.text(history, j)
+        said = history.result(i)[0] if text is None else text
+        if i < humans[0] or i >= protected or said is None:
+            continue
+        if age >= settings.clear_from and settings.clear:
+            texts[j] = wide(settings.cleared)
+        elif age >= settings.trim_from and len(said) > settings.max_chars:
+            texts[j] = trimmed(said, settings)
+    return _with_texts(history, held, _cuts(history, texts))
+
+
+def _protected(history: History, turns: int) -> int:
+    """The first message of the last assistant turns: runs of ai and tool messages, with what stands between them."""
+    breaks = history.reading.breaks
+    i, found = len(history), 0
+    while i > 0:
+        place = bisect_right(breaks, history.since + i - 1)
+        last = breaks[place - 1] - history.since if place else -1
+        if last < i - 1 and last >= 0:
+            found += 1
+            if found >= turns:
+                return last + 1
+        i = max(last, 0)
+    return 0

@@ -1,0 +1,324 @@
+"""A session as LibreChat's agents see it: a list of system, human, ai and tool messages, numbered from the last summary on.
+
+Holds readings alone: roles, who calls and who answers, where reasoning stands, and what the counter says of a message.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from msgspec import Struct
+
+from turnscope.counting.ledger import Ledger, text_key
+from turnscope.ports.librechat.cuts import compact, narrow, unpacked, wide
+from turnscope.ports.rows import Row, rows_of
+from turnscope.session.content import block_text
+from turnscope.session.model import JSON, Block, Part, Session
+
+TOGETHER = 128  # texts counted at once: so few are counted on one core, which takes half the CPU time of two
+ROLES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
+Bodies = Mapping[int, tuple[Part, ...]]
+"""What stands for some blocks of a message, by address; () = nothing."""
+
+
+class Cut(Struct, frozen=True, gc=False):
+    """A text that was shortened, packed (see `cuts.packed`), its length, and the tokens of its message."""
+
+    text: bytes
+    length: int
+    tokens: int
+
+
+_text, _raw = vars(Part)["text"], vars(Part)["raw"]  # what was given for them
+
+
+class Shortened(Part, frozen=True, gc=False):
+    """A result with another text, which is made when somebody reads it: a replay keeps tens of thousands that nobody reads."""
+
+    of: Block | None = None
+    kept: bytes = b""  # see `cuts.packed`
+    size: int = 0  # characters of the text, wide
+
+    @property  # type: ignore[misc]
+    def text(self) -> str:
+        given: str = _text.__get__(self)
+        if given or not self.of:
+            return given
+        whole = result_text(self.of)[0] or ""
+        text = unpacked(self.kept, whole)
+        return text if whole.isascii() else narrow(text)
+
+    @property  # type: ignore[misc]
+    def raw(self) -> JSON:
+        given = _raw.__get__(self)
+        return {**self.of.raw, "content": self.text} if given is None and self.of else given
+
+    @property
+    def key(self) -> str:
+        return text_key(f"{self.of.digest} {self.kept.decode('utf-8', 'surrogatepass')}") if self.of else ""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is Shortened and other.of is self.of:
+            same = other.kept == self.kept
+            if same or other.size != self.size or other.kept.split(b" ", 2)[:2] == self.kept.split(b" ", 2)[:2]:
+                return same  # cut at the same places, so all that may differ is what stands between
+        return isinstance(other, Part) and _said(self) == _said(other)
+
+    def __hash__(self) -> int:
+        return hash((self.role, self.kind, self.text))
+
+
+def _said(part: Part) -> tuple[object, ...]:
+    return part.text, part.role, part.kind, part.raw, part.ref, part.place, part.fence
+
+
+def with_content(block: Block, text: str) -> Part:
+    """A result with another text."""
+    return Part(block.role, "tool_result", text, {**block.raw, "content": text})
+
+
+class Reading(Struct, frozen=True, gc=False):
+    """All messages of a session, and where what stands in them. Numbers are places in `rows`."""
+
+    rows: tuple[Row, ...]
+    starts: tuple[int, ...]
+    roles: tuple[str, ...]
+    tools: tuple[int, ...]
+    answers: tuple[int, ...]  # ai messages
+    said: tuple[int, ...]  # ai messages with text
+    breaks: tuple[int, ...]  # messages that are neither ai nor tool
+    humans: tuple[int, ...]
+    thoughts: Mapping[str, tuple[int, ...]]  # ai messages with a reasoning block, by the kind that is looked for
+    reach: tuple[int, ...]  # the last result of a call that stands before each message
+    odd: tuple[int, ...]  # messages with calls without a result, results without a call, or ids met before
+    lengths: tuple[int, ...]  # characters of each result in `tools`, 0 where it holds anything but text
+    longest: tuple[int, ...]  # characters of the longest arguments in each of `answers`
+
+
+def read(session: Session, with_system: bool) -> Reading:
+    """Read a session; without its system messages unless asked for."""
+    rows = [row for row in rows_of(session).rows if with_system or row.role != "system"]
+    roles = tuple(ROLES.get(row.role, "human") for row in rows)
+    blocks = session.blocks
+    number = {at: i for i, row in enumerate(rows) for at in range(row.start, row.stop)}
+    ends, odd, seen = [-1] * (len(rows) + 1), set[int](), set[str]()
+    for i, row in enumerate(rows):
+        for block in blocks[row.start : row.stop]:
+            if is_call(block) and roles[i] == "ai":
+                ends[i + 1] = max(ends[i + 1], number.get(block.pair, -1))
+                if block.pair < 0 or call_id(block) in seen or not call_id(block):
+                    odd.add(i)
+                seen.add(call_id(block))
+            elif roles[i] == "tool" and not 0 <= block.pair < block.at:
+                odd.add(i)
+    places = {role: tuple(i for i, r in enumerate(roles) if r == role) for role in ("tool", "ai", "human")}
+    kinds = ("thinking", "reasoning_content")
+    return Reading(
+        tuple(rows), tuple(row.start for row in rows), roles, places["tool"], places["ai"],
+        tuple(i for i in places["ai"] if any(_says(b) for b in blocks[rows[i].start : rows[i].stop])),
+        tuple(i for i, r in enumerate(roles) if r not in ("ai", "tool")), places["human"],
+        {kind: tuple(i for i in places["ai"] if _reasoning(blocks[rows[i].start : rows[i].stop], kind) >= 0) for kind in kinds},
+        tuple(accumulate(ends, max)), tuple(sorted(odd)),
+        tuple(len(result_text(blocks[rows[i].start])[0] or "") for i in places["tool"]),
+        tuple(longest_input(blocks[rows[i].start : rows[i].stop]) for i in places["ai"]),
+    )  # fmt: skip
+
+
+def is_call(block: Block) -> bool:
+    """Whether a block calls a tool whose result is a message of its own; tools that the provider runs do not."""
+    return isinstance(block.raw, Mapping) and block.raw.get("type") == "tool_use"
+
+
+def call_id(block: Block) -> str:
+    """The id of a call, or the id of the call that a result answers."""
+    if not isinstance(block.raw, Mapping):
+        return ""
+    found = block.raw.get("id") if block.kind == "tool_use" else block.raw.get("tool_use_id")
+    return found if isinstance(found, str) else ""
+
+
+def result_text(block: Block) -> tuple[str | None, bool]:
+    """The text of a result, wide, and whether it was a list of texts; None where it holds anything but text."""
+    raw = block.raw
+    held = raw.get("content") if type(raw) is dict or isinstance(raw, Mapping) else None
+    if isinstance(held, str):
+        return wide(held), False
+    parts = held if isinstance(held, list) else []
+    texts = [p["text"] for p in parts if isinstance(p, Mapping) and p.get("type") == "text" and isinstance(p.get("text"), str)]
+    return (wide("\n".join(texts)), True) if texts and len(texts) == len(parts) else (None, False)
+
+
+def longest_input(blocks: Iterable[Block], inputs: Mapping[int, JSON] | None = None) -> int:
+    """Characters of JSON of the longest arguments among calls, some of which have new `inputs`."""
+    given = inputs or {}
+    return max((len(compact(given.get(b.at, b.raw.get("input")))) for b in blocks if is_call(b)), default=0)
+
+
+def _says(block: Block) -> bool:
+    if isinstance(block.raw, str):
+        return bool(block.raw.strip())
+    text = block.raw.get("text") if isinstance(block.raw, Mapping) and block.raw.get("type") == "text" else None
+    return isinstance(text, str) and bool(text.strip())
+
+
+def _reasoning(blocks: Sequence[Block], kind: str) -> int:
+    """Address of the first reasoning block in content that is a list; -1: there is none. `thinking` accepts both kinds."""
+    wanted = {kind, "reasoning_content"}
+    if any(isinstance(block.raw, str) for block in blocks):
+        return -1
+    return next((b.at for b in blocks if isinstance(b.raw, Mapping) and b.raw.get("type") in wanted), -1)
+
+
+class History(Struct, frozen=True, gc=False):
+    """The messages `since:there` of a reading, numbered from 0.
+
+    `attached`: addresses of reasoning that was put in front of a message for good.
+    """
+
+    session: Session
+    reading: Reading
+    own: Ledger
+    frame: int  # tokens that frame a message
+    there: int
+    since: int = 0
+    attached: Mapping[int, int] | None = None
+    host: Sequence[int] = ()  # tokens of every message of the reading, as the host counts them
+    memo: dict[tuple[int, bool], tuple[bytes | None, int, Cut]] = {}  # the last cuts: see fading
+    whole: dict[int, Any] = {}  # what is held of all messages from one on: see fading
+
+    def __len__(self) -> int:
+        return self.there - self.since
+
+    def role(self, i: int) -> str:
+        return self.reading.roles[self.since + i]
+
+    def row(self, i: int) -> Row:
+        return self.reading.rows[self.since + i]
+
+    def blocks(self, i: int) -> tuple[Block, ...]:
+        row = self.row(i)
+        return self.session.blocks[row.start : row.stop]
+
+    @property
+    def instructed(self) -> bool:
+        """Whether the first message is a system message."""
+        return len(self) > 0 and self.role(0) == "system"
+
+    @property
+    def first_tool(self) -> int:
+        return bisect_left(self.reading.tools, self.since)
+
+    @property
+    def tools(self) -> int:
+        """How many tool messages there are."""
+        return bisect_left(self.reading.tools, self.there) - self.first_tool
+
+    def tool(self, j: int) -> int:
+        """Number of the message that is result `j`."""
+        return self.reading.tools[self.first_tool + j] - self.since
+
+    def tool_number(self, i: int) -> int:
+        return bisect_left(self.reading.tools, self.since + i) - self.first_tool
+
+    @property
+    def first_answer(self) -> int:
+        return bisect_left(self.reading.answers, self.since)
+
+    @property
+    def answers(self) -> int:
+        """How many ai messages there are."""
+        return bisect_left(self.reading.answers, self.there) - self.first_answer
+
+    def answer(self, j: int) -> int:
+        return self.reading.answers[self.first_answer + j] - self.since
+
+    def answer_number(self, i: int) -> int:
+        return bisect_left(self.reading.answers, self.since + i) - self.first_answer
+
+    @property
+    def answered(self) -> int:
+        """How many results stand before an ai message with text."""
+        said = bisect_left(self.reading.said, self.there)
+        last = self.reading.said[said - 1] if said else -1
+        return max(0, bisect_left(self.reading.tools, last) - self.first_tool)
+
+    def result(self, i: int) -> tuple[str | None, bool]:
+        """The text of a tool message, as `result_text` gives it."""
+        return result_text(self.blocks(i)[0])
+
+    def said(self, number: int) -> tuple[Block, str, bool]:
+        """Result `number` of the reading, its text, and whether that was a list; "" where it holds anything but text."""
+        block = self.session.blocks[self.reading.rows[self.reading.tools[number]].start]
+        text, listed = result_text(block)
+        return block, text or "", listed
+
+    def calls(self, i: int) -> list[Block]:
+        return [block for block in self.blocks(i) if is_call(block)] if self.role(i) == "ai" else []
+
+    def reasoning(self, i: int, kind: str) -> int:
+        """Address of the reasoning of a message, -1 where it has none."""
+        if self.attached and self.since + i in self.attached:
+            return self.attached[self.since + i]
+        return _reasoning(self.blocks(i), kind) if self.role(i) == "ai" else -1
+
+    def last_reasoning(self, kind: str) -> int:
+        """Number of the last message with a reasoning block; -1 where there is none."""
+        known = self.reading.thoughts[kind]
+        place = bisect_left(known, self.there)
+        more = [i for i in self.attached or () if i < self.there]
+        return max([known[place - 1] if place else -1, *more, self.since - 1]) - self.since
+
+    @property
+    def last_break(self) -> int:
+        """Number of the last message that is neither ai nor tool; -1 where there is none."""
+        place = bisect_left(self.reading.breaks, self.there)
+        return max(self.reading.breaks[place - 1] if place else -1, self.since - 1) - self.since
+
+    @property
+    def turns(self) -> list[int]:
+        """Numbers of the human messages."""
+        humans = self.reading.humans
+        return [i - self.since for i in humans[bisect_left(humans, self.since) : bisect_left(humans, self.there)]]
+
+    def paired(self, start: int) -> bool:
+        """Whether the messages from `start` on surely hold a result for each call and a call for each result."""
+        a, odd, reach = self.since + start, self.reading.odd, self.reading.reach
+        same = bisect_left(odd, a) == bisect_right(odd, self.there - 1)
+        return same and reach[a] < a and reach[self.there] < self.there
+
+    def counted(self, parts: Iterable[Part]) -> int:
+        """What the counter says of a message of these parts."""
+        return self.frame + self.own.tokens_of(parts)
+
+    def counted_each(self, parts: Sequence[Part]) -> list[int]:
+        """What the counter says of messages of one part each."""
+        batches = (parts[i : i + TOGETHER] for i in range(0, len(parts), TOGETHER))
+        return [self.frame + tokens for batch in batches for tokens in self.own.each(batch)]
+
+    def recounted(self, i: int) -> int:
+        """What the counter says of a message as it was said."""
+        return self.frame + self.own.content(self.blocks(i))
+
+    def parts(self, i: int, bodies: Bodies) -> list[Part]:
+        """A message as parts, with other bodies for some of its blocks."""
+        parts: list[Part] = []
+        for block in self.blocks(i):
+            parts += bodies.get(block.at, (Part(block.role, block.kind, block.text, block.raw),))
+        return parts
+
+    def with_text(self, i: int, kept: bytes, size: int) -> Bodies:
+        """A tool message with another text (packed), of so many characters."""
+        block = self.session.blocks[self.row(i).start]
+        return {block.at: (Shortened(block.role, "tool_result", of=block, kept=kept, size=size),)}
+
+    def with_inputs(self, inputs: Mapping[int, JSON]) -> dict[int, tuple[Part, ...]]:
+        """An ai message with other arguments for some of its calls (by address)."""
+        bodies: dict[int, tuple[Part, ...]] = {}
+        for at, given in inputs.items():
+            block = self.session.blocks[at]
+            raw = {**block.raw, "input": given}
+            bodies[at] = (Part(block.role, "tool_use", block_text("tool_use", raw), raw),)
+        return bodies

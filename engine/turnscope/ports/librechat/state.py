@@ -1,0 +1,144 @@
+"""What a run of LibreChat's agents carries from request to request: counts, shortened texts, calibration, and what was sent.
+
+Pure functions, ported from `createPruneMessages` (prune.ts, @librechat/agents 3.6.11).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+from msgspec import Struct, field, structs
+
+from turnscope.ports.librechat.counts import total
+from turnscope.ports.librechat.fading import Held, begun, met
+from turnscope.ports.librechat.history import History
+
+LOWEST, HIGHEST = 0.5, 5.0  # what the provider's count may be of ours
+STABLE = 0.1  # change of the estimated instructions up to which an observed overhead is believed
+
+
+def rounded(value: float) -> int:
+    """JavaScript's Math.round: halves go up."""
+    return math.floor(value + 0.5)
+
+
+class Sent(Struct, frozen=True, gc=False):
+    """Which messages stood in a request: `first` and all after it, but for those `gone`; some were `shaped` for it alone.
+
+    Places in the session's reading. A system message in front of the first stands unless it is `gone`.
+    """
+
+    first: int = 0
+    gone: frozenset[int] = frozenset()
+    shaped: frozenset[int] = frozenset()
+
+
+class Scale(Struct, frozen=True, gc=False):
+    """Calibration: tokens of messages as sent and as the provider reported them, and the overhead that explained them best."""
+
+    ratio: float = 1.0
+    counted: int = 0
+    reported: int = 0
+    variance: float | None = None
+    overhead: int | None = None
+    estimate: int = 0  # of the instructions, when the overhead was observed
+
+
+class State(Struct, frozen=True, gc=False):
+    """Everything that the next request starts from. `told`: counts that the host gave beforehand, None = all it has seen."""
+
+    held: Held = field(default_factory=Held)
+    scale: Scale = field(default_factory=Scale)
+    start: int = 0  # messages before it were there at the request before
+    cutoff: int = 0  # first message that was sent
+    thought: int = -1
+    attached: Mapping[int, int] = {}
+    sent: Sent = field(default_factory=Sent)
+    told: Mapping[int, int] | None = None
+    since: int = 0  # messages before it were summarised
+    summary: int = 0  # tokens of the summary that stands for them
+
+
+def anew(history: History, state: State, since: int, summary: int) -> State:
+    """The state when a run begins: shortened texts and what was observed are forgotten, all is counted by the host again.
+
+    `since`: messages of the reading that a summary of `summary` tokens stands for.
+    """
+    sent = state.sent
+    gone, shaped = (frozenset(i for i in numbers if i >= since) for numbers in (sent.gone, sent.shaped))
+    sent = Sent(max(sent.first, since), gone, shaped)
+    return State(scale=Scale(state.scale.ratio), start=history.there - since, sent=sent, since=since, summary=summary)
+
+
+class Seen(Struct, frozen=True, gc=False):
+    """Tokens that the provider reported for the request before: its prompt and its answer."""
+
+    prompt: int
+    answer: int
+
+
+def grown(history: History, state: State, seen: Seen | None) -> tuple[Held, AbstractSet[int]]:
+    """Counts with the messages that are new, and which of those the provider has not seen.
+
+    The first new answer has the tokens that the provider reported; results are recounted, and only ever upwards.
+    """
+    fresh = set[int]()
+    counts: list[int] = []
+    held, answered = state.held, seen is None
+    if state.told is None and not len(held.counts):
+        held = begun(history, state.start)
+    for i in range(len(held.counts), len(history)):
+        new, known = i >= state.start, (state.told or {}).get(i)
+        count = known
+        if history.role(i) == "tool":
+            recount = history.recounted(i)
+            count = recount if known is None else max(recount, known)
+            if new and count != known:
+                fresh.add(i)
+        elif known is None and new:
+            if seen and not answered and history.role(i) == "ai":
+                count, answered = seen.answer, True
+            else:
+                count = history.recounted(i)
+            if seen:
+                fresh.add(i)
+        counts.append(count or 0)
+    return met(history, held, counts), fresh
+
+
+def calibrated(
+    history: History, held: Held, fresh: AbstractSet[int], state: State, seen: Seen | None, instructions: int
+) -> Scale:
+    """The calibration with what the provider reported for the request before; unchanged where that cannot be compared."""
+    scale = state.scale
+    if seen is None:
+        return scale
+    base = int(history.instructed)
+    sent = total(held.counts, max(state.cutoff, base), len(history)) + (held.counts[0] if base else 0)
+    sent -= sum(held.counts[i] for i in fresh if i >= max(state.cutoff, base))
+    messages = max(0, seen.prompt - instructions)
+    if sent <= 0 or messages <= 0 or seen.prompt < instructions + sent * LOWEST:
+        return scale
+    counted, reported = scale.counted + sent, scale.reported + messages
+    ratio = max(LOWEST, min(HIGHEST, reported / counted))
+    scale = structs.replace(scale, ratio=ratio, counted=counted, reported=reported)
+    expected = instructions + sent * ratio
+    variance = abs((seen.prompt / expected if expected > 0 else 0) - 1)
+    if scale.variance is None or variance < scale.variance:
+        overhead = max(0, rounded(seen.prompt - sent * ratio))
+        scale = structs.replace(scale, variance=variance, overhead=overhead, estimate=instructions)
+    return scale
+
+
+def overhead(scale: Scale, instructions: int) -> int:
+    """Tokens of the instructions: as observed where that is below the estimate and the estimate has hardly changed."""
+    if scale.overhead is None or scale.estimate <= 0 or scale.overhead > instructions:
+        return instructions
+    return scale.overhead if abs(instructions - scale.estimate) / scale.estimate < STABLE else instructions
+
+
+def reserve(limit: int, share: float) -> int:
+    """Tokens kept free of `limit`."""
+    return rounded(limit * share) if 0 < share < 1 else 0

@@ -1,0 +1,127 @@
+"""A session as LobeHub stores a topic: one message each, with what it is counted at and where the topic can be cut.
+
+What is stored with a message stands in the session's `about` under `stored`; without it, what the log holds is taken: calls by
+name, and what an answer was billed. Messages that were made of one stored message (`id`, `id:1`, ...) are one again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Piece
+from turnscope.ports.chats import Said, chat_of, given, stored_by, whole
+from turnscope.ports.lobechat.messages import TOOL
+from turnscope.ports.lobechat.tokens import GROUP, estimate, size
+from turnscope.ports.lobechat.window import stretches
+from turnscope.ports.rows import remembered
+from turnscope.session.index import Index
+from turnscope.session.model import Session
+
+LISTED = "group "  # how the slots begin of summaries that a compression lists
+
+
+class Topic(NamedTuple):
+    """Stored messages with their blocks, where they begin, running sums of tokens, and how they hang together.
+
+    `plain`: what each is sent as where nothing changes it; `cuts`: numbers at which the topic can be cut (see
+    `window.stretches`); `groups`: numbers of stored summaries; `systems`: of messages of the system; `tools[i]`: tokens of the
+    first i definitions, which stand at `defined`.
+    """
+
+    units: Sequence[Said]
+    plain: Sequence[list[dict[str, Any]]]
+    starts: Sequence[int]
+    sums: Sequence[int]
+    cuts: Sequence[int]
+    groups: Sequence[int]
+    systems: Sequence[int]
+    defined: Sequence[int]
+    tools: Sequence[int]
+
+
+def topic_of(session: Session) -> Topic:
+    """Read a session as a stored topic."""
+    stored = stored_by(session, TOOL)
+    billed = {r.cut: r.usage.output_tokens for r in session.requests if r.usage and not r.output_stub}
+    units: list[Said] = []
+    plain: list[list[dict[str, Any]]] = []
+    for one in chat_of(replace(session, about={})).said:
+        name = session.messages[session.blocks[one.start].message].id
+        if units and (of := whole(name, stored)) and units[-1].message["id"] == of:
+            units[-1] = Said(units[-1].start, one.stop, units[-1].message)
+            plain[-1].append(one.message)
+            continue
+        held = stored.get(name) if "id" in one.message else None
+        message = {**one.message, **held} if held else _as_stored(one.message, billed.get(one.start, 0))
+        units.append(Said(one.start, one.stop, {**message, "id": message.get("id") or f"#{len(units)}"}))
+        plain.append([one.message])
+    said = [unit.message for unit in units]
+    cuts = stretches(said)
+    defined = [block.at for block in session.blocks if block.kind == "tool"]
+    return Topic(
+        units,
+        plain,
+        [unit.start for unit in units],
+        [0, *accumulate(map(size, said))],
+        cuts,
+        [n for n, message in enumerate(said) if message["role"] == GROUP],
+        [n for n, message in enumerate(said) if message["role"] == "system"],
+        defined,
+        [0, *accumulate(estimate(session.blocks[at].raw) for at in defined)],
+    )
+
+
+def _as_stored(message: dict[str, Any], billed: int) -> dict[str, Any]:
+    """A message of another tool's log as the app would have stored it."""
+    calls = ((call.get("id"), call["function"]) for call in message.get("tool_calls") or ())
+    tools = [{"id": id, "apiName": function["name"], "arguments": function["arguments"]} for id, function in calls]
+    held = message["content"] if isinstance(message["content"], list) else []
+    texts = [part["text"] for part in held if part.get("type") == "text"]
+    thoughts = [part for part in held if part.get("type") == "thinking"]
+    stored = dict(message)
+    if held and len(texts) < 2 and len(thoughts) < 2 and len(texts) + len(thoughts) == len(held):
+        stored["content"] = "".join(texts)
+        for part in thoughts:
+            stored["reasoning"] = {"content": part.get("thinking"), "signature": part.get("signature")}
+    return {**stored, **({"tools": tools} if tools else {}), **({"usage": {"totalOutputTokens": billed}} if billed else {})}
+
+
+@remembered
+def topic(session: Session, _index: Index, _own: Ledger) -> Topic:
+    """The session at hand as a stored topic, read once."""
+    return topic_of(session)
+
+
+def stretch(found: Topic, number: int) -> int:
+    """The stretch that a message stands in; -1 for none."""
+    return bisect_left(found.cuts, number + 1) - 1
+
+
+def listed(envelope: Envelope) -> Iterator[Piece]:
+    """The summaries that a compression listed, oldest first."""
+    return (piece for piece in envelope.pieces if piece.start == piece.stop and piece.slot.startswith(LISTED))
+
+
+def same(sent: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether messages are sent as they stand, however their texts and arguments are written."""
+    return [*map(_read, sent)] == [*map(_read, plain)]
+
+
+def _read(message: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a message is compared; reasoning that nobody signed stays beside the content, and is sent as it stands."""
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        content = [part for part in content if part.get("type") != "thinking" or part.get("signature")]
+        content = [part for part in content if part.get("type") != "text" or part.get("text")]
+        if not content or (len(content) == 1 and content[0].get("type") == "text"):
+            content = "".join(part["text"] for part in content)
+    functions = [(call.get("id"), call["function"]) for call in message.get("tool_calls") or ()]
+    calls = [(id, function["name"], given(function["arguments"])) for id, function in functions]
+    return message["role"], content, calls, message.get("tool_call_id")

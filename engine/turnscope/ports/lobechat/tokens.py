@@ -1,0 +1,137 @@
+"""LobeHub: what a conversation is estimated at, when it is compressed, and which of its messages are.
+
+Pure functions over stored messages as plain mappings, written from what is documented of tokenAccounting, tokenCounter.ts,
+GeneralChatAgent.ts and compressContext.ts (lobehub 2.2.10). The estimate of a text is that of tokenx 1.3.0 (MIT), which the
+app counts with: about a token for six characters of a word, one for a number or a short word, half of one for a sign.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from math import ceil, floor
+from typing import Any, NamedTuple
+
+from turnscope.session.content import dumps
+
+Said = Mapping[str, Any]
+WINDOW, RATIO, DRIFT = 128_000, 0.5, 1.25  # tokens assumed; share of them that is used; what estimates are too low by
+GROUP = "compressedGroup"  # the role of a stored summary
+SOURCES = ("content", "reasoning", "thoughtSignature", "toolCallId", "toolCalls")
+_WORD, _SHORT = 6, 3  # characters per token of a word; of what is always one
+_BLANK = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"  # what JavaScript calls white space
+_SIGNS = r".,!?;(){}[\]<>:/\\|@#$%^&*+=`~_\-"
+_SPLIT = re.compile(f"([{_BLANK}]+|[{_SIGNS}]+)")
+_BLANKS = re.compile(f"[{_BLANK}]")
+_SIGN = re.compile(f"[{_SIGNS}]")
+_CLASSES = bytes(  # of ASCII: blank, sign, or of a word
+    ord(" ") if _BLANKS.match(chr(n)) else ord("s") if _SIGN.match(chr(n)) else ord("w") for n in range(256)
+)
+_THREE = re.compile(rb"(?<!s)sss(?!s)")
+_DIGITS = re.compile(f"[0-9]{{{_WORD + 1},}}(?![^{_BLANK}{_SIGNS}])")
+_NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
+_CJK = re.compile(
+    "[\u4e00-\u9fff\u3400-\u4dbf\u3000-\u303f\uff00-\uffef\u30a0-\u30ff\u2e80-\u2eff\u31c0-\u31ef\u3200-\u32ff"
+    "\u3300-\u33ff\uac00-\ud7af\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\ud7b0-\ud7ff]"
+)
+_LANGUAGES = (  # characters per token of a word that holds one of these letters
+    (re.compile("[äöüßẞ]", re.IGNORECASE), 3),
+    (re.compile("[éèêëàâîïôûùüÿçœæáíóúñ]", re.IGNORECASE), 3),
+    (re.compile("[ąćęłńóśźżěščřžýůúďťň]", re.IGNORECASE), 3.5),
+)
+
+
+def estimate(value: Any) -> int:
+    """Tokens of a text, or of the JSON of anything else; None has none."""
+    if value is None:
+        return 0
+    text = value if isinstance(value, str) else dumps(value)
+    if text.isascii():
+        return _plain(text)
+    lines = text.split("\n")
+    others = (part for line in lines if not line.isascii() for part in filter(None, _SPLIT.split(line)))
+    return _plain("\n".join(line for line in lines if line.isascii())) + sum(map(_segment, others))
+
+
+def _plain(text: str) -> int:
+    """Tokens of ASCII, which is most: what `_segment` gives its parts, counted without a look at each of them."""
+    held = text.encode().translate(_CLASSES) + b" "
+    tokens = _pieces(held, b"w", _WORD) + _pieces(held, b"s", 2) - len(_THREE.findall(held))
+    for found in _DIGITS.finditer(text):
+        start, stop = found.span()
+        if not start or held[start - 1] != ord("w"):
+            tokens -= (stop - start - 1) // _WORD
+    return tokens
+
+
+def _pieces(held: bytes, one: bytes, size: int) -> int:
+    """How many pieces of at most `size` bytes the runs of `one` make, each run for itself."""
+    whole = held.count(one * size)
+    rest = held.replace(one * size, b"|") if whole else held
+    return whole + sum(rest.count(one + other) for other in (b" ", b"s", b"w") if other != one)
+
+
+def _segment(text: str) -> int:
+    """Tokens of a run of white space, of signs, or of anything else."""
+    if _BLANKS.match(text):
+        return 0
+    if _CJK.search(text):
+        return len(text)
+    units = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+    if units <= _SHORT or _NUMBER.fullmatch(text):
+        return 1
+    if _SIGN.match(text):
+        return ceil(units / 2)
+    per = _WORD if text.isascii() else next((per for letters, per in _LANGUAGES if letters.search(text)), _WORD)
+    return ceil(units / per)
+
+
+def sizes(message: Said) -> dict[str, int]:
+    """Tokens of one stored message by source. What a provider billed for an answer stands for all that is in it."""
+    found = dict.fromkeys(SOURCES, 0)
+    billed = _billed(message) if message.get("role") == "assistant" else 0
+    if billed:
+        found["content"] = billed
+    else:
+        found["content"] = estimate(message.get("content"))
+        for tool in (message.get("tools") or ()) if message.get("role") == "assistant" else ():
+            found["toolCalls"] += sum(estimate(tool.get(key)) for key in ("id", "apiName", "arguments", "type"))
+            found["thoughtSignature"] += estimate(tool.get("thoughtSignature"))
+        thought = message.get("reasoning")
+        found["reasoning"] = estimate(thought.get("content") if isinstance(thought, Mapping) else thought)
+    found["toolCallId"] = estimate(message.get("tool_call_id") or None)
+    return found
+
+
+def _billed(message: Said) -> int:
+    for held in (message, message.get("metadata")):
+        used = held.get("usage") if isinstance(held, Mapping) else None
+        tokens = used.get("totalOutputTokens") if isinstance(used, Mapping) else None
+        if isinstance(tokens, (int, float)) and not isinstance(tokens, bool):
+            return max(0, int(tokens))
+    return 0
+
+
+def size(message: Said) -> int:
+    """Tokens of one stored message; what it holds as children counts nothing."""
+    return sum(sizes(message).values())
+
+
+class Trigger(NamedTuple):
+    """The estimate of a request, the threshold, and whether the one exceeds the other."""
+
+    tokens: int
+    threshold: int
+    compress: bool
+
+
+def trigger(tokens: int, window: int = WINDOW, ratio: float = RATIO, drift: float = DRIFT) -> Trigger:
+    """Whether a request estimated at `tokens`, tool definitions among them, is compressed first."""
+    threshold = floor(window * ratio)
+    return Trigger(tokens, threshold, ceil(tokens * drift) > threshold)
+
+
+def stored_summary(messages: Iterable[Said]) -> str | None:
+    """The text of a system message that an older release marked as its summary."""
+    marked = (m for m in messages if m.get("role") == "system" and (m.get("metadata") or {}).get("compressionSummary"))
+    return next((m.get("content") for m in marked), None)

@@ -1,0 +1,237 @@
+"""What opencode sends of a stored history, how it writes it out for a summary, and what it keeps beside one.
+
+Pure functions over stored messages: `id`, `role`, `parts` (text, reasoning, file, step-start, compaction, tool), and at will
+`finish`, `error`, `summary`, `parent`. From the released program (npm opencode-ai 1.18.33), sources
+`packages/opencode/src/session/{message-v2,compaction}.ts`. Texts of the program's own are ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, takewhile
+from typing import Any
+
+from turnscope.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, estimate, fitting, old
+from turnscope.session.model import Block
+
+Message = Mapping[str, Any]
+# Ours, at the lengths of the original (22, 100, 429 and 32 characters): what stays beside a summary depends on them.
+QUESTION = "What did we do before?"
+CONTINUE = "Go on where you stopped, and if nothing is left to be done or you have to know more then say so now."
+CONTINUE_AFTER_MEDIA = (
+    "The question before was too long to be sent to the model, which most likely comes from what was attached to it: "
+    "images, documents or large files. What was said until then has been summed up above, and the attached files "
+    "themselves were left out. Tell the user that the files were too large for this conversation, and that smaller "
+    "ones, or fewer at one time, may be sent again. Then go on with the task as far as that is possible."
+)
+INTERRUPTED = "[Tool execution was interrupted]"
+MEDIA = "Attached is what the tool gives:"
+READ_MOST = 2_000  # characters of an output that the summariser reads
+
+
+def is_mark(message: Message) -> bool:
+    """Whether a message of the user asks for a compaction."""
+    return message["role"] == "user" and any(part["type"] == "compaction" for part in message["parts"])
+
+
+def summaries(messages: Sequence[Message]) -> dict[str, Message]:
+    """Finished summaries by the id of the message that asked for them."""
+    done = (m for m in messages if m.get("summary") and m.get("finish", "stop") and not m.get("error"))
+    return {m["parent"]: m for m in done}
+
+
+def view(messages: Sequence[Message]) -> list[Message]:
+    """The messages in force: from the newest finished compaction on, its tail behind its summary."""
+    done = summaries(messages)
+    newest = next((i for i in range(len(messages) - 1, -1, -1) if is_mark(messages[i]) and messages[i]["id"] in done), None)
+    if newest is None:
+        return list(messages)
+    mark = messages[newest]
+    tail = next((part.get("tail_start") for part in mark["parts"] if part["type"] == "compaction"), None)
+    if not tail:
+        return list(messages[newest:])
+    start = next((i for i, m in enumerate(messages[:newest]) if m["id"] == tail), None)
+    if start is None:  # a tail that nobody finds: nothing is left out
+        return list(messages)
+    summary = done[mark["id"]]
+    rest = [m for m in messages[newest + 1 :] if m is not summary]
+    return [mark, summary, *messages[start:newest], *rest]
+
+
+def sent(messages: Sequence[Message], media: bool = True) -> list[dict[str, Any]]:
+    """Messages for the model, in the form of the library that opencode uses; without `media` a text names each file."""
+    return [each for message in messages for each in (_user if message["role"] == "user" else _answer)(message, media)]
+
+
+def _user(message: Message, media: bool) -> Iterator[dict[str, Any]]:
+    content: list[dict[str, Any]] = []
+    for part in message["parts"]:
+        if part["type"] == "text" and part["text"] and not part.get("ignored"):
+            content.append({"type": "text", "text": part["text"]})
+        elif part["type"] == "file":
+            file = {"type": "file", "mediaType": part["mime"], "filename": part.get("filename"), "data": part["url"]}
+            content.append(file if media else {"type": "text", "text": _attached(part)})
+        elif part["type"] == "compaction":
+            content.append({"type": "text", "text": QUESTION})
+    if content:
+        yield {"role": "user", "content": content}
+
+
+def _answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
+    said = [part for part in message["parts"] if part["type"] not in ("step-start", "reasoning")]
+    if message.get("error") and not (message["error"] == "MessageAbortedError" and said):
+        return
+    steps: list[list[Mapping[str, Any]]] = [[]]
+    for part in message["parts"]:
+        if part["type"] == "step-start":
+            steps.append([])
+        else:
+            steps[-1].append(part)
+    for step in filter(None, steps):
+        content: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
+        files: list[dict[str, Any]] = []
+        for part in step:
+            if part["type"] in ("text", "reasoning"):
+                content.append({"type": part["type"], "text": part["text"]})
+            elif part["type"] == "tool":
+                call = {
+                    "type": "tool-call",
+                    "toolCallId": part["call"],
+                    "toolName": part["tool"],
+                    "input": part.get("input") or {},
+                }
+                content.append(call)
+                output = {"type": "text", "value": output_of(part)}
+                results.append({"type": "tool-result", "toolCallId": part["call"], "toolName": part["tool"], "output": output})
+                held = part.get("attachments") or () if not part.get("compacted") else ()
+                files += ({"type": "file", "mediaType": a["mime"], "data": a["url"]} for a in held)
+        yield {"role": "assistant", "content": content}
+        if results:
+            yield {"role": "tool", "content": results}
+        if files and media:
+            yield {"role": "user", "content": [{"type": "text", "text": MEDIA}, *files]}
+
+
+def output_of(part: Mapping[str, Any]) -> str:
+    """What a call is answered with: its output, its error, or what stands for either."""
+    if part["status"] == "completed":
+        return CLEARED if part.get("compacted") else str(part["output"])
+    return str(part.get("error") or "") if part["status"] == "error" else INTERRUPTED
+
+
+def size(messages: Sequence[Message]) -> int:
+    """Estimated tokens of some stored messages."""
+    return estimate(units(_json(sent(messages, media=False))))
+
+
+def tail_start(messages: Sequence[Message], most: int, turns: int | None = None) -> int | None:
+    """Number of the first message that stays beside a summary of those before it; None where all are summarised."""
+    starts = [i for i, m in enumerate(messages) if m["role"] == "user" and not is_mark(m)]
+    recent = starts if turns is None else starts[max(0, len(starts) - turns) :]
+    spans = list(pairwise([*recent, len(messages)]))
+    # sizes are only looked at as far as they are needed: newest first, up to the first that does not fit
+    sizes: list[int] = []
+    for a, b in reversed(spans):
+        sizes.insert(0, size(messages[a:b]))
+        if sum(sizes) > most:
+            break
+    kept, left = fitting(sizes, most)
+    start = spans[len(spans) - kept][0] if kept else len(messages)
+    if kept < len(spans):
+        a, b = spans[len(spans) - kept - 1]
+        start = next((i for i in range(a + 1, b) if size(messages[i:b]) <= left), start)
+    return start if 0 < start < len(messages) else None
+
+
+def written(messages: Sequence[Message]) -> str:
+    """A conversation as the summariser reads it."""
+    return "\n\n".join(filter(None, map(_written, messages)))
+
+
+def _written(message: Message) -> str:
+    lines: list[str] = []
+    if message["role"] == "user":
+        said = [p["text"] for p in message["parts"] if p["type"] == "text" and p["text"] and not p.get("ignored")]
+        lines += ["[User]: " + "\n".join(said)] if said else []
+        return "\n".join([*lines, *(_attached(part) for part in message["parts"] if part["type"] == "file")])
+    for part in message["parts"]:
+        if part["type"] == "text" and part["text"]:
+            lines.append(f"[Assistant]: {part['text']}")
+        elif part["type"] == "reasoning" and part["text"]:
+            lines.append(f"[Assistant reasoning]: {part['text']}")
+        elif part["type"] == "tool":
+            lines.append(f"[Assistant tool call]: {part['tool']}({_json(part.get('input') or {})})")
+            if part["status"] == "completed":
+                files = () if part.get("compacted") else part.get("attachments") or ()
+                lines.append("[Tool result]: " + "\n".join([_cut(output_of(part)), *map(_attached, files)]))
+            elif part["status"] == "error":
+                lines.append(f"[Tool error]: {part.get('error') or ''}")
+    return "\n".join(lines)
+
+
+def _attached(part: Mapping[str, Any]) -> str:
+    return f"[Attached {part['mime']}: {part.get('filename') or 'file'}]"
+
+
+def _cut(text: str) -> str:
+    return text if units(text) <= READ_MOST else text[:READ_MOST] + "\n[truncated]"
+
+
+def to_clear(messages: Sequence[Message]) -> list[Any]:
+    """The parts of calls whose outputs are old, oldest first; none where they are too few."""
+    calls = list(takewhile(lambda part: not part.get("compacted"), _older_calls(messages)))
+    count = old([estimate(units(str(part["output"]))) for part in calls])
+    return calls[::-1][:count]
+
+
+def _older_calls(messages: Sequence[Message]) -> Iterator[Any]:
+    """Finished calls from the newest backwards, without those of the two newest turns, up to a summary."""
+    prompts = 0
+    for message in reversed(messages):
+        prompts += message["role"] == "user"
+        if prompts < 2:
+            continue
+        if message.get("summary"):
+            return
+        for part in reversed(message["parts"]):
+            if part["type"] == "tool" and part["status"] == "completed" and part["tool"] not in PROTECTED_TOOLS:
+                yield part
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def units(text: str) -> int:
+    """Length in UTF-16 code units, as JavaScript counts."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def size_of(characters: int, messages: int) -> int:
+    """Estimated tokens of so many messages whose JSON has so many characters: brackets and commas stand around them."""
+    return estimate(characters + max(1, messages + 1))
+
+
+def units_of(role: str, blocks: Sequence[Block]) -> int:
+    """Characters of the JSON of a message of a session, as it would be sent; files count by a text that names them."""
+    content: list[dict[str, Any]] = []
+    for block in blocks:
+        if block.kind == "tool_use":
+            given = block.raw.get("input") if isinstance(block.raw, Mapping) else {}
+            content.append({"type": "tool-call", "toolCallId": _id(block, "id"), "toolName": block.name, "input": given or {}})
+        elif block.kind == "tool_result":
+            output = {"type": "text", "value": block.text}
+            held = {"toolCallId": _id(block, "tool_use_id"), "toolName": block.name, "output": output}
+            content.append({"type": "tool-result", **held})
+            role = "tool"
+        else:
+            content.append(
+                {"type": "reasoning" if block.kind == "thinking" else "text", "text": block.text or f"[{block.kind}]"}
+            )
+    return units(_json({"role": role, "content": content}))
+
+
+def _id(block: Block, name: str) -> str:
+    return str(block.raw.get(name) or "") if isinstance(block.raw, Mapping) else ""

@@ -1,0 +1,42 @@
+"""A session as OpenHands' events: the system prompt, texts, calls, and results, one each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from turnscope.session.model import Bucket, Session
+
+
+class Piece(NamedTuple):
+    """One event: the blocks `start:stop`; `call` is what it asks for or answers, `batch` the message that it came in."""
+
+    start: int
+    stop: int
+    type: str  # system | user | agent | action | observation
+    batch: int
+    call: str = ""
+    thinking: bool = False
+
+
+def pieces_of(session: Session) -> tuple[Piece, ...]:
+    """The events of a session, in order. What an answer says before its first call belongs to that call."""
+    found: list[Piece] = []
+    for number, message in enumerate(session.messages):
+        start, thinking = message.start, False
+        for block in session.blocks[message.start : message.stop]:
+            thinking = thinking or (block.bucket is Bucket.THINKING and not block.in_tags)
+            if block.kind == "tool_use":
+                found.append(Piece(start, block.at + 1, "action", number, str(block.at), thinking))
+                start, thinking = block.at + 1, False
+            elif block.bucket is Bucket.TOOL_RESULTS:
+                if start < block.at:
+                    found.append(Piece(start, block.at, _said(message.role), number))
+                found.append(Piece(block.at, block.at + 1, "observation", number, str(block.pair)))
+                start = block.at + 1
+        if start < message.stop:
+            found.append(Piece(start, message.stop, _said(message.role), number))
+    return tuple(found)
+
+
+def _said(role: str) -> str:
+    return {"user": "user", "assistant": "agent"}.get(role, "system")

@@ -1,0 +1,192 @@
+"""Open WebUI's context compaction: what a chat is estimated at, when it is too long, and where it is cut.
+
+Pure functions, written from what is documented of `context_compaction.py` (open-webui 0.12.4). Estimates are tokens of its own
+making: a quarter of the characters, rounded down, at least 1 for what is not empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from turnscope.ports.openwebui.messages import Said
+
+PICTURE, FRAME = 1_000, 4  # tokens of a picture; tokens that frame a message
+SHARE, LEAST, MOST = 40, 10, 50  # the share that is kept, in per cent, and its bounds
+EXCERPT, FALLBACK = 500, 4_000  # characters of a message, and of the whole, where the model gave no summary
+HEADING = "[CONVERSATION SUMMARY]"
+_DATA = re.compile(r"data:[^;\"]*;base64,[A-Za-z0-9+/=]*")
+_PROMPT = (("prompt_tokens",), ("prompt_eval_count",), ("prompt_n", "cache_n"), ("input_tokens",))
+_ANSWER = ("completion_tokens", "output_tokens", "eval_count", "predicted_n")
+
+
+def estimated(value: Any) -> int:
+    """Tokens of a text, or of the JSON of anything else; None has none."""
+    if value is None:
+        return 0
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return max(1, len(text) // 4) if text else 0
+
+
+def tokens(message: Said) -> int:
+    """Tokens of one stored message: frame, content, items, calls and files."""
+    content, found = message.get("content"), FRAME
+    if isinstance(content, list):
+        for part in content:
+            if isinstance(part, Mapping) and part.get("type") in ("image", "image_url"):
+                found += PICTURE
+            else:
+                found += estimated(part.get("text") or part.get("content") or part if isinstance(part, Mapping) else part)
+    else:
+        found += estimated(content)
+    files = message.get("files")
+    found += estimated(message.get("output")) + estimated(message.get("tool_calls"))
+    return found + (estimated(_DATA.sub("", json.dumps(files, ensure_ascii=False))) if files else 0)
+
+
+def used(usage: Any) -> int:
+    """Tokens of prompt and answer, by whichever of a provider's names for them; 0 where it names none."""
+    if not isinstance(usage, Mapping):
+        return 0
+    prompt = next((n for names in _PROMPT if (n := sum(_int(usage.get(name)) for name in names))), 0)
+    return prompt + next((n for name in _ANSWER if (n := _int(usage.get(name)))), 0)
+
+
+def _int(value: Any) -> int:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+
+
+def usage_of(message: Said) -> int:
+    """Tokens that the usage stored with a message names."""
+    info = message.get("info")
+    return used(message.get("usage")) or used(info.get("usage") if isinstance(info, Mapping) else None)
+
+
+class History(NamedTuple):
+    """Stored messages as numbers, so that any stretch of them is judged without reading it.
+
+    `sums[i]`: tokens of the first i; `usages`: numbers of messages with usage, and their tokens; `users`, `callers`: numbers
+    of users' messages and of answers that call tools; `tools`: of results.
+    """
+
+    sums: list[int]
+    usages: list[tuple[int, int]]
+    users: list[int]
+    callers: list[int]
+    tools: list[int]
+
+
+def history(messages: Iterable[Said]) -> History:
+    """Read messages once."""
+    found = History([0], [], [], [], [])
+    for number, message in enumerate(messages):
+        role = message.get("role")
+        found.sums.append(found.sums[-1] + tokens(message))
+        if total := usage_of(message):
+            found.usages.append((number, total))
+        if role == "user":
+            found.users.append(number)
+        elif role == "tool":
+            found.tools.append(number)
+        elif role == "assistant" and message.get("tool_calls"):
+            found.callers.append(number)
+    return found
+
+
+def size(found: History, start: int, stop: int, beside: int) -> int:
+    """Tokens of the messages `start:stop`: those of the newest usage and what came after it, else all, with `beside` it."""
+    place = bisect_left(found.usages, (stop, 0)) - 1
+    if place >= 0 and found.usages[place][0] >= start:
+        number, total = found.usages[place]
+        return total + found.sums[stop] - found.sums[number + 1]
+    return beside + found.sums[stop] - found.sums[start]
+
+
+def exceeds(total: int, threshold: int) -> bool:
+    """Whether a chat of `total` tokens is too long. No threshold (0 or less) is never exceeded."""
+    return threshold > 0 and total > threshold
+
+
+def limit(threshold: int, cap: int | None, own: Any = None) -> int:
+    """The threshold in force: a chat's own value where it is a positive number, else the global one, at most the cap."""
+    try:
+        chosen = int(own)
+    except (TypeError, ValueError):
+        chosen = 0
+    chosen = chosen if chosen > 0 else threshold
+    return min(chosen, cap) if cap is not None and cap > 0 else chosen
+
+
+def boundary(found: History, start: int, stop: int, retention: Any = SHARE) -> int:
+    """How many of the messages `start:stop` are summarised; 0 where nothing can be cut.
+
+    `retention` per cent of them stay, at least two. The cut is at a user's message, or at an answer that calls tools where
+    results are among them; the first of these is none.
+    """
+    count, share = stop - start, SHARE
+    with contextlib.suppress(TypeError, ValueError):
+        share = int(retention)
+    target = max(1, count - max(2, count * min(max(share, LEAST), MOST) // 100))
+    agentic = bisect_left(found.tools, stop) > bisect_left(found.tools, start)
+    places = found.callers if agentic else found.users
+    first, last = bisect_left(places, start) + 1, bisect_left(places, stop)
+    if first >= last:
+        return 0
+    if not agentic:
+        target = max(target, places[first] - start)
+    chosen = bisect_right(places, target + start, first, last) - 1
+    return places[chosen] - start if chosen >= first else 0
+
+
+class Checkpoint(NamedTuple):
+    """Where the history begins after its newest summary: `start`, the summary, and the items left of the first answer."""
+
+    start: int
+    summary: str | None
+    item: int = 0  # the first item that is left ...
+    of: int = -1  # ... of this message's output; -1 = all of every message
+
+
+def checkpoint(messages: Sequence[Said]) -> Checkpoint:
+    """The newest summary that is stored with a message, or in an answer's items where compaction ran between its calls."""
+    for number in range(len(messages) - 1, -1, -1):
+        stored = messages[number].get("contextSummary")
+        if isinstance(stored, str) and stored.strip():
+            return Checkpoint(number, stored)
+        output = messages[number].get("output")
+        for item in reversed(output if isinstance(output, list) else []):
+            if item.get("type") == "open_webui:context_compaction" and item.get("summary"):
+                return _marked(messages, number, item)
+    return Checkpoint(0, None)
+
+
+def _marked(messages: Sequence[Said], number: int, marker: Said) -> Checkpoint:
+    """From the items on that begin the batch of the call named by the marker, and the message just before that answer."""
+    for holder in range(number, -1, -1):
+        output = messages[holder].get("output")
+        items = output if isinstance(output, list) else []
+        called = [
+            i for i, x in enumerate(items) if x.get("type") == "function_call" and x.get("call_id") == marker.get("call_id")
+        ]
+        if called:
+            first = called[0]
+            while first and items[first - 1].get("type") == "function_call":
+                first -= 1
+            return Checkpoint(max(0, holder - 1), str(marker["summary"]), first, holder)
+    return Checkpoint(number, str(marker["summary"]))
+
+
+def fallback(previous: str | None, messages: Iterable[Said]) -> str:
+    """What stands for a summary where the model gave an empty one: the beginnings of what it should have summarised."""
+    lines = [previous] if previous else []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            content = next((p.get("text") for p in content if isinstance(p, Mapping) and p.get("type") == "text"), "")
+        if content:
+            lines.append(f"- {message.get('role')}: {str(content)[:EXCERPT]}")
+    return "\n".join(lines)[:FALLBACK]

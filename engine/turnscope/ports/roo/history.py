@@ -1,0 +1,191 @@
+"""A session as Roo Code's stored history: which of its messages are hidden, and which summaries and markers stand among them.
+
+The messages are the session's; what else a rule has to know is its state. Each rule keeps its own: that another one condensed
+is seen in the envelope. Truncations hide from the second message on, so one place says what all of them hide. Entries are what
+`turnscope.ports.roo` reads; their `at` is a place: (address, 1) of a message, (address, 0) of a summary or marker, which stands
+before the message at that address.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from turnscope.envelope.condensing import standing
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Piece
+from turnscope.envelope.rule import Ctx
+from turnscope.ports.roo import management
+from turnscope.session.index import upto
+from turnscope.session.model import Bucket, Part
+
+Place = tuple[int, int]
+SLOT = "truncation marker"
+Entry = dict[str, Any]
+
+
+class Summary(Struct, frozen=True, gc=False):
+    """A summary that request `request` stored when the history reached up to address `at`.
+
+    `size`: tokens of that whole request with it; `ts`: its time in milliseconds.
+    """
+
+    number: int
+    at: int
+    request: int
+    texts: tuple[str, ...]
+    tokens: int
+    size: int
+    ts: int | None
+
+
+class Store(Struct, frozen=True, gc=False):
+    """What a stored history holds beside the messages. `first`: the first visible place behind the opening message."""
+
+    summaries: tuple[Summary, ...] = ()
+    first: Place | None = None
+    markers: int = 0
+
+    @property
+    def summary(self) -> Summary | None:
+        """The newest summary."""
+        return self.summaries[-1] if self.summaries else None
+
+    @property
+    def hides_summary(self) -> bool:
+        """Whether a truncation hid the newest summary."""
+        return bool(self.summary and self.first and (self.summary.at, 0) < self.first)
+
+
+class Size(NamedTuple):
+    """Tokens: of the context as the newest event tells them, of the last message, and of the two."""
+
+    total: float
+    last: int
+    whole: int
+
+
+def condensed_now(envelope: Envelope, ctx: Ctx) -> Piece | None:
+    """The summary with which this very request begins, where one of its own decisions put it there."""
+    start = ctx.index.messages[0] if ctx.index.messages else envelope.stop
+    piece = envelope.at(start) if start < envelope.stop else None
+    began = ctx.previous.first + len(ctx.previous.decisions) if ctx.previous else 0
+    return piece if piece and piece.body and piece.by >= began and piece.body[0].kind == "summary" else None
+
+
+def started_afresh(envelope: Envelope, ctx: Ctx) -> tuple[Part, ...]:
+    """The summary that now stands for all messages; () where there is none, or where anything stands behind it."""
+    piece = condensed_now(envelope, ctx)
+    return piece.body or () if piece and standing(envelope, ctx, piece.stop) >= ctx.request.cut else ()
+
+
+def stored(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: Summary | None, factor: float) -> Summary:
+    """What is stored of a summary that begins this request; `older` is the one before."""
+    count = sum(ctx.own.body(parts))
+    system, tools = (static_tokens(envelope, ctx, bucket) for bucket in (Bucket.SYSTEM, Bucket.TOOLS))
+    size = math.ceil((system + count) * factor) + math.ceil(tools * factor)
+    ts, texts = last_stamp(ctx, older), tuple(part.text for part in parts)
+    number, tokens = older.number + 1 if older else 1, math.ceil(count * factor)
+    return Summary(number, ctx.request.cut, ctx.request.n, texts, tokens, size, None if ts is None else ts + 1)
+
+
+def measured(ctx: Ctx, newest: Summary | None, factor: float, counted: bool) -> Size | None:
+    """The size that Roo compares, None before anything was billed. `counted`: right after a condense its own count is read,
+    because that event stands behind the request's in Roo's list."""
+    events: list[Entry] = [{"type": "say", "say": "api_req_started", "text": {"tokensIn": ctx.reported}}]
+    if counted and ctx.previous and newest and newest.request == ctx.previous.request.n:
+        events.append({"type": "say", "say": "condense_context", "contextCondense": {"newContextTokens": newest.size}})
+    total = management.context_tokens(events)
+    place = upto(ctx.index.messages, ctx.request.cut) - 1
+    if not total or place < 0:
+        return None
+    start = ctx.index.messages[place]
+    last = newest.tokens if newest and newest.at > start else tokens(ctx, start, factor)
+    return Size(total, last, int(total + last))
+
+
+def tokens(ctx: Ctx, start: int, factor: float) -> int:
+    """Tokens of the message that begins at `start`: the counter's times `factor`, rounded up."""
+    stop = min(ctx.session.messages[ctx.session.blocks[start].message].stop, ctx.request.cut)
+    return math.ceil(ctx.tokens(start, stop) * factor)
+
+
+def static_tokens(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> int:
+    """Tokens of the system prompt or of the tools that stand in an envelope, as counted."""
+    there = ctx.index.static[: upto(ctx.index.static, ctx.request.cut)]
+    blocks = (ctx.session.blocks[at] for at in there if envelope.at(at).body is None)
+    return sum(ctx.tokens(block.at, block.at + 1) for block in blocks if block.bucket == bucket)
+
+
+def message(ctx: Ctx, start: int) -> Entry:
+    """The message that begins at address `start` as an entry."""
+    blocks = ctx.session.blocks
+    source = ctx.session.messages[blocks[start].message]
+    raws = [block.raw for block in blocks[start : min(source.stop, ctx.request.cut)] if block.raw is not None]
+    content = (
+        raws[0]
+        if len(raws) == 1 and isinstance(raws[0], str)
+        else [{"type": "text", "text": raw} if isinstance(raw, str) else raw for raw in raws]
+    )
+    return {"at": (start, 1), "role": source.role, "content": content, "ts": stamp(ctx, start)}
+
+
+def last_stamp(ctx: Ctx, newest: Summary | None) -> int | None:
+    """Time of the history's last entry."""
+    start = ctx.index.messages[upto(ctx.index.messages, ctx.request.cut) - 1]
+    return newest.ts if newest and newest.at > start else stamp(ctx, start)
+
+
+def stamp(ctx: Ctx, start: int) -> int | None:
+    """Time of a message in Roo's unit, milliseconds."""
+    sent = ctx.session.messages[ctx.session.blocks[start].message].sent_at
+    return None if sent is None else round(sent * 1000)
+
+
+def since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> list[Entry]:
+    """The history from the newest summary on, hidden messages and markers included; all of it where there is no summary."""
+    begin = newest.at if newest else 0
+    starts = ctx.index.messages
+    found = [message(ctx, start) for start in starts[upto(starts, begin) : upto(starts, ctx.request.cut)]]
+    for piece in envelope.pieces:
+        if piece.start == piece.stop and piece.start >= begin and piece.body and piece.slot.startswith(SLOT):
+            text = piece.body[0].text
+            found.append({"at": (piece.start, 0), "role": "user", "content": text, "isTruncationMarker": True})
+    found.sort(key=lambda entry: entry["at"])
+    return [summary(newest), *found] if newest else found
+
+
+def summary(stored: Summary) -> Entry:
+    """A summary as an entry."""
+    content = [{"type": "text", "text": text} for text in stored.texts] or ""
+    told = {"role": "user", "content": content, "ts": stored.ts, "isSummary": True, "condenseId": stored.number}
+    return {"at": (stored.at, 0), **told}
+
+
+def visible(ctx: Ctx, store: Store) -> list[Entry]:
+    """Roles, times and tags, without content, of what no truncation hides; and a hidden newest summary with a marker for it."""
+    starts, blocks = ctx.index.messages, ctx.session.blocks
+    found = [*_summaries(store)]
+    first = upto(starts, store.first[0]) if store.first else 1
+    for start in (*starts[:1], *starts[max(1, first) : upto(starts, ctx.request.cut)]):
+        entry: Entry = {"at": (start, 1), "role": blocks[start].role, "ts": stamp(ctx, start)}
+        if store.summary and start < store.summary.at:
+            entry["condenseParent"] = store.summary.number
+        found.append(entry)
+    found.sort(key=lambda entry: entry["at"])
+    return found
+
+
+def _summaries(store: Store) -> Iterator[Entry]:
+    newest = store.summary
+    if newest and store.first and store.hides_summary:
+        yield {**summary(newest), "truncationParent": "hidden"}
+        yield {"at": (store.first[0], -1), "role": "user", "isTruncationMarker": True, "truncationId": "hidden"}
+        return
+    for found in takewhile(lambda old: store.first is None or (old.at, 0) >= store.first, reversed(store.summaries)):
+        tag = {} if newest is None or found is newest else {"condenseParent": newest.number}
+        yield {**summary(found), "tokens": found.tokens, **tag}

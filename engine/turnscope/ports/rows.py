@@ -1,0 +1,182 @@
+"""A session as libraries for chat completions see it: a list of system, user, assistant and tool messages.
+
+Anthropic's shape puts tool results into user messages; here each is a row of its own, and tool definitions are none. Holds
+readings of a session, and how a row's text is replaced. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx
+from turnscope.session.index import Index
+from turnscope.session.model import JSON, Action, Block, Bucket, Edit, Part, Session, Span
+
+T = TypeVar("T")
+_REMEMBERED = 4  # sessions and ledgers whose readings are kept
+
+
+class Row(NamedTuple):
+    """One message of a chat completion: the blocks `start:stop`. `framed`: a ledger counts the frame of a message for it."""
+
+    start: int
+    stop: int
+    role: str  # system | user | assistant | tool
+    framed: bool
+
+
+class Rows(NamedTuple):
+    """All rows of a session; `unframed[i]` of the first `i` have no frame in a ledger, `systems` are the system's numbers."""
+
+    rows: tuple[Row, ...]
+    starts: tuple[int, ...]
+    unframed: tuple[int, ...]
+    systems: tuple[int, ...]
+
+
+def remembered(read: Callable[[Session, Index, Ledger], T]) -> Callable[[Ctx], T]:
+    """A pure reading of a whole session under one ledger, made once: a request then looks up what lies below its cut."""
+    known: dict[tuple[int, int], tuple[Index, Ledger, T]] = {}  # by identity; both are held, so that their ids stay theirs
+
+    def reading(ctx: Ctx) -> T:
+        key = (id(ctx.index), id(ctx.own))
+        found = known.get(key)
+        if found is None:
+            found = (ctx.index, ctx.own, read(ctx.session, ctx.index, ctx.own))
+            while len(known) >= _REMEMBERED:
+                known.pop(next(iter(known), key), None)
+            known[key] = found
+        return found[2]
+
+    return reading
+
+
+def rows_of(session: Session) -> Rows:
+    """The rows of a session, in order."""
+    rows: list[Row] = []
+    for message in session.messages:
+        if message.start == message.stop or session.blocks[message.start].bucket is Bucket.TOOLS:
+            continue
+        if message.role != "user":
+            rows.append(Row(message.start, message.stop, message.role, message.role != "system"))
+            continue
+        start = message.start
+        for at in range(message.start, message.stop):
+            if session.blocks[at].bucket is Bucket.TOOL_RESULTS:
+                if start < at:
+                    rows.append(Row(start, at, "user", start == message.start))
+                rows.append(Row(at, at + 1, "tool", at == message.start))
+                start = at + 1
+        if start < message.stop:
+            rows.append(Row(start, message.stop, "user", start == message.start))
+    unframed = [0]
+    for row in rows:
+        unframed.append(unframed[-1] + (not row.framed))
+    systems = tuple(i for i, row in enumerate(rows) if row.role == "system")
+    return Rows(tuple(rows), tuple(row.start for row in rows), tuple(unframed), systems)
+
+
+@remembered
+def _rows(session: Session, _index: Index, _own: Ledger) -> Rows:
+    return rows_of(session)
+
+
+def rows(ctx: Ctx) -> Rows:
+    """The rows of the session at hand."""
+    return _rows(ctx)
+
+
+def size(own: Ledger, row: Row, frame: int) -> int:
+    """Tokens of one row. `frame`: what frames a message where the ledger has not counted it."""
+    return own.tokens(row.start, row.stop) + (0 if row.framed else frame)
+
+
+def content(session: Session, row: Row) -> str | list[JSON] | None:
+    """The `content` of a row: a string, a list of parts (calls left out), or None where there is neither."""
+    blocks = session.blocks[row.start : row.stop]
+    if row.role == "tool":
+        held = blocks[0].raw.get("content") if isinstance(blocks[0].raw, Mapping) else None
+        return held if isinstance(held, (str, list)) else None
+    for block in blocks:
+        if isinstance(block.raw, str):
+            return block.raw
+    return raws(block for block in blocks if block.kind != "tool_use") or None
+
+
+def raws(blocks: Iterable[Block]) -> list[JSON]:
+    """Content of blocks as it was stored: a text that was taken apart at the thoughts in it is one again."""
+    held: list[JSON] = []
+    thought = False
+    for block in blocks:
+        raw, told = block.raw, block.in_tags
+        if (thought or told) and held and _typed(raw) == _typed(held[-1]) == "text":
+            held[-1] = {**held[-1], **raw, "text": f"{held[-1]['text']}{raw['text']}"}
+        elif raw is not None:
+            held.append(raw)
+        thought = told
+    return held
+
+
+def texts(session: Session, row: Row) -> list[Block]:
+    """The blocks that hold the text of a row."""
+    blocks = session.blocks[row.start : row.stop]
+    return [b for b in blocks if row.role == "tool" or isinstance(b.raw, str) or _typed(b.raw) == "text"]
+
+
+def _typed(raw: JSON) -> JSON:
+    return raw.get("type") if isinstance(raw, Mapping) else None
+
+
+def with_text(session: Session, row: Row, text: str, action: Action, because: str, facts: Mapping[str, JSON]) -> Iterator[Edit]:
+    """The edits that give a row `text` for its content; its calls and its thinking stay."""
+    held = texts(session, row)
+    first = held[0] if held else session.blocks[row.start]
+    fence = session.messages[first.message].fence and row.stop - row.start == 1
+    if row.role == "tool" and isinstance(first.raw, Mapping):
+        part = Part(first.role, "tool_result", text, {**first.raw, "content": text})
+    elif isinstance(first.raw, Mapping):
+        part = Part(first.role, "text", text, {"type": "text", "text": text}, fence=fence)
+    else:
+        part = Part(first.role, "text", text, fence=fence)
+    if held or first.raw is None:
+        yield Edit(action, because, Span(first.at, first.at + 1), (part,), facts=facts)
+        for block in held[1:]:
+            yield Edit(action, "its text stands in the block before it", Span(block.at, block.at + 1), facts=facts)
+    else:
+        yield Edit(action, because, Span(row.start, row.start), (part,), slot="text", facts=facts)
+
+
+def intact(envelope: Envelope, row: Row) -> bool:
+    """Whether every block of a row stands as it was said: an earlier rule has put nothing in its place."""
+    at = row.start
+    while at < row.stop:
+        piece = envelope.at(at)
+        if piece.body is not None:
+            return False
+        at = piece.stop
+    return True
+
+
+def stretches(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
+    """What still stands in `[start, stop)` but for tool definitions, as spans that cut no stand-in in two."""
+    if start < stop:
+        first, last = envelope.at(start), envelope.at(stop - 1)
+        start = first.stop if first.body and first.start < start else start
+        stop = last.start if last.body and last.stop > stop else stop
+    static = ctx.index.static
+    for at in static[bisect_left(static, start) : bisect_left(static, stop)]:
+        if ctx.session.blocks[at].bucket is Bucket.TOOLS:
+            yield from _standing(envelope, start, at)
+            start = at + 1
+    yield from _standing(envelope, start, stop)
+
+
+def _standing(envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
+    if start < stop:
+        piece = envelope.at(start)
+        if piece.body != () or piece.stop < stop:
+            yield Span(start, stop)

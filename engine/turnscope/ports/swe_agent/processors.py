@@ -1,0 +1,78 @@
+"""SWE-agent's history processors that no rule does, over a list of messages: tags, marks for the cache, images in texts.
+
+What is sent of old observations, of windows and of what patterns match is decided by the rules, with the functions of `texts`.
+Messages are those of SWE-agent: `role`, `content` (text or a list of blocks), `message_type`, and at will `tags`, `tool_calls`,
+`cache_control`. Given ones are not changed. Raises as the original does: ValueError for a refused option, else AssertionError,
+KeyError and TypeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from turnscope.ports.swe_agent import texts
+
+Message = dict[str, Any]
+EPHEMERAL = {"type": "ephemeral"}
+
+
+def process(messages: Sequence[Message], processors: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """The messages as sent: each processor is its `type` with its options."""
+    history = [deepcopy(message) for message in messages]
+    for given in processors:
+        run, known = PROCESSORS[given["type"]]
+        options = {name: value for name, value in given.items() if name != "type"}
+        if not options.keys() <= known.keys():
+            raise ValueError("unknown option")
+        history = run(history, {**known, **options})
+    return history
+
+
+def _tag(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
+    for message in history:
+        if message["message_type"] != "action":
+            continue
+        if {call["function"]["name"] for call in message.get("tool_calls") or ()} & set(options["function_names"]):
+            message["tags"] = sorted({*(message.get("tags") or ()), *options["tags"]})
+    return history
+
+
+def _cache_control(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
+    marked = 0
+    for distance, message in enumerate(reversed(history)):
+        for block in message["content"] if isinstance(message["content"], list) else ():
+            block.pop("cache_control", None)
+        message.pop("cache_control", None)
+        far = distance >= options["last_n_messages_offset"]
+        if far and marked < options["last_n_messages"] and message["role"] in options["tagged_roles"]:
+            marked += 1
+            if not isinstance(message["content"], list):
+                message["content"] = [{"type": "text", "text": message["content"]}]
+            (message if message["role"] == "tool" else message["content"][0])["cache_control"] = EPHEMERAL
+    return history
+
+
+def _image_parsing(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
+    for message in history:
+        if message.get("role") not in ("user", "tool"):
+            continue
+        content = message["content"]
+        if not isinstance(content, str):
+            if len(content) != 1:
+                raise AssertionError("a list of exactly one block was expected")
+            content = content[0]["text"]
+        message["content"] = texts.with_images(content, options["allowed_mime_types"]) or message["content"]
+    return history
+
+
+Processor = Callable[[list[Message], Mapping[str, Any]], list[Message]]
+PROCESSORS: Mapping[str, tuple[Processor, Mapping[str, Any]]] = {
+    "tag_tool_call_observations": (_tag, {"tags": (texts.KEEP,), "function_names": ()}),
+    "cache_control": (
+        _cache_control,
+        {"last_n_messages": 2, "last_n_messages_offset": 0, "tagged_roles": ("user", "tool")},
+    ),
+    "image_parsing": (_image_parsing, {"allowed_mime_types": texts.IMAGE_TYPES}),
+}

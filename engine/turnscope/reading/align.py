@@ -1,0 +1,267 @@
+"""Recorded request bodies become one timeline: each body is an envelope that was really sent, laid along what came before.
+
+Bodies arrive in Anthropic's shape. A message that was seen before stays at its address; one that is missing was dropped, one
+that changed is a stand-in, one that is new is appended. Rendering the replay of the record gives each body again exactly.
+Holds the edits that follow from a match; `matching` finds it, `body` takes bodies apart, importers read files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from turnscope.reading.body import Msg, RecordedBody
+from turnscope.reading.matching import Cell, Past, match
+from turnscope.reading.standins import Bodies, altered, change, whole
+from turnscope.session.builder import Builder, Draft
+from turnscope.session.model import JSON, SHAPE, Action, Edit, Observed, Session, Span
+
+SLOT = "recorded"  # slot of messages that a body holds between messages that were there before
+
+
+class Place(NamedTuple):
+    """A range of blocks said before addresses are known: `[start of draft lo + first, start of draft hi + last)`."""
+
+    lo: int
+    first: int
+    hi: int
+    last: int
+
+
+@dataclass(slots=True)
+class Alignment:
+    """One conversation: its drafts, how each stands in the newest body, and what was observed on the way."""
+
+    builder: Builder
+    cells: list[Cell] = field(default_factory=list)
+    originals: list[Msg | None] = field(default_factory=list)
+    where: dict[Hashable, list[int]] = field(default_factory=dict)
+    seen: list[tuple[int, Place, Edit]] = field(default_factory=list)
+    static: dict[str, _Static] = field(default_factory=dict)
+    requests: int = 0
+    joinable: int = 0  # edits from here on may be joined: no insert stands between them and the next
+
+    def request(self, body: RecordedBody, answer: Msg | None, **about: Any) -> None:
+        """Take in one recorded call: its body, and the message that came back (None: there is none).
+
+        `about`: fields of `model.Request`, and `answered_at`.
+        """
+        for name in ("tools", "system"):
+            self.static.setdefault(name, _Static(name)).update(self, getattr(body, name))
+        self._messages(body.messages)
+        settings = {**body.settings, **_shape(self, body)}
+        fields = {**about, "settings": settings}
+        if answer is None:
+            self.builder.unanswered(**fields)
+        else:
+            draft = self.append(answer, about.get("answered_at"))
+            draft.id = about.get("id", "")
+            self.builder.request(draft, **fields)
+        self.requests += 1
+
+    def build(self) -> Session:
+        """The session, with every difference between two bodies as an observed edit."""
+        return self.builder.build([self._observed])
+
+    def append(self, message: Msg, at: float | None = None) -> Draft:
+        """A message that was not there before."""
+        number = len(self.originals)
+        self.originals.append(message)
+        self.where.setdefault(message.key, []).append(number)
+        self.cells.append(Cell(number, number + 1, [message]))
+        system = message.role == "system"  # a system message among messages is no system prompt: it stays where it is
+        return self.builder.message(message.role, message.parts, sent_at=at, fence=system, extra=message.extra)
+
+    def edit(self, place: Place, action: Action, because: str, body: Bodies = (), **more: Any) -> None:
+        """Record what the request at hand shows. What happens to neighbours for one reason is one edit."""
+        if len(self.seen) > self.joinable and not more and not body:
+            request, before, edit = self.seen[-1]
+            alike = (edit.action, edit.because, edit.restore, edit.body) == (action, because, body is None, ())
+            if request == self.requests and alike and not edit.slot and (before.hi, before.last) == (place.lo, place.first):
+                self.seen[-1] = (request, before._replace(hi=place.hi, last=place.last), edit)
+                return
+        self.seen.append((self.requests, place, Edit(action, because, None, body or (), body is None, **more)))
+
+    def _observed(self, session: Session) -> Iterator[Observed]:
+        drafts, end = self.builder.drafts, len(session.blocks)
+        for request, place, edit in self.seen:
+            start = (drafts[place.lo].start if place.lo < len(drafts) else end) + place.first
+            stop = (drafts[place.hi].start if place.hi < len(drafts) else end) + place.last
+            body = tuple(p if p.ref is None else structs.replace(p, ref=p.ref + start) for p in edit.body or ())
+            yield Observed(request, structs.replace(edit, span=Span(start, stop), body=body))
+
+    def _messages(self, messages: Sequence[Msg]) -> None:
+        """Match a body's messages with what stands, and change what stands to be this body."""
+        found = match(self.cells, Past(self.originals, self.where), messages)
+        for cell in found.cleared:
+            if cell.lo == cell.hi:
+                self.become(cell, [])
+            else:
+                self.edit(Place(cell.lo, 0, cell.hi, 0), "drop", "its stand-in left the request that was recorded")
+        self.cells = found.cells
+        for cell in found.cells:
+            if cell.state != "static":
+                self.become(cell, [messages[j] for j in sorted(found.wanted.get(cell, ()))])
+        self._tidy()
+        for j in found.fresh:
+            self.append(messages[j])
+
+    def become(self, cell: Cell, messages: list[Msg]) -> None:
+        """Change one cell to show `messages`, saying so where that is a change."""
+        if cell.lo == cell.hi:
+            self.joinable = len(self.seen)
+        if [m.key for m in messages] == [m.key for m in cell.shown]:
+            return  # how it is written may differ; that is the shape's business
+        place = Place(cell.lo, 0, cell.hi, 0)
+        original = self.originals[cell.lo] if cell.hi - cell.lo == 1 else None
+        if cell.lo == cell.hi:
+            because = "stands between earlier messages" if messages else "no longer stands between earlier messages"
+            self.edit(place, "insert" if messages else "drop", because, whole(messages), slot=SLOT)
+            cell.state = "body"
+        elif not messages:
+            self.edit(place, "drop", "left out of the request that was recorded")
+            cell.state = "gone"
+        elif original and len(messages) == 1 and messages[0].key == original.key:
+            self.edit(place, "restore", "stands in the request again as it was", None)
+            cell.state = "own"
+        elif original and len(messages) == 1 and messages[0].role == original.role and original.parts and messages[0].parts:
+            self._alter(cell, original, messages[0])
+        else:
+            many = cell.hi - cell.lo
+            because = f"{many} messages were replaced by {len(messages)}" if many > 1 else "the message was replaced"
+            self.edit(place, "condense", because, whole(messages))
+            cell.state = "body"
+        cell.shown = messages
+
+    def _alter(self, cell: Cell, original: Msg, message: Msg) -> None:
+        """Change single blocks of a message; the others stay."""
+        blocks = altered(original, message)
+        held: list[Bodies] = [None] * len(blocks)
+        if cell.state == "blocks":
+            held = cell.blocks
+        elif cell.state != "own":
+            self.edit(Place(cell.lo, 0, cell.hi, 0), "restore", "stands in the request again, altered", None)
+        for i, (old, new) in enumerate(zip(held, blocks, strict=True)):
+            if old != new:
+                action, because = change(original.parts[i], new)
+                self.edit(Place(cell.lo, i, cell.lo, i + 1), action, because, new)
+        cell.state, cell.blocks = "blocks", blocks
+
+    def _tidy(self) -> None:
+        """Neighbouring cells that show nothing become one, so that a long past costs nothing."""
+        kept: list[Cell] = []
+        for cell in self.cells:
+            if cell.lo == cell.hi and not cell.shown:
+                continue
+            if kept and cell.state == kept[-1].state == "gone":
+                kept[-1].hi = cell.hi
+            else:
+                kept.append(cell)
+        self.cells = kept
+
+
+@dataclass(slots=True)
+class _Static:
+    """The system prompt or the tools: which blocks of which version stand."""
+
+    name: str
+    standing: list[tuple[int, int]] = field(default_factory=list)  # (draft, block)
+    keys: tuple[bytes, ...] = ()
+    versions: dict[tuple[bytes, ...], list[tuple[int, int]]] = field(default_factory=dict)
+
+    def update(self, to: Alignment, now: Msg | None) -> None:
+        """Make the version in force be `now`: what it no longer holds is superseded, what is new is appended."""
+        keys = now.keys if now else ()
+        if keys == self.keys:
+            return
+        wanted = self.versions.get(keys)
+        number = len(to.originals)
+        if wanted is None and now:
+            wanted = self._kept(keys)
+            taken = len(wanted)
+            if taken < len(keys):
+                to.originals.append(None)
+                to.cells.append(Cell(number, number + 1, [], "static"))
+                to.builder.message(self.name, now.parts[taken:], origin="system")
+                wanted = [*wanted, *((number, i) for i in range(len(keys) - taken))]
+        wanted = wanted or []
+        held, left = set(self.standing), set(wanted)
+        because = "superseded by another version of it" if keys else "left out of the request that was recorded"
+        for draft, start, stop in _runs(sorted(held - left)):
+            to.edit(
+                Place(draft, start, draft, stop), "drop", f"{self.name}: {because}", facts={"superseded": True} if keys else {}
+            )
+        for draft, start, stop in _runs(sorted(block for block in left - held if block[0] < number)):
+            to.edit(Place(draft, start, draft, stop), "restore", f"{self.name}: an earlier version is in force again", None)
+        self.standing, self.keys = wanted, keys
+        self.versions[keys] = wanted
+
+    def _kept(self, keys: tuple[bytes, ...]) -> list[tuple[int, int]]:
+        """The blocks that stay: as long as the new version goes on like the one in force, gaps allowed."""
+        kept: list[tuple[int, int]] = []
+        at = 0
+        for key in keys:
+            found = next((i for i in range(at, len(self.keys)) if self.keys[i] == key), -1)
+            if found < 0:
+                break
+            kept.append(self.standing[found])
+            at = found + 1
+        return kept
+
+
+def _runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Neighbouring blocks of one draft as (draft, start, stop)."""
+    held: tuple[int, int, int] | None = None
+    for draft, at in blocks:
+        if held and held[0] == draft and held[2] == at:
+            held = (draft, held[1], at + 1)
+            continue
+        if held:
+            yield held
+        held = (draft, at, at + 1)
+    if held:
+        yield held
+
+
+def _shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
+    """How this body writes what rendering would write otherwise; also fences messages that a body keeps apart."""
+    bare: list[Any] = []
+    lists: list[Any] = []
+    extra: list[Any] = []
+    number, before, solid = 0, "", False
+    for cell in of.cells:
+        for stands in cell.shown:
+            message = body.messages[number]
+            written, keys, own = _written(of, cell, stands)
+            if written != message.bare:
+                (bare if message.bare else lists).append(number)
+            if keys != message.extra:
+                extra.append([number, message.extra])
+            if own and solid and message.role == before:
+                of.builder.drafts[cell.lo].fence = True
+            number, before, solid = number + 1, message.role, own
+    if body.system:
+        raws = [of.builder.drafts[draft].parts[at][0] for draft, at in of.static["system"].standing]
+        written = len(raws) == 1 and isinstance(raws[0], str)
+        if written != body.system.bare:
+            (bare if body.system.bare else lists).append("system")
+    found = {"cache": body.marks, "bare": bare, "lists": lists, "extra": extra, "set": body.odd}
+    shape = {key: value for key, value in found.items() if value}
+    return {SHAPE: shape} if shape else {}
+
+
+def _written(of: Alignment, cell: Cell, message: Msg) -> tuple[bool, dict[str, JSON], bool]:
+    """How rendering writes a message: as one string? with which further keys? and does it stand in its own place?"""
+    original = of.originals[cell.lo] if cell.state in ("own", "blocks") else None
+    if original is None:
+        return message.bare, {}, False
+    if cell.state == "own":
+        return original.bare, original.extra, True
+    own = any(body is None for body in cell.blocks)
+    shown: list[JSON] = []
+    for raw, body in zip(original.parts, cell.blocks, strict=True):
+        shown.extend([raw] if body is None else [part.raw for part in body])
+    return len(shown) == 1 and isinstance(shown[0], str), original.extra if own else {}, own

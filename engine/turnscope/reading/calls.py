@@ -1,0 +1,244 @@
+"""Recorded calls of a provider's API: requests and responses as proxies, SDK loggers and HTTP cassettes write them.
+
+Holds what is the same for every provider: finding bodies in records, JSON strings inside JSON, cassettes (YAML), times.
+Holds no opinion about what a body's messages mean; `dialect` tells whose they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from turnscope.reading.source import Source
+from turnscope.session.content import text_of
+from turnscope.session.model import JSON, Note
+
+REQUEST = ("request", "request_body", "requestBody", "body", "params", "req")
+RESPONSE = ("response", "response_body", "responseBody", "res")
+INSIDE = ("parsed_body", "body", "json", "string", "body_raw", "data")  # where HTTP-level records keep the body
+TIMES = ("timestamp", "sent_at", "created_at", "recorded_at", "time", "started_at", "logged_at")
+ROLES = frozenset({"user", "assistant", "system", "tool", "developer", "function"})
+# What a message of either API may hold. A tool that stores messages adds what is its own to them: ids, times, titles.
+SENT = frozenset(
+    "role content name tool_calls tool_call_id function_call refusal audio annotations reasoning reasoning_content "
+    "reasoning_details thinking prefix partial cache_control".split()
+)
+KNOWN = frozenset(
+    "model messages max_tokens max_completion_tokens system tools tool_choice temperature top_p top_k stop stop_sequences "
+    "stream stream_options metadata thinking n seed user response_format functions function_call parallel_tool_calls "
+    "presence_penalty frequency_penalty logit_bias logprobs top_logprobs reasoning_effort service_tier context_management "
+    "cache_control betas anthropic_version output_config container mcp_servers".split()
+)
+OPENAI_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
+EARLIEST, LATEST = 946_684_800.0, 32_503_680_000.0  # years 2000 and 3000: a number outside is no time in seconds
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One call as recorded: a request body, the response as far as there is one (JSON value or text), and when."""
+
+    body: dict[str, JSON]
+    response: JSON
+    line: int
+    sent_at: float | None = None
+    answered_at: float | None = None
+    status: int = 0
+    error: str = ""  # why there is no answer; "" where there is one, or nothing is known
+
+
+def exchanges(source: Source) -> Iterator[Exchange | Note]:
+    """Every call that the file holds, in order; what cannot be read comes as a `Note`."""
+    passed = 0
+    for record, line in records_of(source):
+        if isinstance(record, Note):
+            yield record
+            continue
+        found = exchange(record, line)
+        if found is not None:
+            yield found
+        else:
+            passed += 1
+    if passed:
+        yield Note("info", 0, f"{passed} records hold no request body and were passed over")
+
+
+def exchange(record: Any, line: int) -> Exchange | None:
+    """The call that one record holds. None where it holds none, or one that is no chat (counting tokens, batches)."""
+    if not isinstance(record, Mapping):
+        return None
+    if is_body(record):
+        return Exchange(dict(record), None, line)
+    for key in REQUEST:
+        outer = record.get(key)
+        body = unwrapped(outer)
+        if is_body(body):
+            sides = [side for side in (outer, record) if isinstance(side, Mapping) and side is not body]
+            if any(_other(side) for side in sides):
+                return None
+            answer = next((record[k] for k in RESPONSE if record.get(k) is not None), None)
+            back = [answer] if isinstance(answer, Mapping) else []
+            status = _first(_status(side) for side in (*back, record)) or 0
+            return Exchange(
+                dict(body), unwrapped(answer), line, _first(map(_time, sides)), _first(_time(side) for side in back), status
+            )
+    return None
+
+
+def is_body(value: Any) -> bool:
+    """Whether a value is a request body with messages, and no file in which a tool stores them.
+
+    What is sent holds what an API takes; further keys are believed where others ask for something as only a request does.
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("messages"), list) or not value["messages"]:
+        return False
+    if not all(_message(m) and m.keys() <= SENT for m in value["messages"][:8]):
+        return False
+    return value.keys() <= KNOWN or (isinstance(value.get("model"), str) and len(value.keys() & KNOWN) > 2)
+
+
+def _message(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("role"), str) and value["role"] in ROLES
+
+
+def unwrapped(value: Any, depth: int = 4) -> JSON:
+    """A body as a value: out of HTTP-level records and JSON strings. Text that is no JSON (a stream) stays text."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return unwrapped(parsed(value), depth - 1) if value.lstrip()[:1] in ("{", "[") and depth else value
+    if isinstance(value, Mapping) and depth and "messages" not in value and "choices" not in value and "content" not in value:
+        for key in INSIDE:
+            if value.get(key) is not None:
+                return unwrapped(value[key], depth - 1)
+    return value
+
+
+def parsed(text: str) -> JSON:
+    """JSON text as a value; the text itself where it is none."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+
+
+def as_text(value: Any) -> str:
+    """A text; "" for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def failure(found: Exchange) -> str:
+    """Why a call failed, as its response or status says; "" where it did not."""
+    value = found.response
+    if isinstance(value, Mapping) and (value.get("type") == "error" or (value.get("error") and not value.get("choices"))):
+        error = value.get("error")
+        what = error.get("message") or error.get("type") if isinstance(error, Mapping) else error
+        return str(what or "error")
+    return f"status {found.status}" if found.status >= 400 else ""
+
+
+def records_of(source: Source) -> Iterator[tuple[Any, int]]:
+    """What may hold a call each: the records of a cassette, a list or JSON lines, with their numbers, or the one value."""
+    head = source.head[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if head[:1] not in (b"{", b"["):
+        yield from _interactions(_yaml(source.data)) if is_cassette(head) else ()
+        return
+    document = source.document
+    if isinstance(document, list):
+        if bare_list(document):
+            yield {"messages": document}, 1
+        else:
+            yield from ((value, number) for number, value in enumerate(document, 1))
+    elif isinstance(document, dict):
+        recorded = document.get("interactions") or document.get("http_interactions")
+        yield from _interactions(document) if isinstance(recorded, list) else [(document, 1)]
+    else:
+        yield from source.records()
+
+
+def bare_list(document: list[Any]) -> bool:
+    """A list of plain chat messages, and nothing else of any tool."""
+    if not all(_message(m) and "content" in m and m.keys() <= SENT for m in document):
+        return False
+    contents = [m["content"] for m in document if isinstance(m["content"], list)]
+    if contents and contents[0] and str(text_of(contents[0][0])).startswith("<task>"):  # Cline and Roo open a task so
+        return False
+    return bool(document) and all(
+        isinstance(p, dict) and str(p.get("type")) in (OPENAI_PARTS | {"text"}) for c in contents for p in c
+    )
+
+
+def is_cassette(head: bytes) -> bool:
+    """Whether a file begins like an HTTP cassette in YAML."""
+    return any(line.startswith((b"interactions:", b"http_interactions:")) for line in head[:2000].splitlines())
+
+
+def _yaml(data: bytes) -> JSON:
+    """A cassette's YAML; times stay text, as JSON bodies have none."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    times = "tag:yaml.org,2002:timestamp"
+    resolvers = {key: [r for r in found if r[0] != times] for key, found in base.yaml_implicit_resolvers.items()}
+    loader = type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+    try:
+        return yaml.load(data, Loader=loader)  # noqa: S506 - a subclass of the safe loader
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None
+
+
+def _interactions(document: Any) -> Iterator[tuple[Any, int]]:
+    """The calls of an HTTP cassette."""
+    found = (document.get("interactions") or document.get("http_interactions")) if isinstance(document, Mapping) else None
+    if not isinstance(found, list):
+        yield Note("error", 0, "the cassette is not readable as YAML"), 0
+        return
+    for number, record in enumerate(found, 1):
+        yield record, number
+
+
+def _other(side: Mapping[str, Any]) -> bool:
+    """Whether an HTTP record names an address that is no chat."""
+    url, method = side.get("uri") or side.get("url"), side.get("method")
+    path = url.split("?")[0].rstrip("/") if isinstance(url, str) else ""
+    other = path.startswith("http") and not path.endswith(("/messages", "/chat/completions"))
+    return (
+        other or "/batches" in path or path.endswith("/count_tokens") or (isinstance(method, str) and method.upper() != "POST")
+    )
+
+
+def _status(side: Mapping[str, Any]) -> int | None:
+    for key in ("status_code", "status", "statusCode"):
+        code = side.get(key)
+        code = code.get("code") if isinstance(code, Mapping) else code
+        if isinstance(code, int) and not isinstance(code, bool):
+            return code
+    return None
+
+
+def _time(side: Mapping[str, Any]) -> float | None:
+    return next((at for key in TIMES if (at := when(side.get(key))) is not None), None)
+
+
+def when(value: Any) -> float | None:
+    """ISO text, or seconds or milliseconds since the epoch, as seconds; None where it is no time."""
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = value / 1000 if value > LATEST else float(value)
+        return seconds if EARLIEST < seconds < LATEST else None
+    return None
+
+
+def _first(values: Iterable[Any]) -> Any:
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,124 @@
+"""OpenAI's Chat Completions in Anthropic's shape: bodies, messages, tools, usage. Many providers, tools and traces speak it.
+
+Tool calls become `tool_use`, tool messages `tool_result`, leading system and developer messages the system prompt. Holds pure
+functions, and no reading of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from turnscope.reading.calls import as_text, parsed
+from turnscope.session.builder import usage
+from turnscope.session.content import dumps, text_of, thoughts_apart
+from turnscope.session.model import JSON, Usage
+
+SYSTEM = ("system", "developer")
+TAKEN = frozenset(
+    {"role", "content", "tool_calls", "tool_call_id", "function_call", "reasoning_content", "reasoning", "refusal"}
+)
+
+
+def converted(body: Mapping[str, JSON]) -> dict[str, JSON]:
+    """A body of chat completions in Anthropic's shape. Keys that have no counterpart stay as they are."""
+    messages = [m for m in body["messages"] if isinstance(m, Mapping)]
+    lead = next((i for i, m in enumerate(messages) if m.get("role") not in SYSTEM), len(messages))
+    whole: dict[str, JSON] = {key: value for key, value in body.items() if key not in ("messages", "tools")}
+    system = [block for m in messages[:lead] for block in content_of(m)]
+    if system:
+        whole["system"] = system
+    if "tools" in body:
+        tools = body["tools"]
+        whole["tools"] = [_tool(tool) for tool in tools] if isinstance(tools, list) else tools
+    written: list[dict[str, JSON]] = []
+    for message in messages[lead:]:
+        role = _role(message)
+        extra = {key: value for key, value in message.items() if key not in TAKEN}
+        content = content_of(message)
+        joins = written and _answers(message) and written[-1]["role"] == "user" and _results(written[-1]["content"])
+        if joins:  # results of one round of calls are one message
+            written[-1] = {**written[-1], **extra, "content": [*written[-1]["content"], *content]}
+        else:
+            plain = isinstance(message.get("content"), str) and len(content) == 1 and set(content[0]) == {"type", "text"}
+            written.append({**extra, "role": role, "content": message["content"] if plain and role == "user" else content})
+    return {**whole, "messages": written}
+
+
+def _role(message: Mapping[str, Any]) -> str:
+    role = message.get("role")
+    return "system" if role in SYSTEM else "assistant" if role == "assistant" else "user"
+
+
+def _answers(message: Mapping[str, Any]) -> bool:
+    return message.get("role") in ("tool", "function")
+
+
+def _results(content: Any) -> bool:
+    return isinstance(content, list) and all(block.get("type") == "tool_result" for block in content)
+
+
+def content_of(message: Mapping[str, Any]) -> list[Any]:
+    """The blocks of a message: reasoning, text and other parts, then calls."""
+    content = message.get("content")
+    if _answers(message):
+        held = content if isinstance(content, str) else _blocks(content)
+        return [
+            {"type": "tool_result", "tool_use_id": as_text(message.get("tool_call_id") or message.get("name")), "content": held}
+        ]
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    blocks: list[Any] = [{"type": "thinking", "thinking": reasoning}] if isinstance(reasoning, str) and reasoning else []
+    said = _blocks(content)
+    blocks += [one for block in said for one in _apart(block)] if message.get("role") == "assistant" else said
+    if isinstance(message.get("refusal"), str) and message["refusal"]:
+        blocks.append({"type": "refusal", "text": message["refusal"]})
+    calls = message.get("tool_calls")
+    blocks += [_use(call) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+    if isinstance(message.get("function_call"), Mapping):  # before tools: one call, without an id
+        blocks.append(_use({"id": message["function_call"].get("name"), "function": message["function_call"]}))
+    return blocks
+
+
+def _blocks(content: Any) -> list[Any]:
+    if isinstance(content, list):
+        return [part if isinstance(part, Mapping) else {"type": "text", "text": text_of(part)} for part in content]
+    if content is None or content == "":
+        return []
+    return [{"type": "text", "text": content if isinstance(content, str) else dumps(content)}]
+
+
+def _apart(block: Any) -> list[Any]:
+    """A text block whose thoughts in tags are blocks of their own."""
+    text = block.get("text") if block.get("type") == "text" else None
+    texts = thoughts_apart(text) if isinstance(text, str) else []
+    return [{**block, "text": one} for one in texts] if len(texts) > 1 else [block]
+
+
+def _use(call: Mapping[str, Any]) -> dict[str, JSON]:
+    """A tool call. Arguments that are no JSON object stay text."""
+    known = call.get("function") or call.get("custom")
+    function: Mapping[str, Any] = known if isinstance(known, Mapping) else {}
+    given = function.get("arguments", function.get("input"))
+    value = parsed(given) if isinstance(given, str) else given
+    use = {"type": "tool_use", "id": as_text(call.get("id")), "name": as_text(function.get("name"))}
+    return {**use, "input": value if isinstance(value, dict) else given}
+
+
+def _tool(tool: Any) -> Any:
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    if not isinstance(function, Mapping):
+        return tool
+    rest = {key: value for key, value in function.items() if key != "parameters"}
+    return {**rest, "input_schema": function.get("parameters", {})}
+
+
+def usage_of(raw: Any) -> Usage | None:
+    """OpenAI's usage object: cached tokens are part of `prompt_tokens` there, and not here. None where it is none."""
+    if not isinstance(raw, Mapping):
+        return None
+    details = raw.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
+    cached = cached if isinstance(cached, int) else 0
+    prompt = raw.get("prompt_tokens")
+    fresh = max(0, prompt - cached) if isinstance(prompt, int) else 0
+    return usage({"input_tokens": fresh, "cache_read_input_tokens": cached, "output_tokens": raw.get("completion_tokens")})

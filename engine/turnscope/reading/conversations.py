@@ -1,0 +1,190 @@
+"""Recorded calls become sessions: which calls belong together, which are retries, what each session is called.
+
+Knows calls in Anthropic's shape (`Call`); `align` lays the bodies of one conversation along each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msgspec import structs
+
+from turnscope.reading.align import Alignment
+from turnscope.reading.body import Msg, RecordedBody, take_apart
+from turnscope.reading.calls import Exchange, exchanges, failure
+from turnscope.reading.source import Entry, Source
+from turnscope.session.builder import Builder
+from turnscope.session.content import text_of
+from turnscope.session.model import JSON, Note, Session
+
+TITLE = 80  # characters of the first prompt that make a title
+TELLING = 64  # characters from which on a message that two calls share is no coincidence
+
+
+@dataclass(slots=True)
+class Call:
+    """One call in Anthropic's shape. `about`: fields of `model.Request`."""
+
+    body: dict[str, JSON]
+    answer: dict[str, JSON] | None
+    about: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+    line: int = 0
+
+
+@dataclass(slots=True)
+class Sent:
+    """A call taken apart. Messages that calls have in common are one value."""
+
+    body: RecordedBody
+    answer: Msg | None
+    call: Call
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Calls that belong together, in order. `number`: 1 = the one that began first."""
+
+    number: int
+    title: str
+    sent: list[Sent] = field(default_factory=list)
+
+    def session(self, stem: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
+        """The session that the calls add up to. `after`: messages that were said behind the last call, which no call saw."""
+        name = stem if self.number == 1 else f"{stem}~{self.number - 1}"
+        line = Alignment(Builder(name, source, self.title))
+        for sent in self.sent:
+            call, about = sent.call, dict(sent.call.about)
+            if call.error:
+                line.builder.note("warning", call.line, f"the request was not answered: {call.error}")
+                about.setdefault("stop_reason", "error")
+            line.request(sent.body, sent.answer, **about)
+        for message in after:
+            line.builder.message(message["role"], message["content"])
+        return line.build()
+
+
+@dataclass(slots=True)
+class Conversations:
+    """What a log of calls holds, in the order in which it began; `notes` are about the log as a whole.
+
+    `together`: the log itself says that they are one, whatever they share.
+    """
+
+    stem: str
+    together: bool = False
+    all: list[Conversation] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    _knows: dict[Hashable, set[int]] = field(default_factory=dict)
+    _same: dict[Hashable, Msg] = field(default_factory=dict)
+
+    def entries(self) -> Iterator[Entry]:
+        """The conversations, the one with the most calls first."""
+        for one in self._ordered():
+            yield Entry(str(one.number), one.title, one.sent[0].call.about.get("sent_at"), requests=len(one.sent))
+
+    def session(self, id: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
+        """One conversation as a session of the importer `source`; "" = the first, which gets the log's notes."""
+        ordered = self._ordered()
+        one = next(one for one in ordered if id in ("", str(one.number)))
+        session = one.session(self.stem, source, after)
+        return structs.replace(session, notes=(*session.notes, *self.notes)) if one is ordered[0] else session
+
+    def take(self, call: Call) -> None:
+        """Put a call to the conversation that it belongs to."""
+        body = take_apart(call.body)
+        body.messages = messages = [self._known(message) for message in body.messages]
+        body.system, body.tools = (self._known(held) if held else None for held in (body.system, body.tools))
+        at = self._home(messages)
+        if at is None:
+            at = len(self.all)
+            self.all.append(Conversation(at + 1, _title(messages)))
+        said = {"role": "assistant", "content": (call.answer or {}).get("content") or []}
+        answer = take_apart({"messages": [said]}).messages[0] if call.answer else None
+        self.all[at].sent.append(Sent(body, answer, Call({}, None, call.about, call.error, call.line)))
+        for message in (*messages, answer) if answer else messages:
+            self._knows.setdefault(message.key, set()).add(at)
+
+    def _ordered(self) -> list[Conversation]:
+        return sorted(self.all, key=lambda one: -len(one.sent))
+
+    def _known(self, message: Msg) -> Msg:
+        """The message that was seen before, where it is the same: a log repeats all that was said in each of its calls."""
+        return message if message.extra else self._same.setdefault((message.key, message.bare), message)
+
+    def _home(self, messages: list[Msg]) -> int | None:
+        """The conversation that shares the most with a body: its first message, or one that is no coincidence."""
+        if self.together and self.all:
+            return 0
+        first = self._knows.get(messages[0].key, ()) if messages else ()
+        if len(first) == 1:
+            return next(iter(first))
+        shared: dict[int, int] = {}
+        for number, message in enumerate(messages):
+            telling = number == 0 or message.role == "assistant" or len(text_of(message.parts)) >= TELLING
+            for at in self._knows.get(message.key, ()) if telling else ():
+                shared[at] = shared.get(at, 0) + 1
+        return max(shared, key=lambda at: (shared[at], at)) if shared else None
+
+
+def gathered(calls: Iterable[Call | Note], stem: str, *, together: bool = False) -> Conversations:
+    """Which calls belong together, all of them if the log says so.
+
+    A call that failed and was sent again with the same body is one with several attempts.
+    """
+    found = Conversations(stem, together)
+    failed: list[Call] = []
+    for call in calls:
+        if isinstance(call, Note):
+            found.notes.append(call)
+            continue
+        if failed and failed[-1].body == call.body:  # a retry: the same body sent again
+            call.about["attempts"] = 1 + len(failed)
+        else:
+            for lost in failed[-1:]:
+                found.take(lost)
+            failed = []
+        if call.error:
+            failed.append(call)
+        else:
+            found.take(call)
+            failed = []
+    for lost in failed[-1:]:
+        found.take(lost)
+    return found
+
+
+def conversations(source: Source, convert: Callable[[Exchange], Call]) -> Conversations:
+    """The conversations of a file of recorded calls, found once. `convert` gives a call in Anthropic's shape."""
+    if "conversations" not in source.kept:
+        source.kept["conversations"] = gathered(_calls(source, convert), source.path.stem)
+    found: Conversations = source.kept["conversations"]
+    return found
+
+
+def _calls(source: Source, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
+    for item in exchanges(source):
+        if isinstance(item, Note):
+            yield item
+        else:
+            item.error = item.error or failure(item)
+            yield from _converted(item, convert)
+
+
+def _converted(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
+    """The call, without its response where that has no known shape, or nothing where the body has none either."""
+    for response in (item.response, None):
+        try:
+            yield convert(replace(item, response=response))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            part = "body" if response is None else "response"
+            yield Note("error", item.line, f"the {part} of a call has no known shape and was left out: {error}")
+        else:
+            return
+
+
+def _title(messages: list[Msg]) -> str:
+    prompts = (" ".join(text_of(message.parts).split()) for message in messages if message.role == "user")
+    return next((text[:TITLE] for text in prompts if text), "")

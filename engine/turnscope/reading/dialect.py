@@ -1,0 +1,98 @@
+"""Whose API a recorded call speaks: Anthropic's Messages, or OpenAI's Chat Completions and the many that follow it.
+
+Each file has one dialect or none, so that exactly one importer claims it. Holds no reading of calls (see `calls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Literal
+
+from turnscope.reading.calls import OPENAI_PARTS, Exchange, bare_list, exchange, is_cassette, records_of
+from turnscope.reading.source import Source
+
+Dialect = Literal["anthropic", "openai", ""]
+
+CALLS = frozenset({"tool_calls", "tool_call_id", "function_call"})
+OPENAI_KEYS = frozenset(
+    "max_completion_tokens frequency_penalty presence_penalty response_format functions stream_options logit_bias logprobs n "
+    "seed stop parallel_tool_calls reasoning_effort".split()
+)
+ANTHROPIC_KEYS = frozenset(
+    "system stop_sequences thinking top_k context_management anthropic_version anthropic_beta betas mcp_servers container "
+    "output_config cache_control".split()
+)
+ANTHROPIC_BLOCKS = frozenset(
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use", "compaction"}
+)
+SNIFFED = 20  # records looked at
+
+
+def speaks(source: Source, wanted: Dialect) -> int:
+    """How well a file fits an API, 0 to 100: whether calls stand in it, and whether they could only be made to that one."""
+    found = dialect(source)
+    return 0 if found[0] != wanted else 90 if found[1] else 50
+
+
+def dialect(source: Source) -> tuple[Dialect, bool]:
+    """Whose API the calls in the file speak, and whether that is certain; "" where it holds none.
+
+    The first call that is certain decides.
+    """
+    if "dialect" not in source.kept:
+        source.kept["dialect"] = _dialect(source)
+    found: tuple[Dialect, bool] = source.kept["dialect"]
+    return found
+
+
+def _dialect(source: Source) -> tuple[Dialect, bool]:
+    head = source.head[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if head[:1] not in (b"{", b"["):
+        if not is_cassette(head):
+            return "", False
+        if b"/v1/messages" in source.data:
+            return "anthropic", True
+        return ("openai", True) if b"/chat/completions" in source.data else ("", False)
+    if isinstance(source.document, list) and bare_list(source.document):
+        return "openai", False
+    guess: Dialect = ""
+    records = records_of(source) if source.document is not None else ((record, 0) for record in source.first)
+    for record, _ in islice(records, SNIFFED):
+        found = exchange(record, 0)
+        if found is not None:
+            if sure := certain(found):
+                return sure, True
+            guess = guess or likely(found)
+    return guess, False
+
+
+def certain(found: Exchange) -> Dialect:
+    """The dialect of a call by its response, or by what only one of the two writes; "" where nothing tells."""
+    body, response = found.body, found.response
+    if isinstance(response, Mapping):
+        if "choices" in response:
+            return "openai"
+        if response.get("type") == "message":
+            return "anthropic"
+    if isinstance(response, str) and "data:" in response:
+        return "openai" if "chat.completion.chunk" in response else "anthropic"
+    messages = [m for m in body["messages"] if isinstance(m, Mapping)]
+    listed = body["tools"] if isinstance(body.get("tools"), list) else []
+    tools = [tool for tool in listed if isinstance(tool, Mapping)]
+    contents = [m["content"] for m in messages if isinstance(m.get("content"), list)]
+    parts = {str(part.get("type")) for content in contents for part in content if isinstance(part, Mapping)}
+    roles = {str(m.get("role")) for m in messages}
+    if roles & {"tool", "developer", "function"} or any(CALLS & m.keys() for m in messages):
+        return "openai"
+    if parts & ANTHROPIC_BLOCKS or any("input_schema" in tool for tool in tools) or "system" in body:
+        return "anthropic"
+    if parts & OPENAI_PARTS or any("function" in tool for tool in tools) or OPENAI_KEYS & body.keys():
+        return "openai"
+    return "anthropic" if ANTHROPIC_KEYS & body.keys() else ""
+
+
+def likely(found: Exchange) -> Dialect:
+    """The dialect of a call that nothing tells but the name of its model."""
+    claude = "claude" in str(found.body.get("model"))
+    return "anthropic" if claude and found.body["messages"][0].get("role") != "system" else "openai"

@@ -1,0 +1,307 @@
+"""Stored messages become a thread: a tree by parent ids, each leaf a path, the current one the main path.
+
+An importer maps each record to a `Node`, and what its tool did to the window to a `Cut`; ids, cycles, unknown parents, shared
+prefixes and the edits that follow from a cut are handled here, once. A log without a tree is one whose nodes name no parent.
+Knows no format.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import structs
+
+from turnscope.session.builder import Builder, Look, stand_in
+from turnscope.session.content import dumps, text_of
+from turnscope.session.model import JSON, Edit, Fork, Note, Observed, Part, Session, Span
+from turnscope.session.thread import Thread
+from turnscope.session.timeline import STATIC
+
+TITLE = 80  # characters of the first prompt that make a title
+
+
+@dataclass(slots=True)
+class Said:
+    """One message. `request`: fields of `model.Request` where it answers one; without a role it stands for an answer lost.
+
+    `files`: what the tool put in ahead of the content, as blocks.
+    """
+
+    role: str
+    content: str | Sequence[JSON] = ""
+    origin: str = ""
+    kind: str = ""
+    request: Mapping[str, Any] | None = None
+    at: float | None = None
+    fence: bool = False
+    files: Sequence[JSON] = ()
+
+
+@dataclass(slots=True)
+class Cut:
+    """What the tool did to the window before its node was said: only `keep` went on standing, in this order.
+
+    `keep` names nodes, or gives parts that stand in. `summary`: the node that sums up the rest; it may be the cut's own.
+    """
+
+    because: str
+    keep: Sequence[str | tuple[Part, ...]] = ()
+    summary: str = ""
+    facts: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Node:
+    """One stored record. `parent`: None = the node before it, "" = it is a root."""
+
+    id: str
+    parent: str | None = None
+    said: list[Said] = field(default_factory=list)
+    at: float | None = None
+    cut: Cut | None = None
+
+
+class Passed:
+    """Records that hold nothing for a timeline, or nothing that is known, by kind: told as one note each."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, list[int]] = {}
+
+    def add(self, kind: object, record: JSON, line: int = 0) -> None:
+        held = self.kinds.setdefault(str(kind)[:60], [line, 0, 0])
+        held[1] += 1
+        held[2] += len(dumps(record))
+
+    def tell(self, builder: Builder) -> None:
+        for kind, (line, count, size) in self.kinds.items():
+            many, were = ("record", "was") if count == 1 else ("records", "were")
+            builder.note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} passed over")
+
+
+def objects(records: Iterable[tuple[Any, int]], builder: Builder, passed: Passed) -> Iterator[tuple[dict[str, Any], int]]:
+    """The records of a log that are objects, each with its line. Notes go to the builder, any other value is passed over."""
+    for record, line in records:
+        if isinstance(record, dict):
+            yield record, line
+        elif isinstance(record, Note):
+            builder.notes.append(record)
+        else:
+            passed.add(type(record).__name__, record, line)
+
+
+def thread(
+    builder: Builder, nodes: Iterable[Node], current: str = "", lead: Sequence[Said] = (), looks: Sequence[Look] = ()
+) -> Thread:
+    """The thread of a tool's records. `current`: the node that the main path ends in, "" = the last one; `lead`: what stands
+    before all of them; `looks` see each path as a whole."""
+    tree = _Tree(builder, nodes)
+    leaves = [node for node in tree.nodes if node not in tree.parents]
+    main = current if current in tree.nodes else leaves[-1] if leaves else ""
+    for said in lead:
+        _say(builder, said, None, "")
+    tree.lay(builder, tree.path(main))
+    builder.title = builder.title or title_of(builder)
+    session = builder.build([*tree.looks(main), *looks])
+    forks: list[Fork] = []
+    for leaf in leaves:
+        if leaf in tree.places:
+            continue
+        path = tree.path(leaf)
+        start = next(n for n, node in enumerate(path) if node not in tree.places)
+        base, shared = (tree.homes[path[start - 1]], tree.places[path[start - 1]][1]) if start else (builder, len(lead))
+        branch = base.branch(shared, f"{builder.id}~{len(forks) + 1}", builder.title)
+        tree.lay(branch, path[start:])
+        if branch.drafts:
+            fork = branch.fork(session, forks, [*tree.looks(leaf), *looks])
+            forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=fork.start)))
+        else:  # it adds no message: what hangs from it goes on from what it shares
+            tree.homes |= dict.fromkeys(path[start:], base)
+    return Thread(structs.replace(session, forks=tuple(forks)) if forks else session)
+
+
+def rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel: bool = False) -> list[Said]:
+    """The blocks of a stored answer that holds its tools' results: a request for each round of calls.
+
+    `request` are the fields of the last of them; `parallel`: calls that only results stand between are one round.
+    """
+    said: list[Said] = []
+    shared = {key: request[key] for key in ("model",) if key in request}
+    for block in blocks:
+        last = said[-1].role if said else ""
+        use = block.get("type") == "tool_use"
+        if block.get("type") == "tool_result":
+            if last != "user":
+                said.append(Said("user", [], "tool"))
+            said[-1].content = [*said[-1].content, block]
+        elif last == "user" and use and parallel and len(said) > 1:
+            said[-2].content = [*said[-2].content, block]
+        else:
+            if last != "assistant":
+                said.append(Said("assistant", [], request=shared))
+            said[-1].content = [*said[-1].content, block]
+    answers = [one for one in said if one.role == "assistant"]
+    if answers:
+        answers[0].request = {**shared, **({"sent_at": request["sent_at"]} if "sent_at" in request else {})}
+        answers[-1].request = {**request, **({"sent_at": None} if len(answers) > 1 else {})}
+    return said
+
+
+def title_of(builder: Builder) -> str:
+    """How the first prompt begins."""
+    prompts = (draft for draft in builder.drafts if draft.origin == "prompt")
+    texts = (" ".join(text_of([raw for raw, _ in draft.parts]).split()) for draft in prompts)
+    return next((text[:TITLE] for text in texts if text), "")
+
+
+class _Tree:
+    """Nodes by id, and where the messages of each stand. A node's place is the same on every path that it is on."""
+
+    def __init__(self, builder: Builder, nodes: Iterable[Node]) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.above: dict[str, str] = {}
+        twice = 0
+        before = ""
+        for number, node in enumerate(nodes):
+            id = node.id or f"without id {number}"  # "" is what roots hang from
+            if id in self.nodes:
+                twice += 1
+                continue
+            self.nodes[id] = node
+            self.above[id] = before if node.parent is None else node.parent
+            before = id
+        lost = [id for id, up in self.above.items() if up and up not in self.nodes]
+        self.above |= dict.fromkeys(lost, "")
+        cycles = self._cut_cycles()
+        for count, what in (
+            (twice, "repeat an id and were left out"),
+            (len(lost), "name a parent that is not there: taken as beginnings"),
+            (cycles, "were their own ancestors: the circle was cut"),
+        ):
+            if count:
+                builder.note("warning", 0, f"{count} of the messages {what}")
+        self.parents = {up for up in self.above.values() if up}
+        self.places: dict[str, tuple[int, int]] = {}  # the ordinals of a node's messages
+        self.homes: dict[str, Builder] = {}
+        self.cuts = any(node.cut for node in self.nodes.values())
+
+    def _cut_cycles(self) -> int:
+        known: set[str] = set()
+        found = 0
+        for start in self.above:
+            walk: set[str] = set()
+            at = start
+            while at and at not in known:
+                walk.add(at)
+                known.add(at)
+                if self.above[at] in walk:
+                    self.above[at] = ""
+                    found += 1
+                at = self.above[at]
+        return found
+
+    def path(self, leaf: str) -> list[str]:
+        """The ids from a root to a node."""
+        found = []
+        while leaf:
+            found.append(leaf)
+            leaf = self.above[leaf]
+        return found[::-1]
+
+    def lay(self, builder: Builder, path: Sequence[str]) -> None:
+        """Append the messages of nodes."""
+        for id in path:
+            node = self.nodes[id]
+            first = builder.shared + len(builder.drafts)
+            for number, said in enumerate(node.said):
+                _say(builder, said, node.at, f"{id}:{number}" if number else id)
+            self.places[id] = first, builder.shared + len(builder.drafts)
+            self.homes[id] = builder
+
+    def looks(self, leaf: str) -> list[Look]:
+        """What the cuts on a path did."""
+        cuts = [self.nodes[id] for id in self.path(leaf) if self.nodes[id].cut] if self.cuts else []
+        return [lambda session: self._observed(cuts, session)] if cuts else []
+
+    def _observed(self, cuts: Sequence[Node], session: Session) -> Iterator[Observed]:
+        gone: set[int] = set()  # messages that something stands in for, or nothing
+        for node in cuts:
+            assert node.cut
+            before = self.places[node.id][0]
+            end = session.messages[before - 1].stop if before else 0
+            request = bisect_left(session.requests, end, key=lambda request: request.cut)
+            edits = list(self._edits(node.cut, node.id, before, gone, session))
+            if request < len(session.requests):
+                yield from (Observed(request, edit) for edit in edits)
+
+    def _edits(self, cut: Cut, id: str, before: int, gone: set[int], session: Session) -> Iterator[Edit]:
+        static = next((n for n, message in enumerate(session.messages) if message.role not in STATIC), len(session.messages))
+        row: list[int | tuple[Part, ...]] = list(range(min(static, before)))
+        for item in cut.keep:
+            if isinstance(item, tuple):
+                row.append(item)
+                continue
+            for ordinal in range(*self.places.get(item, (0, 0))):
+                if static <= ordinal < before:
+                    row.append(_copy(session, ordinal) if ordinal in gone else ordinal)
+        summed = self.places.get(cut.summary, (0, 0))
+        facts = dict(cut.facts)
+        if summed[0] < summed[1] and summed[0] < len(session.messages):
+            facts["summary"] = session.messages[summed[0]].start
+        row += range(*summed) if cut.summary != id and summed[1] <= before else ()
+        for start, stop, body in _gaps(row, before, static, session):
+            span = Span(session.messages[start].start, session.messages[stop - 1].stop)
+            gone |= {*range(start, stop)}
+            told = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
+            yield Edit("condense", cut.because, span, tuple(body), facts=told)
+
+
+def _gaps(
+    row: Sequence[int | tuple[Part, ...]], before: int, static: int, session: Session
+) -> list[tuple[int, int, list[Part]]]:
+    """The ranges of messages between those that stay, with what stands in for each. No stand-in is without a range: where
+    nothing left, the message beside it is stood in for, too."""
+    found: list[tuple[int, int, list[Part]]] = []
+    stays, held = -1, list[Part]()
+    for item in (*row, before):
+        if isinstance(item, tuple):
+            held += item
+        elif item <= stays or (item == stays + 1 < before and held):
+            held += _copy(session, item)
+        else:
+            if item > stays + 1:
+                found.append((stays + 1, item, held))
+            elif held and stays >= static:
+                start, _, ahead = found.pop() if found and found[-1][1] == stays else (stays, 0, [])
+                found.append((start, before, [*ahead, *_copy(session, stays), *held]))
+            stays, held = item, []
+    return found
+
+
+def _copy(session: Session, ordinal: int) -> tuple[Part, ...]:
+    """A message as parts of a stand-in."""
+    message = session.messages[ordinal]
+    blocks = session.blocks[message.start : message.stop]
+    return tuple(stand_in(message.role, block.raw, "before" if n else "own", fence=not n) for n, block in enumerate(blocks))
+
+
+def parts_of(role: str, content: str | Sequence[JSON]) -> tuple[Part, ...]:
+    """A message as parts of a stand-in."""
+    raws: Sequence[JSON] = [content] if isinstance(content, str) else content
+    return tuple(stand_in(role, raw, "before" if n else "own", fence=not n) for n, raw in enumerate(raws))
+
+
+def _say(builder: Builder, said: Said, at: float | None, id: str) -> None:
+    fields = {"answered_at": said.at or at, "id": f"{builder.id}:{id}", **(said.request or {})}
+    if not said.role:
+        builder.unanswered(**{**fields, "answered_at": None})
+        return
+    about: dict[str, Any] = {"id": id, "origin": said.origin, "sent_at": said.at or at, "fence": said.fence}
+    if said.files:
+        about["origin"] = said.origin or "prompt"
+        builder.message(said.role, said.files, kind="files", **about)
+    draft = builder.message(said.role, said.content, kind=said.kind, **about)
+    if said.request is not None:
+        builder.request(draft, **fields)

@@ -1,0 +1,91 @@
+"""Streams of server-sent events put together again: what the provider would have answered at once.
+
+Pure functions over events. Whose stream it is, `dialect` says; what a message means is its reader's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from turnscope.reading.calls import as_text, parsed
+
+# What a delta of a stream adds to its block: type of delta -> (key of the delta, key of the block).
+DELTAS = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "input"),
+}
+
+
+def events(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a stream of server-sent events."""
+    for line in text.splitlines():
+        if line.startswith("data:"):
+            value = parsed(line[5:].strip())
+            if isinstance(value, dict):
+                yield value
+
+
+def message_of(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The message of Anthropic's API that a stream's events add up to, its usage included; None where none was begun."""
+    message: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    for event in stream:
+        kind = event.get("type")
+        if kind == "message_start" and isinstance(event.get("message"), dict):
+            message = dict(event["message"])
+        elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
+            blocks[event.get("index", len(blocks))] = dict(event["content_block"])
+        elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
+            _add(blocks.setdefault(event.get("index", 0), {}), event["delta"])
+        elif kind == "message_delta":
+            more = {key: value for key, value in event.items() if key not in ("type", "delta", "usage")}
+            used = {**(message.get("usage") or {}), **(event.get("usage") or {})}
+            message |= {**(event.get("delta") or {}), **more, "usage": used}
+        elif kind == "error":
+            return {"type": "error", "error": event.get("error")}
+    if not message:
+        return None
+    for block in blocks.values():
+        if isinstance(block.get("input"), str):
+            block["input"] = parsed(block["input"]) if block["input"] else {}
+    return {**message, "content": [blocks[index] for index in sorted(blocks)]}
+
+
+def _add(block: dict[str, Any], delta: dict[str, Any]) -> None:
+    kind = delta.get("type")
+    if kind in DELTAS:
+        source, target = DELTAS[kind]
+        held = block.get(target)
+        block[target] = (held if isinstance(held, str) else "") + as_text(delta.get(source))
+    elif kind == "citations_delta":
+        block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
+    else:  # compaction_delta and its like: whole values
+        block |= {key: value for key, value in delta.items() if key != "type"}
+
+
+def completion_of(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The completion of OpenAI's API that a stream's chunks add up to; None where there is none."""
+    whole: dict[str, Any] = {}
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    calls: dict[int, dict[str, Any]] = {}
+    finish: Any = None
+    for chunk in stream:
+        whole |= {key: value for key, value in chunk.items() if key != "choices" and value is not None}
+        choices = chunk.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+        delta: dict[str, Any] = choice.get("delta") or {}
+        finish = choice.get("finish_reason") or finish
+        for key in ("content", "reasoning_content", "refusal"):
+            if isinstance(delta.get(key), str):
+                message[key] = message.get(key, "") + delta[key]
+        for call in delta.get("tool_calls") or ():
+            held = calls.setdefault(call.get("index", 0), {"id": "", "function": {"name": "", "arguments": ""}})
+            held["id"] = held["id"] or as_text(call.get("id"))
+            for key in ("name", "arguments"):
+                held["function"][key] += as_text((call.get("function") or {}).get(key))
+    if calls:
+        message["tool_calls"] = [calls[index] for index in sorted(calls)]
+    return {**whole, "choices": [{"message": message, "finish_reason": finish}]} if whole else None

@@ -1,0 +1,62 @@
+"""A file of JSON lines that grows: what was added since it was read last. Knows no format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from turnscope.reading.source import records_in, unreadable
+
+MARK = 4096  # bytes at the start, and before the place where reading goes on, that have to be as they were
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What was added. `anew`: the file was replaced or cut, and this is all of it; `last`: a last line without a line break."""
+
+    records: Iterator[tuple[Any, int]]
+    last: tuple[tuple[Any, int], ...]
+    anew: bool
+
+
+class Tail:
+    """The place up to which a file was read: a whole line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = self._line = 0
+        self._file: tuple[int, int] = (0, 0)
+        self._marks = b""
+
+    def read(self) -> Added:
+        """Read on. UnreadableFile where the file is gone."""
+        try:
+            with self.path.open("rb") as file:
+                stat = os.fstat(file.fileno())
+                same = self._file == (stat.st_dev, stat.st_ino) and stat.st_size >= self._offset
+                anew = not (same and _marks(file, self._offset) == self._marks)
+                if anew:
+                    self._offset = self._line = 0
+                file.seek(self._offset)
+                data = file.read()
+                whole = data.rfind(b"\n") + 1
+                line, self._offset = self._line, self._offset + whole
+                self._line += data.count(b"\n", 0, whole)
+                self._file, self._marks = (stat.st_dev, stat.st_ino), _marks(file, self._offset)
+        except (OSError, ValueError) as error:
+            raise unreadable(self.path, error) from error
+        return Added(records_in(BytesIO(data[:whole]), line), tuple(records_in(BytesIO(data[whole:]), self._line)), anew)
+
+
+def _marks(file: BinaryIO, offset: int) -> bytes:
+    """A digest of what stands at the start of a file, and before an offset."""
+    digest = blake2b(digest_size=16)
+    for start in (0, max(0, offset - MARK)):
+        file.seek(start)
+        digest.update(file.read(min(MARK, offset - start)))
+    return digest.digest()

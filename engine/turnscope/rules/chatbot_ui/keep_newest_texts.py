@@ -1,0 +1,96 @@
+"""Chatbot UI's window: the newest messages whose texts fit beside the chat's prompt, with the passages found for them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any
+
+from turnscope.envelope.conversation import alone, droppable
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
+from turnscope.ports.chatbot_ui.messages import OBJECT, passages, retrieval_text, text_block, weights
+from turnscope.session.index import upto
+from turnscope.session.model import Block, Edit, Part, Span
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    """Only the system prompt as the log holds it is charged; where not even the newest message fits, it is sent alone."""
+    starts, there, weight = ctx.index.messages, upto(ctx.index.messages, ctx.request.cut), weights(ctx)
+    room = ctx.limit - ctx.own.sums[0][ctx.request.cut]
+    newest = weight.plain[there - 1] if there else 0  # nothing follows it yet that could bring passages
+
+    def size(i: int) -> int:
+        return weight.sums[there - 1] - weight.sums[i] + newest
+
+    first = bisect_left(range(there), -room, key=lambda i: -size(i)) if room >= 0 else there
+    kept = there - first
+    facts = {"limit": ctx.limit, "room": room, "kept": kept, "of": there}
+    if first:
+        because = f"counted from the newest, {kept:,} of {there:,} messages fit the {room:,} tokens beside the prompt"
+        stop = starts[first] if kept else ctx.request.cut
+        for span in droppable(ctx, envelope, starts[0], stop):
+            envelope = yield Edit("drop", because, span, facts=facts)
+    for number, (block, text) in _brought(ctx, first, there - 1):
+        if alone(envelope, block.at):
+            because = "passages stored with the next message stand behind the question that they were found for"
+            envelope = yield Edit("retrieve", because, *_with(ctx, block, text), facts={"message": number})
+    found = passages(ctx.session, "retrieved", ctx.session.blocks[starts[there - 1]].message) if there else None
+    if found:
+        yield from _question(envelope, ctx, found, starts[there - 1] if kept else None)
+
+
+def _brought(ctx: Ctx, first: int, stop: int) -> Iterator[tuple[int, tuple[Block, str]]]:
+    brought = weights(ctx).brought
+    return ((number, brought[number]) for number in sorted(brought) if first <= number < stop)
+
+
+def _with(ctx: Ctx, block: Block, text: str) -> tuple[Span, tuple[Part, ...]]:
+    raw = {"type": "text", "text": text} if isinstance(block.raw, dict) else None
+    sole = ctx.session.messages[block.message].stop - ctx.session.messages[block.message].start == 1
+    fence = sole and ctx.session.messages[block.message].fence
+    return Span(block.at, block.at + 1), (Part(block.role, "text", text, raw, fence=fence),)
+
+
+def _question(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> Iterator[Edit]:
+    """Passages for the new question go onto the last message, uncharged: onto the system prompt where no other is left."""
+    because, text = "passages found for the new question go onto the last message, uncharged", retrieval_text(found)
+    facts: dict[str, Any] = {"passages": len(found)}
+    if newest is None:
+        held = [
+            at for at in ctx.index.static[: upto(ctx.index.static, ctx.request.cut)] if ctx.session.blocks[at].role == "system"
+        ]
+        if held and alone(envelope, held[-1]):
+            block = ctx.session.blocks[held[-1]]
+            part = Part("system", "system", block.text + text, place="system")
+            yield Edit("retrieve", because, Span(block.at, block.at + 1), (part,), facts=facts)
+        else:
+            yield Edit(
+                "retrieve", because, Span(0, 0), (Part("system", "system", text, place="system"),), slot="passages", facts=facts
+            )
+        return
+    message = ctx.session.messages[ctx.session.blocks[newest].message]
+    blocks = ctx.session.blocks[message.start : min(message.stop, ctx.request.cut)]
+    pictures = sum(b.kind == "image" for b in blocks)
+    if pictures:  # a list of parts is put into a string: the original's defect
+        objects = ",".join([OBJECT] * (pictures + 1))
+        part = Part(message.role, "text", objects + text, fence=message.fence)
+        yield Edit(
+            "retrieve",
+            f"{because}; its content is a list, which is lost",
+            Span(blocks[0].at, blocks[-1].at + 1),
+            (part,),
+            facts=facts,
+        )
+    elif (last := text_block(blocks)) and alone(envelope, last.at):
+        yield Edit("retrieve", because, *_with(ctx, last, last.text + text), facts=facts)
+
+
+RULE = Rule(
+    "keep_newest_texts",
+    "From the newest message backwards, keep those whose texts fit beside the system prompt; passages found come along.",
+    edits,
+    NoParams,
+    "fresh",
+    "Chatbot UI 81328b61, lib/build-prompt.ts: buildFinalMessages",
+)

@@ -1,0 +1,82 @@
+"""Claude Code's microcompaction: near the trigger, the oldest results are cleared until few enough tokens of them are left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Annotated, NamedTuple
+
+from turnscope.envelope import recorded
+from turnscope.envelope.clearing import cleared
+from turnscope.envelope.conversation import once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.claude_code import limits as port
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    keep: Annotated[int, "newest results that stay"] = port.KEEP
+    target: Annotated[int, "tokens of results that may stay"] = port.TARGET
+    least: Annotated[int, "nothing is cleared unless at least this many tokens go"] = port.LEAST
+    below: Annotated[int, "tokens below the trigger from which on results are cleared (-1 = always)"] = port.WARNING
+    buffer: Annotated[int, "tokens below the budget at which the conversation is compacted"] = port.BUFFER
+    tools: Annotated[tuple[str, ...], "tools whose results are cleared"] = port.TOOLS
+
+
+class _Results(NamedTuple):
+    at: tuple[int, ...]
+    sizes: tuple[int, ...]
+    sums: tuple[int, ...]  # of all results before each
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """State: up to which address results are cleared, by this rule or by a compaction."""
+    done: int = ctx.state or 0
+    seen = _results(ctx) if params.tools == port.TOOLS else _found(ctx.session, ctx.index, params.tools)
+    there = upto(seen.at, ctx.request.cut)
+    first = upto(seen.at, done)
+    while first < there and envelope.at(seen.at[first]).body is not None:  # a summary stands for it, or it was cleared
+        first += 1
+    held = seen.sums[there] - seen.sums[first]
+    done = seen.at[first - 1] + 1 if first else done
+    mark = port.trigger(ctx.budget.limit, params.buffer) - params.below
+    if held < max(params.target, params.least) or (params.below >= 0 and _reported(ctx) < mark):
+        return done
+    number = port.oldest_over(seen.sizes[first:there], params.keep, params.target, params.least)
+    gone = seen.sums[first + number] - seen.sums[first]
+    because = f"results have {held:,} tokens, {params.target:,} may stay: {number} of them are cleared"
+    chosen = seen.at[first : first + number]
+    yield from cleared(envelope, ctx, chosen, port.CLEARED, because, {"tokens": held, "cleared": gone})
+    return seen.at[first + number - 1] + 1 if number else done
+
+
+def _reported(ctx: Ctx) -> int:
+    """Tokens of the previous request, as the compaction beside this sees them."""
+    last = ctx.previous.state("compact_into_summary") if ctx.previous else None
+    return recorded.reported(ctx, -1 if last is None else last, 0)
+
+
+def _found(session: Session, index: Index, tools: tuple[str, ...]) -> _Results:
+    at = tuple(at for at in index.results if session.blocks[at].name in tools)
+    sizes = tuple(port.estimate(len(session.blocks[a].text)) for a in at)
+    return _Results(at, sizes, tuple(accumulate(sizes, initial=0)))
+
+
+@once
+def _results(session: Session, index: Index) -> _Results:
+    return _found(session, index, port.TOOLS)
+
+
+RULE = Rule(
+    "clear_results_over_target",
+    "Near the trigger of compaction, clear the oldest results until 40,000 tokens of them are left, if 20,000 go.",
+    edits,
+    Params,
+    source="Claude Code 2.1.12 to 2.1.17: public write-up, and a log that shows one",
+    state=int,
+)

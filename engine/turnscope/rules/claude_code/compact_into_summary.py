@@ -1,0 +1,136 @@
+"""Claude Code's compaction: a summary stands for the whole conversation, and files that were read come back behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Annotated, Any, Literal
+
+from turnscope.envelope import recorded
+from turnscope.envelope.condensing import How, condense, led
+from turnscope.envelope.conversation import call_input, once, path_in, result_text
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.claude_code import limits as port
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Edit, Part, Session, Span
+
+SLOT = "files read"
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters. What a person asked for (/compact) happens where the log shows it, whatever the trigger."""
+
+    trigger: Annotated[
+        Literal["default", "observed"], "observed: where the log shows that the tool itself compacted, at whatever size"
+    ] = "default"
+    tokens: Annotated[int, "compact from this size on (0 = the buffer below the budget)"] = 0
+    buffer: Annotated[int, "tokens below the budget at which it compacts"] = port.BUFFER
+    percent: Annotated[int, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE: per cent of the budget, which can only lower it (0 = unset)"] = 0
+    files: Annotated[int, "files read last that come back after a compaction"] = port.FILES
+    file_tokens: Annotated[int, "tokens of each"] = port.FILE
+    files_tokens: Annotated[int, "tokens of all of them"] = port.ALL_FILES
+    cap: Annotated[int, "tokens that the summary may have"] = 4_000
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """State: the request that compacted last. A summary that the log holds for this very compaction is taken as it is."""
+    last: int = -1 if ctx.state is None else ctx.state
+    seen = recorded.condensed(ctx)
+    at, text = recorded.told(ctx, seen)
+    asked = any(edit.facts.get("trigger") == "manual" for edit in seen)
+    mark = params.tokens or port.trigger(ctx.budget.limit, params.buffer, params.percent)
+    size = _size(ctx, last, at if at >= 0 else ctx.request.cut)
+    if not (seen if params.trigger == "observed" else asked or size >= mark):
+        return last
+    told = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
+    facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": told} if told else {})
+    because = f"{size:,} tokens, {mark:,} is the mark"
+    if asked or params.trigger == "observed":
+        because = f"{'the user asked for it' if asked else 'the tool did so here'}, at {size:,} tokens"
+    if text:
+        envelope = yield from _as_told(envelope, ctx, seen, text, because, facts)
+        return ctx.request.n
+    none = (ctx.request.cut, None, ctx.request.cut)
+    begin, _, fresh = led(envelope, ctx) if upto(ctx.index.messages, ctx.request.cut) else none
+    if fresh >= ctx.request.cut or (not seen and ctx.tokens(fresh, ctx.request.cut) <= params.cap):
+        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+        return last
+    how = How("hand-over", cap=params.cap)
+    before = envelope
+    envelope = yield from condense(envelope, ctx, Span(begin, ctx.request.cut), how, because, facts)
+    if envelope is before:
+        return last
+    if parts := tuple(_files(ctx, params)):
+        why = f"{because}; the files read last come back"
+        yield Edit("insert", why, Span(ctx.request.cut, ctx.request.cut), parts, slot=SLOT, facts={"files": len(parts)})
+    return ctx.request.n
+
+
+def _as_told(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, because: str, facts: dict[str, Any]) -> Edits:
+    """The log's own summary, for what the log says it stands for; what the tool preserved stays."""
+    found = [*recorded.spans(ctx, seen)]
+    if any(_inside(envelope, at) for span in found for at in span):  # of what stands as one, nothing can be preserved
+        found = [*ctx.index.talk(envelope.at(found[0].start).start, found[-1].stop)]
+    messages = sum(upto(ctx.index.messages, b) - upto(ctx.index.messages, a) for a, b in found)
+    body = (Part("user", "summary", text),)
+    for number, span in enumerate(found):
+        why = f"{because}: the summary in the log now stands for {messages:,} messages"
+        envelope = yield Edit("condense", why, span, () if number else body, facts={**facts, "messages": messages})
+    return envelope
+
+
+def _inside(envelope: Envelope, at: int) -> bool:
+    """Whether a stand-in holds blocks on both sides of an address."""
+    return at < envelope.stop and bool((piece := envelope.at(at)).body) and piece.start < at
+
+
+def _size(ctx: Ctx, last: int, stop: int) -> int:
+    """Tokens as the tool sees them: what was billed for the previous request, and an estimate of what came since."""
+    sums = _sums(ctx)
+    if ctx.previous is None:
+        return port.padded(sums[stop])
+    request = ctx.previous.request
+    answer = port.padded(sums[request.stop] - sums[request.cut])
+    return recorded.reported(ctx, last, answer) + port.padded(sums[stop] - sums[min(request.stop, stop)])
+
+
+@once
+def _sums(session: Session, _index: Index) -> tuple[int, ...]:
+    """Estimated tokens of all blocks before each."""
+    return tuple(accumulate((port.estimate(len(block.text)) for block in session.blocks), initial=0))
+
+
+@once
+def _reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
+    """Results that hold a file, and its path."""
+    found = (
+        (at, path_in(call_input(session, session.blocks[at]))) for at in index.results if session.blocks[at].name == "Read"
+    )
+    return tuple((at, path) for at, path in found if path)
+
+
+def _files(ctx: Ctx, params: Params) -> Iterator[Part]:
+    """The files read last, as they were read last; never from the disk."""
+    reads, left, met = _reads(ctx), params.files_tokens, set[str]()
+    for at, path in reversed(reads[: upto([at for at, _ in reads], ctx.request.cut)]):
+        text = None if path in met else result_text(ctx.session.blocks[at])
+        if text is None or len(met) >= params.files:
+            continue
+        met.add(path)
+        text = text[: 4 * min(params.file_tokens, left)]
+        left -= port.estimate(len(text))
+        if text:
+            yield Part("user", "text", f"{path}, as it was read last:\n{text}")
+
+
+RULE = Rule(
+    "compact_into_summary",
+    "Once the conversation reaches the trigger, a summary stands for all of it, and the files read last come back.",
+    edits,
+    Params,
+    source="Claude Code 2.1 as publicly reported (anthropics/claude-code issues 12004, 31806) and as its logs show it",
+    state=int,
+)

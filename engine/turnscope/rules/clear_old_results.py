@@ -1,0 +1,100 @@
+"""Clear the content of old tool results once the request grows too large; the calls stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import merge
+from typing import Annotated
+
+from turnscope.envelope.clearing import cleared
+from turnscope.envelope.conversation import alone, once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Edit, Part, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters: those of Anthropic's clear_tool_uses_20250919."""
+
+    trigger: Annotated[int, "clear once the request has more input tokens than this"] = 100_000
+    trigger_uses: Annotated[int, "clear once the request holds more tool uses than this instead (0 = by tokens)"] = 0
+    keep: Annotated[int, "newest tool uses that stay"] = 3
+    clear_at_least: Annotated[int, "clear nothing unless at least this many tokens go: a broken cache must pay"] = 0
+    exclude_tools: Annotated[tuple[str, ...], "tools whose results are never cleared"] = ()
+    clear_inputs: Annotated[bool, "clear the calls' inputs too"] = False
+    clear_inputs_of: Annotated[tuple[str, ...], "clear the inputs of these tools' calls alone"] = ()
+    placeholder: Annotated[str, "what stands for a cleared result"] = "[cleared to save context]"
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    results = ctx.index.results
+    there = upto(results, ctx.request.cut)
+    size = ctx.calibration.predict(envelope.tokens) if ctx.own is ctx.ledger else ctx.size(envelope)
+    met = there > params.trigger_uses if params.trigger_uses else size > params.trigger
+    done: int = ctx.state or 0  # what stands before was looked at when results were last cleared
+    if not met:
+        return done
+    stop = results[there - params.keep] if 0 < params.keep <= there else ctx.request.cut if params.keep <= 0 else 0
+    most = ctx.ledger.sums[3][max(stop, done)] - ctx.ledger.sums[3][done]
+    if most < params.clear_at_least:
+        why = f"clearing would free at most {most:,} tokens, less than {params.clear_at_least:,}"
+        yield Edit("keep", why, facts={"tokens": size, "clear_at_least": params.clear_at_least})
+        return done
+    chosen = [*_standing(envelope, ctx, params, stop)][::-1]
+    left = sum(ctx.ledger.body((Part("user", "tool_result", params.placeholder),)))  # the same for each: text alone is counted
+    gain = sum(_tokens(envelope, ctx, at) - left for at in chosen)
+    facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least}
+    over = f"{there} tool uses" if params.trigger_uses else f"{size:,} tokens"
+    limit = f"{params.trigger_uses}" if params.trigger_uses else f"{params.trigger:,}"
+    if chosen and gain < params.clear_at_least:
+        yield Edit(
+            "keep",
+            f"clearing {len(chosen)} results would free {gain:,} tokens, less than {params.clear_at_least:,}",
+            facts=facts,
+        )
+        return done
+    because = f"{over} exceed {limit}; of older tool uses than the newest {params.keep} the call alone stays"
+    inputs = params.clear_inputs or params.clear_inputs_of
+    yield from cleared(envelope, ctx, chosen, params.placeholder, because, facts, inputs)
+    return stop if chosen else done
+
+
+def _standing(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterator[int]:
+    """Results before address `stop` that can be cleared, newest first. What stands before a cleared one was cleared with it,
+    and what stands before a range that was cut is the task at the front."""
+    tools = [addresses for name, addresses in _by_tool(ctx).items() if name not in params.exclude_tools]
+    falling = (map(addresses.__getitem__, range(upto(addresses, stop) - 1, -1, -1)) for addresses in tools)
+    for at in merge(*falling, reverse=True):
+        piece = envelope.at(at)
+        if (piece.body and piece.body[0].text == params.placeholder) or (piece.body == () and piece.stop - piece.start > 1):
+            return
+        if alone(envelope, at):
+            yield at
+
+
+@once
+def _by_tool(session: Session, index: Index) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for at in index.results:
+        if session.blocks[at].kind == "tool_result":
+            found.setdefault(session.blocks[at].name, []).append(at)
+    return found
+
+
+def _tokens(envelope: Envelope, ctx: Ctx, at: int) -> int:
+    piece = envelope.at(at)
+    return sum(piece.counts) if piece.body else ctx.ledger.tokens(at, at + 1)
+
+
+RULE = Rule(
+    "clear_old_results",
+    "Once the request is too large, clear the results of old tool uses; a placeholder stands for each.",
+    edits,
+    Params,
+    "remembers",
+    "Anthropic Messages API, context management edit clear_tool_uses_20250919",
+    state=int,
+)

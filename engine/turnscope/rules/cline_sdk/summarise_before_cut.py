@@ -1,0 +1,88 @@
+"""Cline SDK's agentic compaction: once the request is estimated at the trigger, a summary stands for all but the newest."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Annotated, NamedTuple
+
+from turnscope.envelope.condensing import How, condense, led, summary_of
+from turnscope.envelope.conversation import once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.cline_sdk import messages as port
+from turnscope.ports.rows import raws
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Bucket, Edit, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The options of the original."""
+
+    preserve_recent_tokens: Annotated[int, "tokens of the newest messages that stay"] = port.PRESERVE_RECENT
+    cap: Annotated[int, "tokens that the summary may have"] = port.SUMMARY_OUTPUT
+
+
+class _Sizes(NamedTuple):
+    sums: tuple[int, ...]  # estimated tokens of all messages before each
+    static: tuple[int, ...]  # of system prompt and tools, by address
+    prompts: tuple[int, ...]  # numbers of messages that somebody typed
+    begins: tuple[int, ...]  # numbers of those, and of answers
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Counted is every request, by the SDK's estimate: a third of the characters of its JSON."""
+    starts, sizes = ctx.index.messages, _sizes(ctx)
+    there = upto(starts, ctx.request.cut)
+    if not there:
+        return
+    begin, old, fresh = led(envelope, ctx)
+    first = upto(starts, fresh)
+    held = port.estimate(port.units(summary_of(old))) if old else 0
+    overhead = sizes.static[upto(ctx.index.static, ctx.request.cut)]
+    total, trigger = overhead + held + sizes.sums[there] - sizes.sums[first], ctx.budget.limit
+    if total < trigger:
+        return
+    because = f"the request is estimated at {total:,} tokens, {trigger:,} is the trigger"
+    pairs = bisect_left(sizes.prompts, there) - bisect_left(sizes.prompts, first)
+    share = port.LARGE_TARGET_SHARE / port.TRIGGER_SHARE if pairs >= port.LARGE_PAIRS else port.TARGET_SHARE
+    most = max(1, min(params.preserve_recent_tokens, int(trigger * share) - overhead))
+    at = min(bisect_left(sizes.sums, sizes.sums[there] - most + 1, hi=there + 1) - 1, there - 1)
+    newest = bisect_left(sizes.prompts, there) - 1
+    if newest >= 0 and sizes.prompts[newest] > first:
+        at = min(at, sizes.prompts[newest])
+    place = bisect_left(sizes.begins, at + 1) - 1
+    at = sizes.begins[place] if place >= 0 else 0
+    facts = {"tokens": total, "trigger": trigger, "preserve": most}
+    if at <= first or ctx.tokens(starts[first], starts[at]) <= params.cap:
+        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+        return
+    how = How("summarise", cap=params.cap)
+    yield from condense(envelope, ctx, Span(begin, starts[at]), how, because, facts)
+
+
+@once
+def _sizes(session: Session, index: Index) -> _Sizes:
+    messages = [session.messages[session.blocks[at].message] for at in index.messages]
+    counts, prompts, begins = [], [], []
+    for number, message in enumerate(messages):
+        blocks = session.blocks[message.start : message.stop]
+        counts.append(port.tokens({"role": message.role, "content": raws(blocks)}))
+        typed = message.role == "user" and any(block.bucket is not Bucket.TOOL_RESULTS for block in blocks)
+        if typed:
+            prompts.append(number)
+        if typed or message.role == "assistant":
+            begins.append(number)
+    static = accumulate((port.estimate(port.size(session.blocks[at].raw)) for at in index.static), initial=0)
+    return _Sizes(tuple(accumulate(counts, initial=0)), tuple(static), tuple(prompts), tuple(begins))
+
+
+RULE = Rule(
+    "summarise_before_cut",
+    "Once the request is estimated at the trigger, a summary stands for all before the newest messages.",
+    edits,
+    Params,
+    source="cline/cline 21cb8d2525, sdk/packages/core/src/extensions/context/{compaction,agentic-compaction}.ts",
+)

@@ -1,0 +1,188 @@
+"""Codex's compaction: of the conversation only the newest prompts stay, and a summary of all of it behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from turnscope.envelope import recorded
+from turnscope.envelope.condensing import How, account, ask, stand_in
+from turnscope.envelope.conversation import droppable, once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.codex import compaction as port
+from turnscope.session.content import dumps
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Answer, Ask, Block, Bucket, Edit, Part, Session, Span
+
+SLOT = "summary of all before"
+CONTEXT = ("meta", "inferred")  # origins of what a tool puts in beside the prompt: it is put in anew
+LEAST = 10  # of the limit, a tenth must have come since: where the prompts that stay fill it, the original never stops
+NO_PROMPT = (*CONTEXT, "tool", "summary")
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The options of the original."""
+
+    trigger: Annotated[
+        Literal["default", "observed"], "observed: where the log shows that the tool itself compacted, at whatever size"
+    ] = "default"
+    tokens: Annotated[int, "model_auto_compact_token_limit, which can only lower the limit (0 = unset)"] = 0
+    prompts: Annotated[int, "tokens of prompts that stay, the newest first (-1 = all)"] = port.PROMPTS
+    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+
+
+class Compacted(Struct, frozen=True, gc=False):
+    """The request that compacted last, its summary, and where that was put; `first`: where the oldest prompt left begins."""
+
+    request: int
+    at: int
+    first: int
+    summary: str = ""
+
+
+class _Read(NamedTuple):
+    sums: tuple[int, ...]  # estimated tokens of all blocks before each
+    context: tuple[int, ...]  # addresses of blocks that the tool put in before the first prompt
+    prompts: tuple[Span, ...]
+    starts: tuple[int, ...]
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Before a turn the new prompt is no part of what is compacted; amid a turn all of it is."""
+    state: Compacted | None = ctx.state
+    seen, read, cut = recorded.condensed(ctx), _read(ctx), ctx.request.cut
+    last = state.request if state else -1
+    first = ctx.previous is None or ctx.previous.request.turn != ctx.request.turn
+    turns = ctx.index.turns[: upto(ctx.index.turns, cut)]
+    stop = turns[-1] if first and turns else cut
+    used, mark = _used(ctx, read, last, stop), _mark(ctx, params)
+    if not (seen if params.trigger == "observed" else used >= mark):
+        return state
+    facts: dict[str, Any] = {"tokens": used, "mark": mark}
+    because = f"the tool did so here, at {used:,} tokens" if params.trigger == "observed" else f"{used:,} tokens of {mark:,}"
+    start = state.first if state else ctx.index.messages[0] if upto(ctx.index.messages, cut) else cut
+    since = max(start, state.at if state else 0)
+    if stop <= start or (not seen and ctx.tokens(since, stop) <= max(params.cap, mark // LEAST)):
+        yield Edit("keep", f"{because}, but too little came since to be summed up", facts=facts)
+        return state
+    stays = _stays(envelope, read, Span(start, stop), params)
+    how = How("hand-over", cap=params.cap)
+    question = ask(envelope, ctx, Span(start, stop), how, state.summary if state else "")
+    answer = yield from _summary(recorded.told(ctx, seen)[1], question, because, facts)
+    if answer is None:
+        return state
+    facts |= {**account(answer), "messages": upto(ctx.index.messages, stop) - upto(ctx.index.messages, start)}
+    if state:
+        yield Edit("drop", f"{because}: the summary before gives way to a new one", Span(state.at, state.at), slot=SLOT)
+    for edit in _left_out(ctx, envelope, read, Span(start, stop), stays, because, facts):
+        envelope = yield edit
+    (part,) = stand_in(answer, facts["messages"], How("hand-over"))
+    body = (Part("user", "summary", f"{port.PREFIX}\n{part.text}"),)
+    yield Edit(
+        "condense", f"{because}: a summary stands behind the newest prompts", Span(stop, stop), body, slot=SLOT, facts=facts
+    )
+    return Compacted(ctx.request.n, stop, min((span.start for span in stays), default=stop), answer.text)
+
+
+def _summary(told: str, question: Ask | None, because: str, facts: dict[str, Any]) -> Edits:
+    """The log's own summary where it holds one, else an answer; None where there is none."""
+    if told:
+        return Answer(told, source="recorded")
+    answer: Answer | None = (yield question) if question else None
+    if answer is None or answer.failed:
+        why = answer.failed if answer else "nothing in it can be read"
+        yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
+        return None
+    return answer if answer.text.strip() else Answer(port.EMPTY, source=answer.source, model=answer.model, usage=answer.usage)
+
+
+def _stays(envelope: Envelope, read: _Read, span: Span, params: Params) -> dict[Span, tuple[int, int]]:
+    """The prompts that stay, each with the tokens that it may have and those that it has."""
+    there = read.prompts[upto(read.starts, span.start) : upto(read.starts, span.stop)]
+    held = [(prompt, size) for prompt in there if (size := _size(envelope, read, prompt))]
+    kept = port.kept([size for _, size in held], params.prompts)
+    return {held[number][0]: (most, held[number][1]) for number, most in kept}
+
+
+def _left_out(
+    ctx: Ctx,
+    envelope: Envelope,
+    read: _Read,
+    span: Span,
+    stays: dict[Span, tuple[int, int]],
+    because: str,
+    facts: dict[str, Any],
+) -> Iterator[Edit]:
+    """What goes between the prompts that stay, and the prompt that stays in part."""
+    at = span.start
+    context = [Span(a, a + 1) for a in read.context if span.start <= a < span.stop]
+    for prompt in (*sorted([*stays, *context]), Span(span.stop, span.stop)):
+        for part in droppable(ctx, envelope, at, prompt.start):
+            yield Edit("condense", f"{because}: a summary stands for what is no prompt of the user", part, facts=facts)
+        at = max(at, prompt.stop)
+    for prompt, (most, size) in stays.items():
+        if most < size:
+            text = "\n".join(block.text for block in ctx.session.blocks[prompt.start : prompt.stop])
+            body = (Part("user", "text", port.shortened(text, most)),)
+            yield Edit("truncate", f"{because}: {most:,} tokens are left for this prompt", prompt, body, facts=facts)
+
+
+def _size(envelope: Envelope, read: _Read, span: Span) -> int:
+    """Estimated tokens of a prompt as it stands; 0 where it does not."""
+    piece = envelope.at(span.start)
+    if piece.body and (piece.start, piece.stop) == span:
+        return sum(port.estimate(len(part.text.encode("utf-8", "surrogatepass"))) for part in piece.body)
+    stands = all(piece.body is None for piece in envelope.over(span))
+    return max(1, read.sums[span.stop] - read.sums[span.start]) if stands else 0
+
+
+def _used(ctx: Ctx, read: _Read, last: int, stop: int) -> int:
+    """The last response's tokens, and an estimate of what came behind it."""
+    request = ctx.previous.request if ctx.previous else None
+    since = min(request.stop, stop) if request else 0
+    answer = read.sums[request.stop] - read.sums[request.cut] if request else 0
+    return recorded.reported(ctx, last, answer) + read.sums[stop] - read.sums[since]
+
+
+def _mark(ctx: Ctx, params: Params) -> int:
+    """The budget's limit; a log of Codex calls 95 % of the window the window."""
+    told = ctx.session.source == "codex" and ctx.session.window == ctx.budget.window
+    usual = port.whole(ctx.budget.limit) if told else ctx.budget.limit
+    return min(params.tokens, usual) if params.tokens else usual
+
+
+def _estimate(block: Block) -> int:
+    if block.kind == "redacted_thinking":
+        return port.encrypted(len(dumps(block.raw)))
+    return port.estimate(len(dumps(block.raw).encode("utf-8", "surrogatepass")))
+
+
+@once
+def _read(session: Session, index: Index) -> _Read:
+    sums = tuple(accumulate((_estimate(block) for block in session.blocks), initial=0))
+    said = [session.messages[session.blocks[at].message] for at in index.messages]
+    mine = [m for m in said if m.role == "user"]
+    prompts = tuple(Span(m.start, m.stop) for m in mine if m.origin not in NO_PROMPT and not _answers(session, m.start))
+    first = prompts[0].start if prompts else len(session.blocks)
+    context = tuple(at for m in mine if m.origin in CONTEXT and m.start < first for at in range(m.start, m.stop))
+    return _Read(sums, context, prompts, tuple(p.start for p in prompts))
+
+
+def _answers(session: Session, at: int) -> bool:
+    return session.blocks[at].bucket is Bucket.TOOL_RESULTS
+
+
+RULE = Rule(
+    "keep_prompts_and_summary",
+    "Once the conversation reaches the limit, only its newest prompts stay, and a summary of all of it behind them.",
+    edits,
+    Params,
+    source="openai/codex, codex-rs/core/src/compact.rs (e06dd0e5d5), session/context_window.rs (11237ebb1b)",
+    state=Compacted,
+)

@@ -1,0 +1,86 @@
+"""First step of the overflow ladder: condense when the request does not fit. Opt-in, and never twice in quick succession."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct
+
+from turnscope.envelope.condensing import How, Shape, boundary, condense, fill, led, summary_at, turn_start
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Edit, Span
+
+SLOT = "compacted"  # marks the summary that a compaction put there, as long as no other takes its place
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Whether, when and how often to compact."""
+
+    allow: Annotated[bool, "compacting is a billed call of a model: it happens only where it is allowed"] = False
+    share: Annotated[float, "compact above this share of the budget"] = 1.0
+    min_requests: Annotated[int, "requests that must lie between two compactions"] = 10
+    min_tokens: Annotated[int, "tokens that must have come between two compactions"] = 10_000
+    keep_turns: Annotated[int, "newest turns that stay as they are"] = 2
+    pin_first: Annotated[bool, "keep the first message: it usually states the task"] = False
+    shape: Annotated[Shape, "user | pair | system: what the summary stands as"] = "user"
+    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "hand-over"
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+
+
+class Compaction(Struct, frozen=True, gc=False):
+    """The last one: the number of its request, and up to which address the session reached then."""
+
+    request: int
+    cut: int
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    level, starts, last = fill(envelope, ctx), ctx.index.messages, ctx.state
+    if level <= params.share or len(starts) <= params.pin_first or starts[params.pin_first] >= ctx.request.cut:
+        return last
+    because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
+    facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
+    begin, old, fresh = led(envelope, ctx, params.pin_first)
+    held = _held(last if old and old.slot == SLOT else None, ctx, params)
+    user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
+    want = turn_start(ctx, params.keep_turns)
+    inside = want <= fresh  # few turns are larger than the budget: cut inside them
+    if inside:
+        want = starts[(upto(starts, fresh) + upto(starts, ctx.request.cut)) // 2]
+    stop = boundary(envelope, ctx, want, fresh, user, later=inside) or boundary(envelope, ctx, want, fresh, user)
+    if held:
+        yield Edit("keep", f"{because}, but {held}", facts={**facts, "suppressed": held})
+    elif stop is None or ctx.tokens(fresh, stop) <= params.cap:
+        yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
+    else:
+        how = How(params.prompt, params.model, params.cap, params.shape, slot=SLOT, larger=False)
+        envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
+        if summary_at(envelope, begin) != old:
+            return Compaction(ctx.request.n, ctx.request.cut)
+    return last
+
+
+def _held(last: Compaction | None, ctx: Ctx, params: Params) -> str:
+    """Why not to compact now; "" where nothing speaks against it. `last`: the compaction whose summary still stands."""
+    if not params.allow:
+        return "compacting is not allowed"
+    if last:
+        requests, tokens = ctx.request.n - last.request, ctx.tokens(last.cut, ctx.request.cut)
+        if requests < params.min_requests:
+            return f"only {requests:,} of {params.min_requests:,} requests have passed since the last compaction"
+        if tokens < params.min_tokens:
+            return f"only {tokens:,} of {params.min_tokens:,} tokens have come since the last compaction"
+    return ""
+
+
+RULE = Rule(
+    "compact_when_over",
+    "Condense when the request does not fit, where that is allowed and not too soon after the last time.",
+    edits,
+    Params,
+    source="a design pattern for session context management: compaction, then a larger window, then refusal",
+    state=Compaction,
+)

@@ -1,0 +1,85 @@
+"""Compress old tool calls with their results to one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from turnscope.envelope.conversation import alone, result, since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.content import dumps
+from turnscope.session.index import upto
+from turnscope.session.model import Block, Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    keep: Annotated[int, "newest tool uses that stay as they are"] = 5
+    line: Annotated[int, "characters of the line that stands for a call and its result"] = 200
+    exclude_tools: Annotated[tuple[str, ...], "tools whose calls are never compressed"] = ()
+    calls: Annotated[Literal["told", "kept"], "told: the line stands for call and result; kept: for the result alone"] = "told"
+    above: Annotated[int, "tokens above which a result is compressed (0 = each that gets smaller)"] = 0
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    results, keep = ctx.index.results, max(0, params.keep)
+    start, stop = (max(0, upto(results, cut) - keep) for cut in (since(ctx), ctx.request.cut))
+    for at in results[start:stop]:
+        block = ctx.session.blocks[at]
+        at_call = block.pair
+        if at_call < 0 or block.name in params.exclude_tools or ctx.session.blocks[at_call].pair != at:
+            continue
+        if not alone(envelope, at_call) or not alone(envelope, at) or ctx.tokens(at, at + 1) <= params.above:
+            continue
+        call, kept = ctx.session.blocks[at_call], params.calls == "kept"
+        line = _line(call, block, params.line)
+        part = result(block, line) if kept else Part(call.role, "text", line)
+        gain = sum(ctx.ledger.tokens(i, i + 1) for i in ((at,) if kept else (at_call, at))) - sum(ctx.ledger.body((part,)))
+        stands = envelope.at(at).body
+        if gain <= 0 or (kept and stands and stands[0].text != block.text):  # a notice of another rule says more
+            continue
+        what = "its result" if kept else "call and result"
+        name = block.name or "a tool"
+        because = f"{name} was called before the newest {keep} tool uses: one line stands for {what}, {gain:,} tokens less"
+        facts = {"call": at_call, "result": at, "tokens": gain}
+        if kept:
+            envelope = yield Edit("condense", because, Span(at, at + 1), (part,), facts=facts)
+            continue
+        if at == at_call + 1:  # side by side: one stand-in for both
+            envelope = yield Edit("condense", because, Span(at_call, at + 1), (part,), facts=facts)
+            continue
+        envelope = yield Edit("condense", because, Span(at_call, at_call + 1), (part,), facts=facts)
+        envelope = yield Edit("drop", "the line that stands for its call tells how it began", Span(at, at + 1), facts=facts)
+
+
+def _line(call: Block, block: Block, size: int) -> str:
+    raw = call.raw if isinstance(call.raw, Mapping) else {}
+    given = raw.get("input")
+    values = [*given.values()] if isinstance(given, Mapping) else [given]
+    said = ", ".join(value if isinstance(value, str) else dumps(value) for value in values)
+    text = block.text
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "nothing")
+    failed = "failed: " if isinstance(block.raw, Mapping) and block.raw.get("is_error") else ""
+    head, tail = f"[called {block.name or 'a tool'}: ", f" ({text.count(chr(10)) + 1} lines)]"
+    room = max(0, size - len(head) - len(tail) - len(failed) - 4)
+    said = _short(said, room // 2)
+    return f"{head}{said} -> {failed}{_short(first, room - len(said))}{tail}"
+
+
+def _short(text: str, size: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= size else text[: max(0, size - 1)] + "…"
+
+
+RULE = Rule(
+    "compress_old_calls",
+    "One line stands for an old tool call and its result, or for the result alone: what was called, with what, how it began.",
+    edits,
+    Params,
+    "remembers",
+    "conversation memory patterns, message pruning: tool call compression",
+)

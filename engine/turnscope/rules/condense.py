@@ -1,0 +1,124 @@
+"""Replace the oldest messages by a summary once the budget fills up, or once the conversation has many pairs."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+from turnscope.envelope.condensing import How, Shape, boundary, condense, fill, led, turn_start
+from turnscope.envelope.conversation import newest, reach, static_tokens
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Edit, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """When to condense, how much, and into what."""
+
+    share: Annotated[float, "condense at this share of the budget (0 = never because of size)"] = 0.7
+    of: Annotated[
+        Literal["request", "history"],
+        "what the share is of: request: all of the budget; history: what it leaves beside system, tools and the newest message",
+    ] = "request"
+    above: Annotated[int, "condense when the messages have more than this many tokens instead (0 = by share)"] = 0
+    min_pairs: Annotated[int, "condense when the budget has room for fewer of the newest pairs than this (0 = never so)"] = 0
+    pairs: Annotated[int, "condense when more than this many pairs of messages stand (0 = never because of it)"] = 0
+    fraction: Annotated[float, "share of the messages that is condensed, the oldest first"] = 0.6
+    keep_messages: Annotated[int, "keep this many of the newest messages instead (0 = by fraction)"] = 0
+    keep_turns: Annotated[int, "keep this many of the newest turns instead (0 = by fraction)"] = 0
+    pin_first: Annotated[bool, "keep the first message: it usually states the task"] = False
+    recursive: Annotated[bool, "summarise the old summary and what is new; else all older messages again"] = True
+    shape: Annotated[Shape, "user | pair | system: what the summary stands as"] = "user"
+    frame: Annotated[str, "how the summary stands there, with {summary} in it (empty = in our words)"] = ""
+    reply: Annotated[str, "pair: the answer behind the summary (empty = in our words)"] = ""
+    cap: Annotated[int, "tokens that the summary may have"] = 1_000
+    prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    clip: Annotated[int, "characters of a tool result that the summariser reads (0 = all)"] = 2_000
+
+
+class Load(NamedTuple):
+    """What stands before condensing: share of the budget, tokens of the messages, how many are new, pairs there is room for."""
+
+    level: float
+    tokens: int
+    new: int
+    fits: int
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    starts, cut = ctx.index.messages, ctx.request.cut
+    bare = not (params.pairs or params.above or params.min_pairs)
+    level = _level(envelope, ctx, params)
+    if len(starts) <= params.pin_first or starts[params.pin_first] >= cut or (level < params.share and bare):
+        return
+    begin, old, fresh = led(envelope, ctx, params.pin_first)
+    new = upto(starts, cut) - upto(starts, fresh)
+    tokens = ctx.size(envelope) - static_tokens(envelope, ctx) if params.above else 0
+    load = Load(level, tokens, new, _room(envelope, ctx, fresh) if params.min_pairs else 0)
+    because = _because(load, ctx, fresh, params)
+    if not because:
+        return
+    facts = {"fill": round(level, 4), "share": params.share, "standing": new, "limit": ctx.limit, "recursive": bool(old)}
+    user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
+    stop = boundary(envelope, ctx, _want(ctx, fresh, load, params), fresh, user) if new > 1 else None
+    if stop is None or ctx.tokens(fresh, stop) <= params.cap:
+        yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
+        return
+    how = How(
+        params.prompt, params.model, params.cap, params.shape, params.clip, params.recursive,
+        frame=params.frame, reply=params.reply, larger=False,
+    )  # fmt: skip
+    yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
+
+
+def _level(envelope: Envelope, ctx: Ctx, params: Params) -> float:
+    """Share of the budget that is taken: by the whole request, or by the history of what is left for it."""
+    if params.of == "request":
+        return fill(envelope, ctx)
+    asked = static_tokens(envelope, ctx) + (ctx.tokens(newest(ctx), ctx.request.cut) if ctx.index.messages else 0)
+    return (ctx.size(envelope) - asked) / max(1, ctx.limit - asked)  # facts are JSON, which has no infinity
+
+
+def _room(envelope: Envelope, ctx: Ctx, fresh: int) -> int:
+    """How many whole pairs before the newest prompt the budget has room for, of those that stand behind the summary."""
+    turns, cut = ctx.index.turns, ctx.request.cut
+    first = max(fresh, reach(envelope, ctx, ctx.limit - static_tokens(envelope, ctx)))
+    return max(0, upto(turns, cut) - 1 - upto(turns, first))
+
+
+def _because(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
+    level, new = load.level, load.new
+    if params.share and (level > params.share if params.of == "history" else level >= params.share):
+        of = "what the budget leaves for the history" if params.of == "history" else "the budget"
+        return f"the {params.of} fills {level:.0%} of {of}, {params.share:.0%} is the mark"
+    if params.above and load.tokens > params.above:
+        return f"the messages have {load.tokens:,} tokens, more than {params.above:,}"
+    if params.pairs and new // 2 > params.pairs:
+        return f"{new // 2:,} pairs of messages stand, more than {params.pairs:,}"
+    there = upto(ctx.index.turns, ctx.request.cut) - 1 - upto(ctx.index.turns, fresh)
+    if load.fits < min(params.min_pairs, there):
+        return f"the budget has room for {load.fits:,} of {there:,} pairs, fewer than {params.min_pairs:,}"
+    return ""
+
+
+def _want(ctx: Ctx, fresh: int, load: Load, params: Params) -> int:
+    """The address up to which to condense, before it is moved to a place where nothing is torn."""
+    starts, new = ctx.index.messages, load.new
+    stop = upto(starts, ctx.request.cut)
+    if params.keep_turns:
+        kept = min(params.keep_turns, load.fits + 1) if params.min_pairs else params.keep_turns
+        return max(fresh, turn_start(ctx, kept))
+    most = new - 1 if params.of == "history" else new  # the newest message is no history
+    gone = new - params.keep_messages if params.keep_messages else int(most * params.fraction + 1e-9)
+    return starts[max(0, min(stop - new + gone, stop - 1))]
+
+
+RULE = Rule(
+    "condense",
+    "Replace the oldest messages by a summary once the budget fills up.",
+    edits,
+    Params,
+    source="70 % and the oldest 60 % from a plan for a code review chat; more than 20 pairs from a chat specification; "
+    "summary and new messages into the next summary: Wang et al., arXiv:2308.15022",
+)

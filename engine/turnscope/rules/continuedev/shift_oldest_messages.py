@@ -1,0 +1,131 @@
+"""Continue's pruning in the IDE: the oldest messages go until the rest fits; the end of the chat always stays."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.conversation import droppable
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.chats import Chat, chat
+from turnscope.ports.continuedev.compiling import CALL, FRAME, RESULT, TOOL, adjusted, empty, first_kept, lines_kept, room, tail
+from turnscope.ports.rows import remembered
+from turnscope.session.index import Index
+from turnscope.session.model import Edit, Part, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    output: Annotated[int, "tokens that the answer may have; at most 1,000 are kept free for it"] = 4_096
+    cut: Annotated[bool, "cut the newest message from its top by lines where it alone does not fit; else refuse"] = False
+
+
+class Sizes(NamedTuple):
+    """Of a model: `sums[i]` the tokens of the first i messages, without empty ones; `tools` the numbers of results."""
+
+    sums: list[int]
+    tools: list[int]
+
+
+@remembered
+def _known(_session: Session, _index: Index, _own: Ledger) -> dict[float, Sizes]:
+    return {}
+
+
+def _sizes(ctx: Ctx, talk: Chat) -> Sizes:
+    """Sizes for the model at hand, counted once per family."""
+    known, key = _known(ctx), adjusted(100_000, ctx.request.model)
+    if key not in known:
+        found = Sizes([0], [])
+        for number, one in enumerate(talk.said):
+            tokens = 0 if empty(one.message) or one.message["role"] == "system" else _tokens(ctx, one.start, one.stop)
+            found.sums.append(found.sums[-1] + tokens)
+            if one.message["role"] == "tool":
+                found.tools.append(number)
+        known[key] = found
+    return known[key]
+
+
+def _tokens(ctx: Ctx, start: int, stop: int) -> int:
+    blocks = ctx.session.blocks[start:stop]
+    tokens = FRAME + adjusted(ctx.own.content(blocks), ctx.request.model)
+    for block in blocks:
+        tokens += CALL if block.kind == "tool_use" else 0
+        if block.kind == "tool_result" and isinstance(block.raw, dict):
+            name = Part("user", "text", str(block.raw.get("tool_use_id") or ""))
+            tokens += RESULT + adjusted(ctx.own.tokens_of((name,)), ctx.request.model)
+    return tokens
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Refuses where the original says that there is not enough context: never where the window is only assumed."""
+    talk = chat(ctx, TOOL)
+    there = bisect_left(talk.starts, ctx.request.cut)
+    end = tail(talk.messages, there)
+    if end is None:
+        yield Edit("refuse", "the answer before the last results did not call for one of them", facts={"error": "no_tool_call"})
+        return
+    sizes, system = _sizes(ctx, talk), _system(ctx)
+    window = ctx.budget.window
+    fixed = (_tokens(ctx, *system[0]) if system else 0) + ctx.own.sums[1][ctx.request.cut] + sizes.sums[there] - sizes.sums[end]
+    budget = room(window, params.output) - fixed
+    first = first_kept(sizes.sums, sizes.tools, end, budget)
+    for span in system[1:]:
+        envelope = yield Edit("drop", "only the first system message is sent", span)
+    if budget < 0 and ctx.budget.known and not params.cut:
+        yield Edit(
+            "refuse",
+            f"the end of the chat alone exceeds the window by {-budget:,.0f} tokens",
+            facts={"error": "not_enough_context"},
+        )
+        return
+    used = fixed + sizes.sums[end] - sizes.sums[first]
+    facts = {"used": used, "room": room(window, params.output)}
+    because = f"the oldest {first:,} of {there:,} messages go, so that the rest fits {room(window, params.output):,.0f} tokens"
+    if first:
+        for span in droppable(ctx, envelope, 0, talk.starts[first] if first < there else ctx.request.cut):
+            envelope = yield Edit("drop", because, span, facts=facts)
+    if budget < 0 and params.cut and there:
+        yield from _shortened(ctx, talk, there, int(sizes.sums[there] - sizes.sums[there - 1] + budget))
+
+
+def _system(ctx: Ctx) -> list[Span]:
+    held: list[Span] = []
+    for at in ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]:
+        block = ctx.session.blocks[at]
+        message = ctx.session.messages[block.message]
+        if block.role == "system" and (not held or held[-1].start != message.start):
+            held.append(Span(message.start, message.stop))
+    return held
+
+
+def _shortened(ctx: Ctx, talk: Chat, there: int, most: int) -> Iterator[Edit]:
+    for block in ctx.session.blocks[talk.said[there - 1].start : talk.said[there - 1].stop]:
+        if block.kind == "text":
+            lines = block.text.split("\n")
+            sizes = [ctx.own.tokens_of((Part(block.role, "text", line),)) for line in lines]
+            left = lines_kept(sizes, max(0, most), top=True)
+            text = "\n".join(lines[left.start : left.stop]) or " "
+            yield Edit(
+                "truncate",
+                "cut from its top, line by line",
+                Span(block.at, block.at + 1),
+                (Part(block.role, "text", text, text),),
+            )
+            return
+
+
+RULE = Rule(
+    "shift_oldest_messages",
+    "Drop the oldest messages until the rest fits; results never lead, and the end of the chat is never dropped.",
+    edits,
+    Params,
+    "fresh",
+    "continuedev/continue d0a3c0b6, core/llm/countTokens.ts: compileChatMessages",
+)

@@ -1,0 +1,63 @@
+"""Continue's care for blank messages: empty ones go, other blank texts become a space; pictures go where none are taken."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.conversation import since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.chats import chat
+from turnscope.ports.continuedev.compiling import TOOL, empty
+from turnscope.session.content import text_of
+from turnscope.session.model import Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    images: Annotated[bool, "the model takes pictures"] = True
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Reads what is new since the previous request alone."""
+    talk = chat(ctx, TOOL)
+    for one in talk.said[bisect_left(talk.starts, since(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
+        blocks = ctx.session.blocks[one.start : one.stop]
+        if envelope.at(one.start).body is not None:
+            continue
+        if empty(one.message):
+            yield Edit("drop", "an empty message is not sent", Span(one.start, one.stop))
+            continue
+        pictures = not params.images and any(b.kind == "image" for b in blocks)
+        held = [b for b in blocks if b.kind in ("text", "tool_result")]
+        text = text_of(one.message.get("content") or "")
+        if pictures or (held and not text.strip()):
+            sent = "\n".join(b.text for b in held if b.kind == "text") if pictures else " "
+            first = next((b for b in blocks if b.kind in ("text", "image")), None)
+            for block in blocks:
+                if block.kind == "tool_result" and not pictures:
+                    yield Edit(
+                        "repair", "a blank text becomes a space", Span(block.at, block.at + 1), (_result(block.raw, sent),)
+                    )
+                elif block.kind in ("text", "image"):
+                    body = (Part(block.role, "text", sent, sent),) if block is first else ()
+                    because = "a list with pictures becomes its text" if pictures else "a blank text becomes a space"
+                    yield Edit("repair", because, Span(block.at, block.at + 1), body)
+
+
+def _result(raw: object, text: str) -> Part:
+    held = {**raw, "content": text} if isinstance(raw, dict) else text
+    return Part("user", "tool_result", text, held)
+
+
+RULE = Rule(
+    "space_for_blank",
+    "Leave out empty messages, send a space for other blank texts, and a list's text where the model takes no pictures.",
+    edits,
+    Params,
+    source="continuedev/continue d0a3c0b6, core/llm/countTokens.ts: compileChatMessages, addSpaceToAnyEmptyMessages",
+)

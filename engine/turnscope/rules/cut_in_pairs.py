@@ -1,0 +1,105 @@
+"""Cut half or three quarters of the conversation in pairs, behind the task at its front."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from turnscope.envelope.condensing import How, condense, summary_at
+from turnscope.envelope.conversation import begin, droppable, head
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Edit, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    keep_first: Annotated[int, "messages at the front that always stay: the task and its first answer"] = 2
+    part: Annotated[
+        Literal["auto", "half", "three_quarters", "smaller"],
+        "how much is cut; auto: three quarters where half cannot mend it; smaller: where the model became smaller",
+    ] = "auto"
+    trigger: Annotated[
+        Literal["size", "model", "either"], "size: the previous request reached the limit; model: it changed"
+    ] = "size"
+    min_saved: Annotated[float, "no cut for size where earlier rules saved this part of the request (0 = always cut)"] = 0.3
+    summarise: Annotated[bool, "auto-condense: a summary stands for what is cut, if one can be made"] = False
+    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "hand-over"
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    cause = _cause(ctx, params)
+    if not cause:
+        return
+    because, most = cause
+    saved = _saved(envelope, ctx)
+    facts = {"reported": ctx.reported, "limit": ctx.budget.limit, "saved": round(saved, 4)}
+    if params.min_saved and saved >= params.min_saved and params.trigger != "model":
+        yield Edit("keep", f"no cut: earlier rules saved {saved:.0%} of this request", facts=facts)
+        return
+    there = upto(ctx.index.messages, ctx.request.cut)
+    front = head(ctx, params.keep_first)
+    kept, gone = upto(ctx.index.messages, front), upto(ctx.index.messages, _end(envelope, ctx, front))
+    remove = (there - gone) * 3 // 8 * 2 if most else (there - gone) // 4 * 2
+    start = begin(ctx, ctx.index.messages[gone + remove], answer=params.keep_first % 2 == 1) if remove > 0 else front
+    spans = tuple(droppable(ctx, envelope, front, start))
+    part = "three quarters" if most else "half"
+    last = upto(ctx.index.messages, start)
+    facts |= {"messages": there, "cut": last - gone} if spans else {}
+    if not spans:
+        yield Edit("keep", f"{because}, but {there - gone} messages hold no pair to cut", facts=facts)
+        return
+    told = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last}"
+    if params.summarise:
+        how = How(params.prompt, params.model, params.cap, "user" if kept % 2 else "pair", larger=False)
+        if (yield from condense(envelope, ctx, Span(front, spans[-1].stop), how, told, facts)) is not envelope:
+            return
+    for span in spans:
+        yield Edit("drop", f"{told} are left out", span, facts=facts)
+
+
+def _cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:
+    """Why this request is cut, and whether by three quarters."""
+    limit, previous = ctx.budget.limit, ctx.previous
+    if previous is None:
+        return None
+    less, larger = (ctx.budget.window < previous.budget.window), (ctx.budget.window > previous.budget.window)
+    if params.trigger != "model" and ctx.reported >= limit:
+        most = {"auto": ctx.reported / 2 > limit, "smaller": less}.get(params.part, params.part == "three_quarters")
+        return f"the previous request had {ctx.reported:,} tokens, the limit is {limit:,}", most
+    if params.trigger != "size" and (less or larger):
+        most = less if params.part in ("auto", "smaller") else params.part == "three_quarters"
+        return f"the new model's window is {'smaller' if less else 'larger'}: {ctx.budget.window:,} tokens", most
+    return None
+
+
+def _saved(envelope: Envelope, ctx: Ctx) -> float:
+    """Part of the request that rules before this one have saved in this very request."""
+    if ctx.previous is None:
+        return 0.0
+    same = ctx.previous.model == ctx.request.model and ctx.budget.limit <= ctx.previous.budget.limit
+    began = (ctx.previous.kept if same else ctx.previous.base).grow(ctx.request.cut, ctx.ledger)
+    return 1 - envelope.tokens / began.tokens if began.tokens else 0.0
+
+
+def _end(envelope: Envelope, ctx: Ctx, at: int) -> int:
+    """Where the range that was cut behind address `at` ends; system and tool blocks inside it stay."""
+    static = set(ctx.index.static)
+    while at < ctx.request.cut and (at in static or envelope.at(at).body == () or summary_at(envelope, at)):
+        at = at + 1 if at in static else envelope.at(at).stop
+    return at
+
+
+RULE = Rule(
+    "cut_in_pairs",
+    "Cut half (or three quarters) of the messages in pairs and keep the task at the front; the range grows from cut to cut.",
+    edits,
+    Params,
+    "remembers",
+    "Cline getNextTruncationRange and its trigger (ContextManager.ts, v3.89.2): range [2, end] over messages",
+)

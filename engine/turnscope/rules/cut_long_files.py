@@ -1,0 +1,78 @@
+"""Cut what was read of a long file after so many lines, and say how to read on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.conversation import call_input, result, result_text, since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.readings import HEADED, STARTS, readings, shown
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.model import Block, Edit, Part, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters. In the notice stand {tool}, {path}, {first}, {last}, {total} and {next}, the first line that is left out."""
+
+    lines: Annotated[int, "lines of a file that stay"] = 1_000
+    notice: Annotated[str, "what stands before a file that was cut"] = (
+        "[{tool} for '{path}']\n"
+        "IMPORTANT: File content truncated.\n"
+        "Status: Showing lines {first}-{last} of {total} total lines.\n"
+        "To read more: Use the {tool} tool with offset={next}"
+    )
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    most = max(1, params.lines)
+    for block in ctx.session.blocks[since(ctx) : ctx.request.cut]:
+        if block.role != "user" or envelope.at(block.at).body is not None:
+            continue
+        said, cut = (result_text(block) or "") if block.kind == "tool_result" else block.text, []
+        for reading in readings(block, ctx.session):
+            text = shown(block, reading.path)
+            lines = text.removesuffix("\n").split("\n")
+            if len(lines) > most:
+                told = _told(block, ctx.session, reading.path, most, len(lines))
+                short = _filled(params.notice, told) + "\n" + "\n".join(lines[:most])
+                said = short if HEADED.match(said) else said.replace(text, short, 1)
+                cut.append(told)
+        if cut:
+            part = result(block, said) if block.kind == "tool_result" else Part(block.role, block.kind, said)
+            files = ", ".join(f"{told['path']} has {told['total']:,} lines" for told in cut)
+            because = f"{files}: {most:,} are sent"
+            envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (part,), facts={"files": cut})
+
+
+def _told(block: Block, session: Session, path: str, most: int, lines: int) -> dict[str, str | int]:
+    """What the notice says of a file of which `lines` lines were read."""
+    first, headed = _first(block, session), HEADED.match(block.text)
+    tool = headed[2] if headed else block.name or "read_file"
+    last = first + most - 1
+    return {"tool": tool, "path": path, "first": first, "last": last, "total": first + lines - 1, "next": last + 1}
+
+
+def _filled(notice: str, told: Mapping[str, str | int]) -> str:
+    for key, value in told.items():
+        notice = notice.replace(f"{{{key}}}", str(value))
+    return notice
+
+
+def _first(block: Block, session: Session) -> int:
+    """The number of the first line that was read."""
+    given = call_input(session, block)
+    found = next((given[key] for key in STARTS if isinstance(given.get(key), int)), 1)
+    return max(1, int(found))
+
+
+RULE = Rule(
+    "cut_long_files",
+    "Of a file that was read, send so many lines; a notice says which, how many there are, and how to read on.",
+    edits,
+    Params,
+    "remembers",
+    "a survey of memory patterns, section 1.7: lines 1-1000 of 5000, offset=1001",
+)

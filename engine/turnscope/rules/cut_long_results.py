@@ -1,0 +1,68 @@
+"""Cut long tool results to their head and tail, with a notice that says how to read the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.conversation import call_input, path_in, result, result_text, since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Block, Edit, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    max_tokens: Annotated[int, "tokens of a tool result that stay"] = 4_000
+    head: Annotated[float, "part of them that is taken from the beginning; the rest comes from the end (0 to 1)"] = 0.75
+    exclude_tools: Annotated[tuple[str, ...], "tools whose results are never cut"] = ()
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    results = ctx.index.results
+    for at in results[upto(results, since(ctx)) : upto(results, ctx.request.cut)]:
+        block, tokens = ctx.session.blocks[at], ctx.tokens(at, at + 1)
+        if tokens <= params.max_tokens or block.name in params.exclude_tools or envelope.at(at).body is not None:
+            continue
+        text = result_text(block)
+        if text is None:
+            continue
+        keep = len(text) * max(0, params.max_tokens) // tokens
+        cut = _cut(text, int(keep * params.head), keep, _how(block, ctx.session))
+        if len(cut) >= len(text):
+            continue
+        part = result(block, cut)
+        left = sum(ctx.own.body((part,)))
+        because = f"{block.name or 'a tool'} returned {tokens:,} tokens, more than {params.max_tokens:,}: head and tail stay"
+        facts = {"tokens": tokens, "left": left, "characters": len(text), "max_tokens": params.max_tokens}
+        envelope = yield Edit("truncate", because, Span(at, at + 1), (part,), facts=facts)
+
+
+def _cut(text: str, head: int, keep: int, how: str) -> str:
+    """At most `keep` characters of `text`, `head` of them from its beginning, on line ends where there is one near."""
+    stop = text.rfind("\n", head - head // 4, head) + 1 or head
+    start = len(text) - (keep - head)
+    start = text.find("\n", start, start + (keep - head) // 4) + 1 or start
+    first, last, total = text.count("\n", 0, stop) + 1, text.count("\n", 0, start) + 1, text.count("\n") + 1
+    lines = f"lines {first:,} to {last:,} of {total:,}" if total > 1 else "the middle"
+    notice = f"[{start - stop:,} of {len(text):,} characters left out here ({lines}). {how.replace('{first}', str(first))}]"
+    return f"{text[:stop].rstrip()}\n{notice}\n{text[start:].lstrip()}"
+
+
+def _how(block: Block, session: Session) -> str:
+    if path_in(call_input(session, block)):
+        return f"To read more, call {block.name} again from line {{first}} on."
+    return f"To see more, call {block.name or 'the tool'} again and ask for less at a time."
+
+
+RULE = Rule(
+    "cut_long_results",
+    "Of a tool result that is too long, keep head and tail; a notice says what is missing and how to read it.",
+    edits,
+    Params,
+    "remembers",
+    "Cline's read_file notice, Codex's and opencode's head and tail: the pattern, not their texts",
+)

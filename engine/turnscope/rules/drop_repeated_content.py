@@ -1,0 +1,83 @@
+"""Send no content twice: where a block repeats one that still stands before it, a short notice takes its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Annotated
+
+from turnscope.envelope.conversation import newest, once, result, result_text, since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.content import PUT_IN
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Block, Bucket, Edit, Part, Session, Span
+
+_KINDS = ("text", "image", "document", "tool_result", *PUT_IN)
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    min_tokens: Annotated[int, "smaller blocks are left alone"] = 100
+    notice: Annotated[str, "what stands for a repeated block; {where} says where the first one stands"] = (
+        "[Same content as {where}.]"
+    )
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    first, blocks = _first(ctx), ctx.session.blocks
+    # What a person just wrote stays: a message that is the newest is looked at again once it is not. Results are not: a block
+    # that was sent in full and shrinks later would break the provider's prompt cache.
+    fresh, looked = newest(ctx), upto(ctx.index.messages, since(ctx))
+    old = ctx.index.messages[looked - 1] if looked else 0
+    for at in range(old, ctx.request.cut):
+        block = blocks[at]
+        held = first.get(at)
+        if held is None or (at >= fresh and block.kind != "tool_result") or (at < since(ctx) and block.kind == "tool_result"):
+            continue
+        tokens = ctx.tokens(at, at + 1)
+        if tokens < params.min_tokens or envelope.at(at).body is not None or envelope.at(held).body is not None:
+            continue
+        text = params.notice.replace("{where}", _where(blocks[held]))
+        part = result(block, text) if block.kind == "tool_result" else Part(block.role, "text", text)
+        if (saved := tokens - sum(ctx.own.body((part,)))) > 0:
+            because = f"the same {tokens:,} tokens already stand in {_where(blocks[held])}"
+            facts = {"first": held, "tokens": tokens, "saved": saved}
+            envelope = yield Edit("clear", because, Span(at, at + 1), (part,), facts=facts)
+
+
+def _where(block: Block) -> str:
+    kind = block.kind.replace("_", " ")
+    what = f"the result of {block.name or 'a tool'}" if block.kind == "tool_result" else f"the {kind} of the {block.role}"
+    return f"{what} in turn {block.turn + 1}"
+
+
+@once
+def _first(session: Session, _index: Index) -> dict[int, int]:
+    """Address of the first block with the same content, for every block that repeats one."""
+    seen: dict[tuple[str, str], int] = {}
+    found: dict[int, int] = {}
+    for block in session.blocks:
+        if block.kind not in _KINDS or block.bucket in (Bucket.SYSTEM, Bucket.TOOLS):
+            continue
+        digest = block.digest  # a result's names its call, so that no two are the same: its text is compared
+        if block.kind == "tool_result":
+            text = result_text(block)
+            if not text:
+                continue
+            digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        at = seen.setdefault((block.role, digest), block.at)
+        if at != block.at:
+            found[block.at] = at
+    return found
+
+
+RULE = Rule(
+    "drop_repeated_content",
+    "A block whose content already stands further above is replaced by a short notice. Set it before rules that cut.",
+    edits,
+    Params,
+    "remembers",
+)

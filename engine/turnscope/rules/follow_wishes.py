@@ -1,0 +1,22 @@
+"""Do what a person wished for this request by hand: condense, edit a summary, put back what one stands for."""
+
+from msgspec import structs
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
+from turnscope.envelope.wishes import wished
+from turnscope.errors import RuleError
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    for wish in wished(ctx.session, ctx.request.n):
+        edit = wish
+        try:
+            envelope.replace(wish, -1, ctx.ledger)
+        except RuleError as error:  # another model or budget let something else stand there by now
+            why = f"{wish.because}, but it could not be done: {error.what}"
+            edit = structs.replace(wish, action="keep", because=why, span=None, body=(), restore=False)
+        envelope = yield edit
+
+
+RULE = Rule("follow_wishes", "Do what was wished for a request by hand.", edits, NoParams)

@@ -1,0 +1,96 @@
+"""Gemini CLI's compression: once the prompt reaches half of the window, the oldest 70 % of the characters become a summary."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Annotated, NamedTuple
+
+from turnscope.envelope.condensing import How, condense, led, summary_of
+from turnscope.envelope.conversation import alone, once, result, result_text
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.gemini_cli import compression as port
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Edit, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    keep: Annotated[float, "share of the characters that is kept, the newest"] = 0.3
+    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    outputs: Annotated[int, "tokens of tool results that stay whole, counted from the newest"] = port.OUTPUT_BUDGET
+
+
+class _Sizes(NamedTuple):
+    sums: tuple[int, ...]  # characters of the JSON of all messages before each
+    begins: tuple[bool, ...]
+    open: tuple[bool, ...]
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Compared is the previous request's prompt; a split at the very front compresses nothing."""
+    prompt = _prompt(ctx)
+    if prompt < ctx.budget.limit or ctx.previous is None:
+        return
+    starts, sizes = ctx.index.messages, _sizes(ctx)
+    there = upto(starts, ctx.request.cut)
+    if not there:
+        return
+    begin, old, fresh = led(envelope, ctx)
+    first = upto(starts, fresh)
+    lengths = [b - a for a, b in zip(sizes.sums[first:there], sizes.sums[first + 1 : there + 1], strict=True)]
+    before = [port.units(summary_of(old))] if old else []
+    index = port.split_point(
+        [*before, *lengths],
+        [*(False for _ in before), *sizes.begins[first:there]],
+        sizes.open[there - 1],
+        1 - params.keep,
+    )
+    index = max(0, index - len(before))
+    because = f"the previous prompt had {prompt:,} tokens, the mark is {ctx.budget.limit:,}"
+    facts = {"prompt": prompt, "mark": ctx.budget.limit, "messages": index, "of": there - first}
+    stop = starts[first + index] if first + index < there else ctx.request.cut
+    if index and ctx.tokens(begin, stop) > params.cap:
+        how = How("summarise", cap=params.cap, shape="pair")
+        envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
+    else:
+        yield Edit("keep", f"{because}, but what could be compressed is no larger than a summary", facts=facts)
+    left = params.outputs
+    for at in reversed(ctx.index.results[bisect_left(ctx.index.results, stop) : upto(ctx.index.results, ctx.request.cut)]):
+        block = ctx.session.blocks[at]
+        text = result_text(block)
+        left -= port.tokens_of([{"text": text or ""}])
+        if left < 0 and text and len(text) > port.EXCERPT and alone(envelope, at):
+            why = f"{because}; results beyond the newest {params.outputs:,} tokens are shortened"
+            envelope = yield Edit("truncate", why, Span(at, at + 1), (result(block, port.excerpt(text)),), facts=facts)
+
+
+def _prompt(ctx: Ctx) -> int:
+    """Tokens of the previous request's prompt, as billed or as counted."""
+    if ctx.previous is None:
+        return 0
+    request = ctx.previous.request
+    usage = request.usage
+    answer = usage.output_tokens if usage else round(ctx.calibration.scale * ctx.ledger.tokens(request.cut, request.stop))
+    return ctx.reported - answer
+
+
+@once
+def _sizes(session: Session, index: Index) -> _Sizes:
+    messages = [session.messages[session.blocks[at].message] for at in index.messages]
+    contents = [port.content_of(m.role, session.blocks[m.start : m.stop]) for m in messages]
+    sums = accumulate((port.units(port.written(content)) for content in contents), initial=0)
+    return _Sizes(tuple(sums), tuple(map(port.may_begin, contents)), tuple(map(port.is_open, contents)))
+
+
+RULE = Rule(
+    "summarise_oldest_characters",
+    "Once the previous prompt reached the mark, summarise the oldest share of the characters, up to a prompt of the user.",
+    edits,
+    Params,
+    source="google-gemini/gemini-cli 5411f113ca, packages/core/src/context/chatCompressionService.ts",
+)

@@ -1,0 +1,95 @@
+"""goose's compaction: when a prompt comes, a summary and a word to go on stand for all before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from turnscope.envelope import recorded
+from turnscope.envelope.condensing import How, account, ask, led, stand_in
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Answer, Edit, Part, Span
+
+# Ours: what the assistant says behind the summary, where the newest message is a prompt and where it is not.
+GO_ON = "The conversation was summed up above. I say nothing of that and go on from it."
+GO_ON_WITH_TOOLS = "The conversation was summed up above. I say nothing of that and go on calling tools as the task needs them."
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    trigger: Annotated[
+        Literal["default", "observed"], "observed: where the log shows that the tool itself compacted, at whatever size"
+    ] = "default"
+    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Compared are the tokens of the last response, before the first request of a turn. State: the request that compacted."""
+    last: int = -1 if ctx.state is None else ctx.state
+    seen = recorded.condensed(ctx)
+    new = ctx.previous is not None and ctx.previous.request.turn != ctx.request.turn
+    if params.trigger == "observed":
+        met, because, used = bool(seen), "the tool did so here", 0
+    else:
+        used = recorded.reported(ctx, last, 0) if new else 0
+        met, because = new and used > ctx.budget.limit, f"the last response had {used:,} tokens, more than {ctx.budget.limit:,}"
+    starts = ctx.index.messages
+    there = upto(starts, ctx.request.cut)
+    if not met or not there:
+        return last
+    begin, _, fresh = led(envelope, ctx)
+    at, text = recorded.told(ctx, seen)
+    stop = at if at >= 0 else starts[there - 1] if _plain(ctx, starts[there - 1]) else ctx.request.cut
+    facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit}
+    if fresh >= stop or (not seen and ctx.tokens(fresh, stop) <= params.cap):
+        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+        return last
+    answer = Answer(text, source="recorded")
+    if not text:
+        question = ask(envelope, ctx, Span(begin, ctx.request.cut), How("summarise", cap=params.cap))
+        answer = (yield question) if question else Answer(failed="nothing in it can be read")
+    if answer.failed or not answer.text.strip():
+        why = answer.failed or "the summary was empty"
+        yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
+        return last
+    messages = upto(starts, stop) - upto(starts, begin)
+    body = stand_in(answer, messages, How("summarise"))
+    if at < 0:
+        body += _behind(ctx, begin, stop)
+    facts |= {**account(answer), "messages": messages}
+    for number, span in enumerate(ctx.index.talk(begin, stop)):
+        envelope = yield Edit("condense", because, span, () if number else body, facts=facts)
+    return ctx.request.n
+
+
+def _behind(ctx: Ctx, begin: int, stop: int) -> tuple[Part, ...]:
+    """A word of the assistant's, and the newest prompt again where it does not stand behind it."""
+    if stop < ctx.request.cut:
+        return (Part("assistant", "text", GO_ON),)
+    starts = ctx.index.messages
+    at = next((a for a in reversed(starts[upto(starts, begin) : upto(starts, stop)]) if _plain(ctx, a)), None)
+    held = ctx.session.blocks[at : ctx.session.messages[ctx.session.blocks[at].message].stop] if at is not None else ()
+    again = "\n".join(block.text for block in held if block.kind == "text")
+    parts = (Part("assistant", "text", GO_ON_WITH_TOOLS),)
+    return (*parts, Part("user", "text", again)) if again else parts
+
+
+def _plain(ctx: Ctx, at: int) -> bool:
+    """Whether the message at an address is a prompt: text of the user's, and neither calls nor results."""
+    message = ctx.session.messages[ctx.session.blocks[at].message]
+    kinds = {block.kind for block in ctx.session.blocks[message.start : message.stop]}
+    return message.role == "user" and "text" in kinds and "tool_result" not in kinds
+
+
+RULE = Rule(
+    "compact_all_but_prompt",
+    "When a prompt comes after a response that filled the mark, a summary and a word to go on stand for all before it.",
+    edits,
+    Params,
+    source="block/goose, crates/goose/src/context_mgmt/mod.rs (0036b819bd)",
+    state=int,
+)

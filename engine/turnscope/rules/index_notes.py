@@ -1,0 +1,91 @@
+"""Notes: what the model wrote down lies outside the window; a line of an index stands for each, and it is read back by id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from turnscope.envelope.conversation import alone, call, since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.layers.places import insert_at
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.envelope.tidying import address
+from turnscope.session.index import upto
+from turnscope.session.model import Block, Edit, Part, Span
+
+SLOT = "notes"
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    write: Annotated[str, "the tool that writes a note; its input names title and text"] = "write_note"
+    read: Annotated[str, "the tool that reads one back by its id"] = "read_note"
+    heading: Annotated[str, "line before the index; {read} is the tool that reads a note"] = (
+        "Notes that were written in this conversation; read one with {read}:"
+    )
+    most: Annotated[int, "notes that the index lists, the newest that its share holds; all can be read"] = 50
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    written: dict[str, str] = dict(ctx.state or ())  # title by id
+    calls = ctx.index.calls
+    for at in calls[upto(calls, since(ctx)) : upto(calls, ctx.request.cut)]:
+        block = ctx.session.blocks[at]
+        given = _given(block)
+        if block.name == params.read:
+            name = str(given.get("id", ""))
+            what = "was read back" if name in written else "was asked for and is not there"
+            yield Edit("retrieve", f"the note {name[:40]!r} {what}", facts={"note": name[:40], "call": at})
+        text = given.get("text")
+        if block.name != params.write or not isinstance(text, str) or not text.strip():
+            continue
+        name = address(text)
+        written.pop(name, None)
+        written[name] = " ".join(str(given.get("title") or text).split())[:80]
+        part = call(block, {**given, "text": f"[note {name}, kept outside the window]"})
+        tokens, left = ctx.own.tokens(at, at + 1), sum(ctx.own.body((part,)))
+        span = Span(at, at + 1) if left < tokens and alone(envelope, at) else None
+        facts: dict[str, Any] = {"note": name, "call": at, "tokens": tokens, "left": left}
+        because = f"the note {name} was written: its text lies outside the window, its line stands in the index"
+        envelope = yield Edit("truncate" if span else "keep", because, span, (part,) if span else (), facts=facts)
+    state = tuple(written.items())
+    if written and ctx.index.messages:
+        at, (body, many) = ctx.index.messages[0], _listed(state, ctx, params)
+        standing = insert_at(envelope, at, SLOT)
+        if body != (standing.body if standing else None):
+            because = f"{many} of {len(written)} notes are listed; every one is read back by its id"
+            facts = {"notes": len(written), "listed": many, "ids": [name for name, _ in state[len(state) - many :]]}
+            yield Edit("insert", because, Span(at, at), body, slot=SLOT, facts=facts)
+    return ctx.state if state == ctx.state else state
+
+
+def _listed(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tuple[tuple[Part, ...], int]:
+    """The index, and how many lines it has: of the newest notes as many as its slot's share of the budget holds."""
+    share = int(ctx.budget.slots.get(SLOT, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
+    lines = [f"- {name}: {title}" for name, title in notes[-params.most :]] if params.most > 0 else []
+    while True:
+        text = "\n".join((params.heading.replace("{read}", params.read), *lines))
+        body = (Part("system", "text", text, place="system"),)
+        if not lines or sum(ctx.own.body(body)) <= share:
+            return body, len(lines)
+        lines = lines[max(1, len(lines) // 10) :]
+
+
+def _given(block: Block) -> Mapping[str, Any]:
+    raw = block.raw if isinstance(block.raw, Mapping) else {}
+    given = raw.get("input")
+    return given if isinstance(given, Mapping) else {}
+
+
+RULE = Rule(
+    "index_notes",
+    "Keep the text of notes outside the window: a line of an index stands for each, and the model reads one back by its id.",
+    edits,
+    Params,
+    "remembers",
+    "session context management: notes outside the window, read back when they are needed",
+    state=tuple[tuple[str, str], ...],
+)

@@ -1,0 +1,99 @@
+"""Memory: what was said of the user or learned by the agent is remembered, and what has to do with the turn is put in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Annotated, Literal
+
+from turnscope.envelope.conversation import since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.extracting import extracted
+from turnscope.envelope.layers.places import insert_at
+from turnscope.envelope.memories import FORMS, TIERS, Memory, kept, reviewed, said_since, scored
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.envelope.wishes import rating
+from turnscope.session.index import before
+from turnscope.session.model import Answer, Ask, Edit, Part, Span
+
+KEPT = 200  # facts of one session at most, the newest
+SLOTS = {"user": "memory", "agent": "agent_memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters. A slot's share of the budget stands in the policy's budget (`slots`)."""
+
+    form: Annotated[Literal["section", "user-context", "memory-context", "findings"], "how the facts are worded"] = "section"
+    heading: Annotated[str, "section, findings: the line before them"] = "What is known from earlier:"
+    place: Annotated[Literal["before", "behind", "message"], "around the system prompt, or a user's message in front"] = (
+        "behind"
+    )
+    most: Annotated[int, "facts of each owner that a request carries"] = 8
+    agent: Annotated[bool, "what the agent learned is put in as well, in a slot of its own"] = True
+    tiers: Annotated[tuple[str, ...], "which facts are put in: short (for now), medium (they fade), long (they stay)"] = TIERS
+    short_turns: Annotated[int, "turns for which a short one stands"] = 5
+    reviews: Annotated[bool, "findings that the log holds of a review are remembered of the agent"] = False
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    own: dict[str, Memory] = {fact.id: fact for fact in ctx.state or ()}
+    new = [*(reviewed(ctx) if params.reviews and ctx.state is None else ()), *said_since(ctx, since(ctx))]
+    new += yield from extracted(ctx, since(ctx), (*own.values(), *new))
+    for fact in new:
+        if fact.id not in own:
+            refused = rating(ctx.session, fact.text) == "down"
+            because = f"{'refused by hand, not ' if refused else ''}remembered of the {fact.owner}, from {fact.source}"
+            facts = {"memory": fact.id, "owner": fact.owner, "tier": fact.tier, "source": fact.source, "refused": refused}
+            yield Edit("keep", because, facts=facts)
+            own[fact.id] = fact
+    state = ctx.state if ctx.state is not None and len(own) == len(ctx.state) else tuple(own.values())[-KEPT:]
+    turn = before(ctx.index.turns, ctx.request.cut - 1)
+    if turn is None or (state is ctx.state and _same(envelope, ctx, turn)):
+        return state
+    question = ctx.session.blocks[turn].text[:4_000]
+    key = blake2b(f"{turn}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    answer: Answer = yield Ask("recall", f"recall:{key}", "", question, params.most)
+    stored = [read for item in answer.items if (read := kept(item))]
+    known = {fact.id: fact for fact in (*own.values(), *stored)}
+    scores = scored(ctx, known.values(), question, params.tiers, params.short_turns)
+    order = sorted(scores, key=lambda name: -scores[name])  # equals: those said here first, then the store's order
+    at = 0 if params.place == "before" else ctx.index.messages[0]
+    for owner, slot in SLOTS.items():
+        chosen = [fact for name in order if (fact := known[name]).owner == owner]
+        chosen = chosen[: params.most if owner == "user" or params.agent else 0]
+        insert = insert_at(envelope, at, slot)
+        there = (insert.body or ()) if insert else ()
+        room = min(ctx.limit - ctx.size(envelope) + sum(ctx.own.body(there)), ctx.budget.slots.get(slot, ctx.budget.limit))
+        while (body := _body(chosen, params)) and sum(ctx.own.body(body)) > room:  # an insert shrinks before anything else
+            chosen = chosen[:-1]
+        if body != there:
+            listed = ", ".join(f"{fact.id} {fact.tier} {scores[fact.id]}" for fact in chosen)
+            told = {"memories": listed, "left_out": len(known) - len(scores), "room": room}
+            because = f"{len(chosen)} of what is known of the {owner} go with this turn"
+            envelope = yield Edit("insert" if body else "drop", because, Span(at, at), body, slot=slot, facts=told)
+    return state
+
+
+def _same(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
+    """Whether the previous request was of the same turn and budget, and all fits: then what it chose still stands."""
+    last = ctx.previous
+    same = last is not None and last.budget == ctx.budget and before(ctx.index.turns, last.request.cut - 1) == turn
+    return same and ctx.size(envelope) <= ctx.limit
+
+
+def _body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:
+    text = FORMS[params.form](chosen, params.heading)
+    part = Part("user", "text", text) if params.place == "message" else Part("system", "text", text, place="system")
+    return (part,) if chosen else ()
+
+
+RULE = Rule(
+    "insert_memories",
+    "Remember what is said of the user and learned by the agent; put in what has to do with the turn, in the policy's wording.",
+    edits,
+    Params,
+    "remembers",
+    "a survey of memory patterns, section 1: LibreChat's and Open WebUI's memory, found by patterns where no model is asked",
+    state=tuple[Memory, ...],
+)

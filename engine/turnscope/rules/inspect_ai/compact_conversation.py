@@ -1,0 +1,144 @@
+"""Inspect's compaction: above the threshold what was said is edited, trimmed or summed up, until it fits or no longer helps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from msgspec import Struct
+
+from turnscope.envelope.condensing import STAND_IN, How, account, ask, uncut
+from turnscope.envelope.conversation import alone, droppable, result
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.inspect_ai.handler import MORE_PASSES, PRESERVED
+from turnscope.ports.inspect_ai.strategies import BEFORE, REMOVED, SEARCH, first_kept, summary_message
+from turnscope.ports.rows import rows
+from turnscope.session.index import upto
+from turnscope.session.model import Action, Answer, Body, Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The options of the original."""
+
+    strategy: Annotated[Literal["edit", "trim", "summary"], "what is done above the threshold"] = "edit"
+    preserve: Annotated[float, "trim: share of what was said that stays, the newest"] = PRESERVED
+    keep_uses: Annotated[int, "edit: newest results that stay"] = 3
+    keep_thinking: Annotated[int, "edit: newest answers that keep their thinking"] = 1
+    exclude_tools: Annotated[tuple[str, ...], "edit: tools whose results stay"] = ()
+    cap: Annotated[int, "summary: tokens that it may have"] = 2_000
+
+
+class Done(Struct, frozen=True):
+    """How far it came: the first row of what was said that stands, and how many thoughts and results were looked at."""
+
+    first: int = 0
+    thoughts: int = 0
+    results: int = 0
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Refuses where it stays too much."""
+    total, passes, done = ctx.size(envelope), 0, ctx.state or Done()
+    facts: dict[str, Any] = {"tokens": total, "threshold": ctx.limit, "strategy": params.strategy}
+    because = f"{total:,} tokens are above the threshold of {ctx.limit:,}"
+    size = total
+    while size > ctx.limit and passes <= MORE_PASSES:
+        before, passes = size, passes + 1
+        if params.strategy == "edit":
+            found, done = _edited(envelope, ctx, params, done)
+            for action, span, body in found:
+                envelope = yield Edit(action, because, span, body, facts=facts)
+        elif params.strategy == "trim":
+            begin, stop = _trimmed(ctx, params, done.first)
+            for span in droppable(ctx, envelope, *begin):
+                envelope = yield Edit("drop", because, span, facts=facts)
+            done = Done(stop)
+        else:
+            begin = _said(ctx)
+            if ctx.tokens(*begin) > params.cap:
+                envelope = yield from _summed_up(envelope, ctx, begin, params, because, facts)
+        size = ctx.size(envelope)
+        if size >= before:
+            break
+    if size > ctx.limit and passes:
+        yield Edit("refuse", f"{because}; after {passes} passes {size:,} are left", facts={**facts, "left": size})
+    return done
+
+
+def _summed_up(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because: str, facts: dict[str, Any]) -> Edits:
+    """A message of the user's stands for all of it: the summary between the program's words. Of a failed one nothing does."""
+    span = uncut(envelope, span)
+    question = ask(envelope, ctx, span, How("summarise", cap=params.cap))
+    answer = (yield question) if question else Answer(failed="nothing in it can be read")
+    if answer.failed or not answer.text.strip():
+        yield Edit("keep", f"{because}, but no summary was made: {answer.failed or 'it was empty'}", facts=facts)
+        return envelope
+    messages = upto(ctx.index.messages, span.stop) - upto(ctx.index.messages, span.start)
+    text = summary_message(answer.text)["content"]
+    if answer.source == "offline":
+        text = text.replace(BEFORE, f"{BEFORE}{STAND_IN.format(messages)}\n", 1)
+    facts = {**facts, **account(answer), "messages": messages}
+    for number, part in enumerate(ctx.index.talk(*span)):
+        body = () if number else (Part("user", "summary", text),)
+        envelope = yield Edit("condense", f"{because}: a summary stands for {messages:,} messages", part, body, facts=facts)
+    return envelope
+
+
+def _said(ctx: Ctx) -> Span:
+    """What was said after the first message of the user."""
+    starts, there = ctx.index.messages, upto(ctx.index.messages, ctx.request.cut)
+    prompt = next((i for i in range(there) if ctx.session.blocks[starts[i]].role == "user"), there)
+    return Span(starts[prompt + 1] if prompt + 1 < there else ctx.request.cut, ctx.request.cut)
+
+
+def _trimmed(ctx: Ctx, params: Params, first: int) -> tuple[Span, int]:
+    """What goes of the rows from `first` on, and the first row that stays: no result whose call went."""
+    found, begin = rows(ctx), _said(ctx).start
+    there = upto(found.starts, ctx.request.cut)
+    first = max(first, bisect_left(found.starts, begin, hi=there))
+    stop = first + first_kept(there - first, params.preserve)
+    while stop < there and found.rows[stop].role == "tool":
+        stop += 1
+    return Span(begin, found.starts[stop] if stop < there else ctx.request.cut), stop
+
+
+def _edited(envelope: Envelope, ctx: Ctx, params: Params, done: Done) -> tuple[list[tuple[Action, Span, Body]], Done]:
+    """Older thinking goes, and a fixed text stands for older results. What was looked at before is not looked at again."""
+    found: list[tuple[Action, Span, Body]] = []
+    thinking, results, blocks = ctx.index.thinking, ctx.index.results, ctx.session.blocks
+    thoughts = max(done.thoughts, upto(thinking, _newest(ctx, params.keep_thinking)))
+    for at in thinking[done.thoughts : thoughts]:
+        if envelope.at(at).body is None:
+            found.append(("strip", Span(at, at + 1), ()))
+    left = range(done.results, upto(results, ctx.request.cut))
+    named = [n for n in left if blocks[results[n]].name not in (SEARCH, *params.exclude_tools)]
+    older = named[: max(0, len(named) - params.keep_uses)]
+    for at in (results[n] for n in older):
+        if envelope.at(at).body is None and alone(envelope, at):
+            found.append(("clear", Span(at, at + 1), (result(blocks[at], REMOVED),)))
+    return found, Done(done.first, thoughts, older[-1] + 1 if older else done.results)
+
+
+def _newest(ctx: Ctx, keep: int) -> int:
+    """Where the newest `keep` answers begin; 0 where there are fewer."""
+    said = rows(ctx)
+    at = upto(said.starts, ctx.request.cut)
+    begin = ctx.request.cut
+    while keep and at:
+        at -= 1
+        if said.rows[at].role == "assistant":
+            keep, begin = keep - 1, said.starts[at]
+    return 0 if keep else begin
+
+
+RULE = Rule(
+    "compact_conversation",
+    "Above the threshold clear older results and thinking, trim the oldest share, or sum up all that was said.",
+    edits,
+    Params,
+    source="PyPI inspect-ai 0.3.285, inspect_ai/model/_compaction, inspect_ai/model/_trim.py",
+    state=Done,
+)

@@ -1,0 +1,127 @@
+"""Jan's putting together: empty answers go, questions side by side become one, broken calls fail, files stand in texts."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Annotated, Any
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.conversation import first_standing
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.jan.messages import DONE, Unit, joined, mended, with_files, without_images
+from turnscope.ports.jan.units import gathered
+from turnscope.ports.rows import remembered
+from turnscope.reading.jan_threads import called
+from turnscope.session.index import Index
+from turnscope.session.model import Body, Edit, Part, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    vision: Annotated[bool, "the model sees pictures"] = True
+
+
+@remembered
+def _runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[tuple[int, int]]]:
+    return {}
+
+
+@remembered
+def _bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Body]:
+    """What runs of messages became that stand as a whole."""
+    return {}
+
+
+def _changed(ctx: Ctx, vision: bool) -> list[tuple[int, int]]:
+    """Runs of messages that are not sent as they stand: numbers of the first, and behind the last."""
+    known = _runs(ctx)
+    if vision not in known:
+        found, held, number = [], gathered(ctx).units, 0
+        while number < len(held):
+            stop = number + 1
+            while stop < len(held) and len(joined([unit.message for unit in held[number : stop + 1]])) == 1:
+                stop += 1
+            if stop - number > 1 or _sent([held[number]], vision) != [_plain(held[number])]:
+                found.append((number, stop))
+            number = stop
+        known[vision] = found
+    return known[vision]
+
+
+def _plain(unit: Unit) -> dict[str, Any]:
+    return {**unit.message, "parts": list(unit.message["parts"])}
+
+
+def _sent(held: list[Unit], vision: bool) -> list[dict[str, Any]]:
+    files = [with_files(unit.message) for unit in held]
+    return joined(mended(without_images(files, vision)))
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Looks at every run that stands and is not sent as it stands."""
+    talk = gathered(ctx)
+    there = bisect_left(talk.starts, ctx.request.cut)
+    changed, bodies = _changed(ctx, params.vision), _bodies(ctx)
+    begin = bisect_right(changed, first_standing(envelope, talk.starts), key=itemgetter(1))
+    for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
+        held = talk.units[start : min(stop, there)]
+        held = [unit for unit in held if envelope.at(unit.start).body is None]
+        if not held:
+            continue
+        key, whole = (start, min(stop, there), params.vision), len(held) == min(stop, there) - start
+        body = bodies[key] if whole and key in bodies else _body(held, params.vision)
+        if whole:
+            bodies[key] = body
+        if body is None:
+            continue
+        because = "empty answers go, questions are joined, broken calls fail, files and pictures find their place"
+        stop_at = min(held[-1].stop, ctx.request.cut)
+        envelope = yield Edit("repair" if body else "drop", because, Span(held[0].start, stop_at), body)
+
+
+def _body(held: list[Unit], vision: bool) -> Body:
+    """What stands for messages; None where they are sent as they stand."""
+    made = _sent(held, vision)
+    if made == [_plain(unit) for unit in held]:
+        return None
+    return tuple(part for message in made for part in _parts(message))
+
+
+def _parts(message: dict[str, Any]) -> Iterator[Part]:
+    results = []
+    for part in message["parts"]:
+        kind, text = part.get("type"), part.get("text") or ""
+        if called(part):
+            name = part.get("toolName") or str(kind).removeprefix("tool-")
+            raw = {"type": "tool_use", "id": part.get("toolCallId"), "name": name, "input": part.get("input")}
+            yield Part("assistant", "tool_use", name, raw)
+            if part.get("state") in DONE:
+                results.append(part)
+        elif kind == "reasoning":
+            yield Part("assistant", "thinking", text, {"type": "thinking", "thinking": text})
+        elif kind == "file":
+            yield Part(message["role"], "image", "", dict(part))
+        elif kind == "text":
+            yield Part(message["role"], "text", text, {"type": "text", "text": text})
+    for part in results:
+        failed = part["state"] == "output-error"
+        held = part.get("errorText") if failed else part.get("output")
+        raw = {"type": "tool_result", "tool_use_id": part.get("toolCallId"), "content": held}
+        raw |= {"is_error": True} if failed else {}
+        yield Part("user", "tool_result", str(held), raw)
+
+
+RULE = Rule(
+    "join_turns",
+    "Leave out empty answers, join questions that stand side by side, and say of broken calls that they failed.",
+    edits,
+    Params,
+    "fresh",
+    "janhq/jan 92eeab44, web-app/src/lib/custom-chat-transport.ts",
+)

@@ -1,0 +1,45 @@
+"""Keep a fixed number of messages, whatever they weigh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.conversation import begin, droppable
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Edit
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    keep: Annotated[int, "messages that stay, counted from the newest"] = 20
+    whole_pairs: Annotated[bool, "begin at a prompt, so that no answer stands without its question"] = False
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    messages, cut = ctx.index.messages, ctx.request.cut
+    there = upto(messages, cut)
+    if there <= params.keep:
+        return
+    start = begin(ctx, messages[there - max(1, params.keep)], params.whole_pairs)
+    left = there - upto(messages, start)
+    because = f"only the last {params.keep} of {there} messages are kept"
+    if left < params.keep:
+        because += f"; {left} of them, so that what is sent begins where nothing is torn apart"
+    facts = {"messages": there, "kept": left, "keep": params.keep}
+    for span in droppable(ctx, envelope, messages[0], start):
+        yield Edit("drop", because, span, facts=facts)
+
+
+RULE = Rule(
+    "keep_last_messages",
+    "Keep the last N messages. No tool result is kept without its call.",
+    edits,
+    Params,
+    "fresh",
+    "chat apps with a message cap (ChainReview: the last 20)",
+)

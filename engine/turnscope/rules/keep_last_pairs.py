@@ -1,0 +1,66 @@
+"""Keep the last pairs of question and answer, fewer of them until the request fits."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.condensing import behind_summary
+from turnscope.envelope.conversation import begin, droppable, reach, static_tokens, talk_tokens
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Edit
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    pairs: Annotated[
+        int, "pairs kept before the current question (-1 = all); the environment variable CONTEXT_MESSAGE_PAIRS sets it"
+    ] = 5
+    tokens: Annotated[int, "tokens that all but system prompt and tools may have (0 = as many as the budget has room for)"] = 0
+    reduce: Annotated[bool, "keep fewer pairs, down to none, until the request fits its limit"] = True
+    keep_summary: Annotated[bool, "a summary in front stays, and room is kept for it"] = False
+    refuse: Annotated[bool, "refuse the request where even the current question alone does not fit (else warn)"] = False
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    cut, turns = ctx.request.cut, ctx.index.turns
+    current = upto(turns, cut) - 1
+    if current < 0:
+        return
+    wanted = min(params.pairs, current) if params.pairs >= 0 else current
+    pairs = wanted
+    first = behind_summary(envelope, ctx) if params.keep_summary else ctx.index.messages[0]
+    if params.reduce or params.tokens:
+        room = params.tokens or ctx.limit - static_tokens(envelope, ctx)
+        room -= talk_tokens(envelope, ctx, first)
+        fits = bisect_left(turns, reach(envelope, ctx, room))
+        pairs = max(0, min(wanted, current - fits))
+    start = begin(ctx, turns[current - pairs]) if pairs < current or params.pairs >= 0 else first
+    because = f"the last {pairs} of {current} earlier pairs are kept"
+    if pairs < wanted:
+        because += f": {wanted} would not fit the limit of {params.tokens or ctx.limit:,} tokens"
+    facts = {"pairs": pairs, "wanted": params.pairs, "there": current, "limit": ctx.limit}
+    for span in droppable(ctx, envelope, first, start):
+        envelope = yield Edit("drop", because, span, facts=facts)
+    if params.reduce and (size := ctx.size(envelope)) > ctx.limit:
+        yield Edit(
+            "refuse" if params.refuse else "warn",
+            f"even with {pairs} earlier pairs the request has {size:,} tokens, the limit is {ctx.limit:,}",
+            facts={"tokens": size, "limit": ctx.limit},
+        )
+
+
+RULE = Rule(
+    "keep_last_pairs",
+    "Keep the last N pairs of question and answer; N, N-1, ... 0 of them, until the request fits. A pair is a turn: "
+    "a prompt with all that followed it.",
+    edits,
+    Params,
+    "fresh",
+    "context-aware chat specification: CONTEXT_MESSAGE_PAIRS=5, reduced 5, 4, 3, 2, 1, 0",
+)

@@ -1,0 +1,61 @@
+"""Reverse iteration: from the newest message backwards, as much as the budget holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.condensing import behind_summary
+from turnscope.envelope.conversation import begin, droppable, head, reach, static_tokens, talk_tokens
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Edit
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    share: Annotated[float, "part of the limit that the request may fill (0 to 1)"] = 1.0
+    whole_pairs: Annotated[bool, "begin at a prompt, so that no answer stands without its question"] = False
+    pin_first: Annotated[bool, "always keep the first message: the task"] = False
+    keep_summary: Annotated[bool, "a summary in front stays, and room is kept for it"] = False
+    refuse: Annotated[bool, "refuse the request where even the newest message does not fit (else warn)"] = False
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    limit = int(ctx.limit * params.share)
+    size = ctx.size(envelope)
+    if size <= limit or not upto(ctx.index.messages, ctx.request.cut):
+        return
+    first = ctx.index.messages[0]
+    pinned = head(ctx, 1) if params.pin_first else first
+    room = limit - static_tokens(envelope, ctx)
+    if params.keep_summary and (behind := behind_summary(envelope, ctx)) > first:
+        pinned = max(pinned, behind)
+        room -= talk_tokens(envelope, ctx, behind)
+    elif pinned > first:  # counted as it was said: an earlier stand-in for it weighs no more
+        room -= sum(ctx.own.span(first, pinned)[2:])
+    start = max(pinned, begin(ctx, reach(envelope, ctx, room), params.whole_pairs))
+    kept = upto(ctx.index.messages, ctx.request.cut) - upto(ctx.index.messages, start)
+    because = f"{size:,} tokens exceed the limit of {limit:,}; counted from the newest, {kept} messages fit"
+    facts = {"tokens": size, "limit": limit, "kept": kept, "pinned": pinned > first}
+    for span in droppable(ctx, envelope, pinned, start):
+        envelope = yield Edit("drop", because, span, facts=facts)
+    if (left := ctx.size(envelope)) > limit:
+        yield Edit(
+            "refuse" if params.refuse else "warn",
+            f"what must stay has {left:,} tokens, the limit is {limit:,}",
+            facts={"tokens": left, "limit": limit},
+        )
+
+
+RULE = Rule(
+    "keep_newest_within_budget",
+    "Walk from the newest message backwards and stop at the first that no longer fits the budget.",
+    edits,
+    Params,
+    "fresh",
+    "LibreChat getMessagesWithinTokenLimit; context-aware chat specification selectContextMessages",
+)

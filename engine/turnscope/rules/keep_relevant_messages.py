@@ -1,0 +1,92 @@
+"""Selective injection: of what was said before, keep what has most to do with the turn at hand, then the newest."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from turnscope.envelope.conversation import begin, droppable, reach, static_tokens
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.relevance import exchanges, nearest, place_of, ranked
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import before
+from turnscope.session.model import Edit, Span
+
+LISTED = 12  # scores that one decision names
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    share: Annotated[float, "part of the limit that the request may fill (0 to 1)"] = 1.0
+    recent: Annotated[int, "newest exchanges before the turn that stay, whatever they score"] = 2
+    most: Annotated[int, "exchanges that are kept for their score; the room that is left goes to the newest"] = 12
+    pin_first: Annotated[bool, "always keep the first exchange, where it fits: the task"] = False
+    rerank: Annotated[str, "model that orders the best 50 anew, such as all-MiniLM-L6-v2; nothing = bm25 alone"] = ""
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    limit, size = int(ctx.limit * params.share), ctx.size(envelope)
+    turn = before(ctx.index.turns, ctx.request.cut - 1)
+    if size <= limit or turn is None:
+        return
+    index, room = exchanges(ctx), limit - static_tokens(envelope, ctx)
+    starts, now = index.starts, place_of(index.starts, turn)
+    last = max(0, now - max(0, params.recent))
+    recent = _tokens(envelope, ctx, starts[last], ctx.request.cut)
+    facts: dict[str, Any] = {"tokens": size, "limit": limit}
+    if recent > room:
+        because = f"{size:,} tokens exceed the limit of {limit:,}; the newest alone fill it, so nothing earlier is picked"
+        for span in droppable(ctx, envelope, starts[0], begin(ctx, reach(envelope, ctx, room))):
+            envelope = yield Edit("drop", because, span, facts=facts)
+        return
+    found = {n: score for n, score in ranked(ctx, index, turn) if n < last}
+    missing = (yield from nearest(ctx, index, turn, found, params.rerank)) if params.rerank else ""
+    facts |= {"not_reranked": missing} if missing else {}
+    kept: dict[int, int] = {}  # exchanges that stay for their score, and their tokens
+    for number in dict.fromkeys([0, *found] if params.pin_first and last else found):
+        if len(kept) < params.most + params.pin_first:
+            need = _tokens(envelope, ctx, starts[number], starts[number + 1])
+            kept |= {number: need} if need <= room - recent - sum(kept.values()) else {}
+    oldest = last
+    for _ in range(3):  # what stays for its score and is new as well takes its room once
+        double = sum(need for number, need in kept.items() if oldest <= number < last)
+        oldest = min(oldest, bisect_left(starts, reach(envelope, ctx, room - sum(kept.values()) + double)))
+    facts |= {
+        "scores": _listed(starts, found, kept) or "no earlier exchange shares a word with the turn",
+        "newest": now - oldest,
+    }
+    yield Edit("keep", f"{len(kept)} of {last} earlier exchanges are kept for what they have to do with the turn", facts=facts)
+    because = f"{size:,} tokens exceed the limit of {limit:,}; others have more to do with the turn, or are newer"
+    at = 0
+    for number in [*sorted(n for n in kept if n < oldest), oldest]:
+        told = {"exchanges": number - at, "scores": _listed(starts, found, [n for n in found if at <= n < number]) or "0"}
+        for span in droppable(ctx, envelope, starts[at], starts[number]) if at < number else ():
+            envelope = yield Edit("drop", because, span, facts={**facts, **told})
+        at = number + 1
+
+
+def _tokens(envelope: Envelope, ctx: Ctx, start: int, stop: int) -> int:
+    """Tokens of the conversation in `[start, stop)` as it stands, in the policy's own units."""
+    return sum(
+        sum((ctx.own.span(max(p.start, start), min(p.stop, stop)) if p.body is None else ctx.own.body(p.body))[2:])
+        for p in envelope.over(Span(start, stop))
+    )
+
+
+def _listed(starts: Sequence[int], found: Mapping[int, float], numbers: Iterable[int]) -> str:
+    """Addresses and scores of some exchanges, the best first."""
+    return ", ".join(f"#{starts[n]} {found.get(n, 0.0):.2f}" for n in [*numbers][:LISTED])
+
+
+RULE = Rule(
+    "keep_relevant_messages",
+    "Where not all fits, keep the earlier exchanges that have most to do with the turn, whole and in order, then the newest.",
+    edits,
+    Params,
+    "fresh",
+    "multi-turn architecture, strategy 3: selective injection; bm25 over words and split identifiers instead of embeddings",
+)

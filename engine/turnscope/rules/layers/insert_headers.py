@@ -1,0 +1,59 @@
+"""Layer 2: one line for each conversation that is over; the oldest are named as a range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.layers.conversations import Split, current, left_out, memo, name_of, wishing
+from turnscope.envelope.layers.places import HEADERS, front, put
+from turnscope.envelope.layers.trio import header_line
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.model import Span
+
+PAGE = 20  # headers of one text: a page that is full never changes, so counts and a provider's cache keep it
+HEAD = "[Headers of the earlier conversations: id, outcome, topic. Any can be retrieved by its id]"
+
+
+@dataclass(frozen=True, slots=True)
+class Params(Split):
+    """Parameters."""
+
+    header_cap: Annotated[int, "tokens that one header may have (published: 12)"] = 12
+    most: Annotated[int, "headers that stand at most; a line names the range of the older ones"] = 200
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    here = current(ctx, params)
+    if here > 0 and (here != ctx.state or wishing(ctx)):
+        over = here - max(0, params.most)
+        first = min(here, -(-over // PAGE) * PAGE) if over > 0 else 0  # by whole pages: each turn would move every page
+        older = f"{name_of(ctx, params, 0)} to {name_of(ctx, params, first - 1)}: {first} older conversations, not listed"
+        texts = (HEAD, *((older,) if first else ()), *_pages(ctx, params, first, here))
+        because = f"{here - first} of {here} conversations that are over have a header of at most {params.header_cap} tokens"
+        facts = {"headers": here - first, "conversations": here, "cap": params.header_cap}
+        yield from put(envelope, front(ctx), HEADERS, texts, because, facts)
+    return here if here > 0 else ctx.state
+
+
+def _pages(ctx: Ctx, params: Params, first: int, stop: int) -> Iterator[str]:
+    known = memo(ctx)
+    for at in range(first - first % PAGE, stop, PAGE):
+        end = min(at + PAGE, stop)
+        gone = left_out(ctx, Span(0, ctx.request.cut)) if ctx.session.recorded.wishes else ()
+        key = ("page", params, id(ctx.own), max(at, first), end, gone)
+        if key not in known:
+            known[key] = "\n".join(header_line(ctx, params, n, params.header_cap) for n in range(max(at, first), end))
+        yield known[key]
+
+
+RULE = Rule(
+    "insert_headers",
+    "Put a header of every conversation that is over in front: at most so many, a range for older ones; never dropped.",
+    edits,
+    Params,
+    source="Smart Context Management for AI Code Assistants: layer 2, conversation headers, 12 tokens each, at most 200",
+    state=int,
+)

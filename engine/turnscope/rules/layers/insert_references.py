@@ -1,0 +1,82 @@
+"""Layer 4: for what the prompt names, the conversations that speak of it: a pointer each, no text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.layers.caps import capped
+from turnscope.envelope.layers.conversations import Split, first_full, name_of
+from turnscope.envelope.layers.places import REFERENCES, insert_at, moved, put, under_way
+from turnscope.envelope.layers.related import LEARNED, asked, naming, read
+from turnscope.envelope.layers.trio import counts, over
+from turnscope.envelope.rule import Ctx, Edits, Rule
+
+HEAD = "[Where what is asked about was spoken of before; any can be retrieved by its id]"
+NEWEST = 6  # conversations named for one name
+RARE = 3  # a word that no more conversations hold is a name, too
+
+
+@dataclass(frozen=True, slots=True)
+class Params(Split):
+    """Parameters."""
+
+    cap: Annotated[int, "tokens that the references may have"] = 120
+    learn: Annotated[bool, "what earlier sessions of the project looked up again is named first"] = True
+
+
+class Named(Struct, frozen=True, gc=False):
+    """Where the references stand, and what earlier sessions looked up again, as it was told when this one began."""
+
+    at: int
+    learned: tuple[str, ...] = ()
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    state: Named | None = ctx.state
+    if not over(ctx, params):
+        return state
+    was, at = state.at if state else None, under_way(ctx, params)
+    if was == at and (ctx.size(envelope) <= ctx.limit or not insert_at(envelope, at, REFERENCES)):
+        return state
+    learned = state.learned if state else (yield LEARNED).items if params.learn else ()
+    for edit in moved(envelope, was, at, REFERENCES):
+        envelope = yield edit
+    rows = _rows(ctx, params, first_full(envelope, ctx, params), read(learned)) if was != at else []
+    text = capped(HEAD, [(name, " ", ids) for name, ids in rows], params.cap, counts(ctx)) if rows else ""
+    if "\n" not in text or counts(ctx)([text])[0] > ctx.limit - ctx.size(envelope):
+        text = ""
+    because = f"{len(rows)} names in the prompt were spoken of before" if text else "there is no room for references"
+    facts = {"names": len(rows), "cap": params.cap}
+    yield from put(envelope, at, REFERENCES, (text,) if text else (), because, facts)
+    return Named(at, learned)
+
+
+def _rows(ctx: Ctx, params: Params, first: int, learned: Mapping[str, int]) -> list[tuple[str, tuple[str, ...]]]:
+    """What the prompt names, what was looked up most often before first; with the conversations before `first` that name it
+    too, the newest first.
+    """
+    return sorted(_named(ctx, params, first), key=lambda row: -learned.get(row[0], 0))
+
+
+def _named(ctx: Ctx, params: Params, first: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    named = asked(ctx, params)
+    words = (word for word in named.concepts if not any(word in entity.lower() for entity in named.entities))
+    for name in dict.fromkeys((*named.entities, *words)):
+        numbers = [number for number in naming(ctx, params, name) if number < first]
+        if numbers and (name in named.entities or len(numbers) <= RARE):
+            yield name, tuple(name_of(ctx, params, number) for number in numbers[: -NEWEST - 1 : -1])
+
+
+RULE = Rule(
+    "insert_references",
+    "Name the earlier conversations that speak of the files, functions and errors in the prompt.",
+    edits,
+    Params,
+    source="Smart Context Management for AI Code Assistants: layer 4, reference index, lightweight pointers",
+    state=Named,
+)

@@ -1,0 +1,68 @@
+"""Layer 3: summaries of the conversations right behind those that stand in full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.layers.conversations import Split, first_full, name_of, wishing
+from turnscope.envelope.layers.places import SUMMARIES, insert_at, moved, put, under_way
+from turnscope.envelope.layers.trio import counts, over, summary_text
+from turnscope.envelope.rule import Ctx, Edits, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Params(Split):
+    """Parameters."""
+
+    count: Annotated[int, "conversations whose summaries stand (published: 5)"] = 5
+    summary_cap: Annotated[int, "tokens that one summary may have (published: 120)"] = 120
+
+
+class Standing(Struct, frozen=True, gc=False):
+    """Where the summaries stand, and of which conversations: `first` up to and without `stop`."""
+
+    at: int
+    first: int
+    stop: int
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    was: Standing | None = ctx.state
+    if not over(ctx, params):
+        return was
+    at = under_way(ctx, params)
+    stop = first_full(envelope, ctx, params)
+    first = max(0, stop - max(0, params.count))
+    size = ctx.size(envelope)
+    if was and (was.at, was.stop) == (at, stop) and size <= ctx.limit and not wishing(ctx):
+        return was
+    for edit in moved(envelope, was.at if was else None, at, SUMMARIES):
+        envelope = yield edit
+    texts = [summary_text(ctx, params, n, params.summary_cap) for n in range(first, stop)]
+    wanted = len(texts)
+    room = ctx.limit - ctx.size(envelope)
+    standing = insert_at(envelope, at, SUMMARIES)
+    room += sum(ctx.own.body(standing.body)) if standing else 0
+    sizes = counts(ctx)(texts)
+    while texts and sum(sizes[len(sizes) - len(texts) :]) > room:
+        texts.pop(0)
+    because = f"summaries of {len(texts)} conversations behind those in full"
+    because += f", up to {name_of(ctx, params, stop - 1)}" if stop else ""
+    because += f": {wanted} would not fit" if len(texts) < wanted else ""
+    facts = {"summaries": len(texts), "cap": params.summary_cap}
+    yield from put(envelope, at, SUMMARIES, tuple(texts), because, facts)
+    return Standing(at, stop - len(texts), stop)
+
+
+RULE = Rule(
+    "insert_summaries",
+    "Put summaries of the conversations behind the newest before what is asked now; fewer of them where they do not fit.",
+    edits,
+    Params,
+    source="Smart Context Management for AI Code Assistants: layer 3, semantic summaries of conversations 6 to 10, 120 tokens",
+    state=Standing,
+)

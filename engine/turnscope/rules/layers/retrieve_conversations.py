@@ -1,0 +1,64 @@
+"""Layer 5: what the model asked for of the archive stands while its conversation goes on, and gives way first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.layers.archive import Grant
+from turnscope.envelope.layers.places import RETRIEVED, moved
+from turnscope.envelope.layers.related import LEARNED
+from turnscope.envelope.layers.retrieved import Forms, Retrieved, answered, fitting, laid
+from turnscope.envelope.layers.trio import over, told_of
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.model import Edit
+
+NAMES = 6  # of one conversation
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Forms) -> Edits:
+    if not over(ctx, params):
+        return ctx.state
+    was: Retrieved | None = ctx.state
+    learned: tuple[str, ...] = ()
+    if was is None and params.learn:
+        learned = (yield LEARNED).items
+    now, found = answered(envelope, ctx, params, was, learned)
+    for edit in moved(envelope, was.at if was else None, now.at, RETRIEVED):
+        envelope = yield edit
+    for _, answers in found:
+        yield _look(answers, now, [*dict.fromkeys(_names(ctx, params, answers))])
+    shown = was.shown if was else ()
+    if now.shown or shown:
+        now = structs.replace(now, shown=fitting(envelope, ctx, params, was, now))
+        for edit in [*laid(envelope, ctx, params, dict(shown), dict(now.shown), now.at)]:
+            envelope = yield edit
+    return was if now == was else now
+
+
+def _names(ctx: Ctx, params: Forms, found: list[Grant]) -> Iterator[str]:
+    """What the conversations that are given speak of: by these names later sessions know what is looked up again."""
+    for grant in found:
+        if grant.what in ("given", "superseded"):
+            yield from told_of(ctx, params, grant.number).named.entities[:NAMES]
+
+
+def _look(found: list[Grant], now: Retrieved, names: list[str]) -> Edit:
+    """The answer to one request as a decision: the pieces change in others."""
+    asked = now.hits + now.misses
+    facts = {"answers": [[g.id, g.what, g.form] for g in found], "ready": now.hits, "asked": asked, "used": now.used}
+    facts |= {"names": names} if names else {}
+    rate = f"; {now.hits} of {asked} asked for so far were ready" if asked else ""
+    return Edit("retrieve", ("; ".join(g.sentence for g in found) or "no conversation was named") + rate, facts=facts)
+
+
+RULE = Rule(
+    "retrieve_conversations",
+    "Put back what the model asks for by id: header, summary or full text; smaller forms where there is no room.",
+    edits,
+    Forms,
+    source="Smart Context Management for AI Code Assistants: layer 5, flexible archive, retrieval by id with a quota per turn",
+    state=Retrieved,
+)

@@ -1,0 +1,41 @@
+"""Layer 0: a short text in front that says where the whole conversation stands, rewritten whenever a conversation begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.layers.conversations import Split, current, wishing
+from turnscope.envelope.layers.places import CONTEXT, front, put
+from turnscope.envelope.layers.story import context, reported
+from turnscope.envelope.rule import Ctx, Edits, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Params(Split):
+    """Parameters."""
+
+    cap: Annotated[int, "tokens that the context summary may have (published: 200 to 500)"] = 300
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    here = current(ctx, params)
+    if here > 0 and (here != ctx.state or wishing(ctx)):
+        text = context(ctx, params, params.cap)
+        because = f"conversation {here + 1} begins: the context summary tells of the {here} before it"
+        report = {field: [*said] for field, said in reported(ctx).items() if said}
+        because += f"; the model's own report is in it: {', '.join(report)}" if report else ""
+        facts = {"conversations": here, "cap": params.cap, "reported": report}
+        yield from put(envelope, front(ctx), CONTEXT, (text,) if text else (), because, facts)
+    return here if here > 0 else ctx.state
+
+
+RULE = Rule(
+    "write_context",
+    "Put a context summary in front of the conversation: objective, story, achievements, state, next steps; never dropped.",
+    edits,
+    Params,
+    source="Smart Context Management for AI Code Assistants: layer 0, current context summary, 300 tokens",
+    state=int,
+)

@@ -1,0 +1,41 @@
+"""LibreChat's legacy discard strategy: the newest messages that fit beside the instructions and the reply's primer."""
+
+from turnscope.envelope.conversation import droppable
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
+from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, talk
+from turnscope.session.index import upto
+from turnscope.session.model import Edit
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    """Refuses where the original raises INPUT_LENGTH; `info` is what its error says."""
+    held, starts, there = instructions(ctx), ctx.index.messages, upto(ctx.index.messages, ctx.request.cut)
+    if held and held > ctx.limit:
+        why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
+        yield Edit("refuse", why, facts={"info": f"{held} / {ctx.limit}"})
+        return
+    first = begin(ctx, 0, ctx.limit - (held or 0) - PRIMER)
+    facts = {"limit": ctx.limit, "instructions": held, "kept": there - first, "of": there}
+    if first:
+        stop = starts[first] if first < there else ctx.request.cut
+        because = f"counted from the newest, {there - first:,} of {there:,} messages fit the limit of {ctx.limit:,} tokens"
+        for span in droppable(ctx, envelope, starts[0], stop):
+            envelope = yield Edit("drop", because, span, facts=facts)
+    if first == there and held is not None:
+        why = f"beside the instructions no message fits the limit of {ctx.limit:,} tokens"
+        yield Edit("refuse", why, facts={**facts, "info": f"{held + PRIMER} / {ctx.limit}"})
+    elif first == there and there:
+        newest = talk(ctx, starts[there - 1])
+        why = f"the newest message has {newest:,} tokens and does not fit the limit of {ctx.limit:,}"
+        yield Edit("refuse", why, facts={**facts, "info": f"{newest} / {ctx.limit}"})
+
+
+RULE = Rule(
+    "discard_what_does_not_fit",
+    "From the newest message backwards, keep what fits beside the instructions; refuse where nothing does.",
+    edits,
+    NoParams,
+    "fresh",
+    "LibreChat, api/app/clients/BaseClient.js: getMessagesWithinTokenLimit, handleContextStrategy",
+)

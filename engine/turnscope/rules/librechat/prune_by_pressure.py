@@ -1,0 +1,216 @@
+"""LibreChat's agents: results and arguments shortened as the window fills, then the newest messages that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import structs
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.condensing import How, condense, summary_at
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Piece
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.envelope.wishes import by_hand
+from turnscope.ports.librechat.agents import Trigger, recent, triggered
+from turnscope.ports.librechat.fading import shortened_for_good
+from turnscope.ports.librechat.history import Bodies, History, Reading, read
+from turnscope.ports.librechat.pruning import Outcome, Settings, prepare
+from turnscope.ports.librechat.state import Scale, Seen, Sent, State, anew
+from turnscope.ports.rows import remembered, size, stretches
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Action, Ask, Block, Body, Edit, Session, Span
+
+Known = tuple[Reading, tuple[int, ...], dict[Any, Any], dict[int, Any]]
+Applied = Generator[Edit | Ask, Any, Envelope]
+
+
+@dataclass(frozen=True, slots=True)
+class Params(Settings):
+    """Parameters."""
+
+    frame: Annotated[int, "tokens that frame a message"] = 3
+    ratio: Annotated[float, "the provider's count per token of ours before anything was observed"] = 1.0
+    instructions: Annotated[int, "tokens beside the messages (-1 = system prompt and tools, which then are no messages)"] = -1
+    by_turn: Annotated[bool, "a run ends with each turn: what was shortened is whole again, only the calibration stays"] = True
+    summary: Annotated[int, "tokens that the summary of what was pruned may have (0 = no summary is asked for)"] = 0
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    trigger: Annotated[str, "summarise at: token_ratio, remaining_tokens, messages_to_refine (empty = whenever pruned)"] = ""
+    trigger_at: Annotated[float, "the share of the budget, the tokens, or the messages of the trigger"] = 0.0
+    retain_turns: Annotated[int, "newest turns that are never summarised"] = 2
+    retain_tokens: Annotated[int, "only so many tokens of them, but for the newest (0 = all)"] = 0
+
+
+class Prepared(NamedTuple):
+    """A request: the messages, the state that it starts from, tokens of the instructions, and what comes out of it."""
+
+    history: History
+    begun: State
+    used: int
+    outcome: Outcome
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """A request into which nothing fits is refused, as the original raises an error."""
+    history, begun, used, outcome = prepared(ctx, params)
+    touched = set(_shortened(history, ctx.state) if begun is not ctx.state else ())
+    if params.summary and _summarise(history, outcome, params):
+        start = history.since + recent(history, params.retain_turns, params.retain_tokens or None, outcome.state.held.counts)[0]
+        rows = history.reading.rows
+        span = Span(rows[0].start, rows[start].start if start < history.there else ctx.request.cut)
+        how = How("summarise", params.model, params.summary, lost=True)
+        envelope = yield from condense(envelope, ctx, span, how, _told(outcome, len(history)), dict(outcome.facts))
+        piece = summary_at(envelope, span.start)
+        if piece and piece.stop <= span.stop and start > history.since:
+            touched |= set(_shortened(history, outcome.state))
+            begun = anew(history, begun, start, ctx.own.tokens_of(piece.body or ()))
+            history = structs.replace(history, since=start, attached=None)
+            outcome = prepare(history, begun, None, ctx.budget.limit, used + begun.summary, params)
+    because = _told(outcome, len(history))
+    if len(history) and not outcome.kept:
+        envelope = yield Edit("refuse", because, facts=outcome.facts)
+    touched |= {history.since + i for i in outcome.faded}
+    yield from _changes(envelope, ctx, history, begun.sent, outcome, touched, because)
+    return outcome.state
+
+
+def prepared(ctx: Ctx, params: Params) -> Prepared:
+    """What comes out of a request before anything is summarised."""
+    reading, host, memo, whole = _reading(ctx, params)
+    there = upto(reading.starts, ctx.request.cut)
+    history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo, whole=whole)
+    old: State | None = ctx.state
+    seen = _seen(ctx)
+    begun = old or State(scale=Scale(params.ratio if params.ratio > 0 else 1.0), start=_start(ctx, reading, len(history)))
+    if old and ctx.previous and params.by_turn and ctx.previous.request.turn != ctx.request.turn:
+        begun, seen = anew(history, old, old.since, old.summary), None
+    history = structs.replace(history, since=begun.since, attached=begun.attached)
+    used = _instructions(ctx, params)
+    return Prepared(history, begun, used, prepare(history, begun, seen, ctx.budget.limit, used + begun.summary, params))
+
+
+@remembered
+def _known(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[bool, int], Known]:
+    return {}
+
+
+def _reading(ctx: Ctx, params: Params) -> Known:
+    """The session's messages, what the host counts of them, what was cut of them last and what is held of all."""
+    known, key = _known(ctx), (params.instructions >= 0, params.frame)
+    if key not in known:
+        reading = read(ctx.session, key[0])
+        known[key] = reading, tuple(size(ctx.own, row, params.frame) for row in reading.rows), {}, {}
+    return known[key]
+
+
+def _start(ctx: Ctx, reading: Reading, there: int) -> int:
+    """Messages that the host has counted before the first request that the rule plans."""
+    return upto(reading.starts, ctx.previous.request.cut) if ctx.previous else there
+
+
+def _shortened(history: History, state: State | None) -> Iterator[int]:
+    return (history.since + i for i in shortened_for_good(history, state.held)) if state else iter(())
+
+
+def _summarise(history: History, outcome: Outcome, params: Params) -> bool:
+    trigger = Trigger(params.trigger, params.trigger_at) if params.trigger else None
+    refined, facts = sum(b - a for a, b in outcome.refine), outcome.facts
+    if facts["instructions"] >= facts["budget"]:  # no summary makes room beside them
+        return False
+    return triggered(trigger, refined, facts["budget"], facts["tokens"], facts["remaining"])
+
+
+def _seen(ctx: Ctx) -> Seen | None:
+    usage = ctx.previous.request.usage if ctx.previous else None
+    answer = usage.output_tokens if usage else 0
+    prompt = ctx.reported - answer
+    return Seen(prompt, answer) if answer > 0 and prompt > 0 else None
+
+
+def _instructions(ctx: Ctx, params: Params) -> int:
+    """Tokens of system prompt and tools, with what the provider saw beyond the log."""
+    if params.instructions >= 0:
+        return params.instructions
+    return sum(ctx.own.sums[bucket][ctx.request.cut] for bucket in (0, 1)) + max(0, ctx.calibration.prefix)
+
+
+def _told(outcome: Outcome, there: int) -> str:
+    facts, kept = outcome.facts, len(outcome.kept)
+    full = f"the messages have {facts['tokens']:,} tokens of {facts['budget']:,} with {facts['instructions']:,} of instructions"
+    return f"{full}: {'all' if kept == there else f'{kept:,} of {there:,}'} are sent"
+
+
+def _changes(
+    envelope: Envelope, ctx: Ctx, history: History, old: Sent, outcome: Outcome, touched: set[int], because: str
+) -> Applied:
+    """The edits that make the envelope stand as the outcome says, given that it stands as `old` says."""
+    new = outcome.state.sent
+    touched = {i for i in touched if i >= new.first} | set(range(min(old.first, new.first), max(old.first, new.first)))
+    touched |= old.gone | new.gone | old.shaped | new.shaped
+    touched = {i for i in touched if history.since <= i < history.there}
+    wishes: list[tuple[Span, Body]] = []
+    summed = by_hand(envelope, ctx)
+    for i in sorted(touched):
+        row = history.reading.rows[i]
+        if any(span.start <= row.start < span.stop for span in summed):  # what a person had condensed stays so
+            continue
+        if i in new.gone or (i < new.first and (i > history.since or not history.instructed)):
+            wishes.append((Span(row.start, row.stop), ()))
+            continue
+        bodies = _standing(history, outcome, i)
+        wishes += [(Span(at, at + 1), bodies.get(at)) for at in range(row.start, row.stop)]
+    ctx.ledger.expect(part for _, body in wishes for part in body or ())
+    for span, body in _joined(wishes):
+        if body == ():
+            for part in stretches(ctx, envelope, *span):
+                envelope = yield Edit("drop", because, part, facts=outcome.facts)
+        elif any(piece.body != body for piece in _pieces(envelope, span)):
+            action, why = _how(ctx.session.blocks[span.start], body)
+            envelope = yield Edit(action, because + why, span, body, restore=body is None, facts=outcome.facts)
+    return envelope
+
+
+def _how(block: Block, body: Body) -> tuple[Action, str]:
+    """What is done to a block for which `body` stands, and what there is to say about it."""
+    if not body:
+        return "restore", ""
+    if body[0].kind == block.kind:
+        return "truncate", ""
+    return "repair", "; the reasoning before it is left out, so it is put in front of this answer"
+
+
+def _standing(history: History, outcome: Outcome, i: int) -> Bodies:
+    shaped = outcome.shaped.get(i - history.since)
+    return outcome.state.held.bodies(history, i - history.since) if shaped is None else shaped
+
+
+def _joined(wishes: Iterable[tuple[Span, Body]]) -> list[tuple[Span, Body]]:
+    """Neighbours that are both left out, or both stand as they were said, as one."""
+    joined: list[tuple[Span, Body]] = []
+    for span, body in wishes:
+        if joined and not body and joined[-1][1] == body and joined[-1][0].stop == span.start:
+            joined[-1] = (Span(joined[-1][0].start, span.stop), body)
+        else:
+            joined.append((span, body))
+    return joined
+
+
+def _pieces(envelope: Envelope, span: Span) -> Iterator[Piece]:
+    at = span.start
+    while at < span.stop:
+        piece = envelope.at(at)
+        yield piece
+        at = piece.stop
+
+
+RULE = Rule(
+    "prune_by_pressure",
+    "Shorten results and arguments as the window fills, then keep the newest messages that fit, in the provider's own units.",
+    edits,
+    Params,
+    "remembers",
+    "@librechat/agents 3.6.11, src/messages/prune.ts: createPruneMessages",
+    state=State,
+)

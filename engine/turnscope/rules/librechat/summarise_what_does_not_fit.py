@@ -1,0 +1,100 @@
+"""LibreChat's legacy summarise strategy: what no longer fits is folded into one summary, which is stored and folded again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from turnscope.envelope.condensing import STAND_IN, SUMMARY, question, standing
+from turnscope.envelope.conversation import droppable
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, summary_of, talk
+from turnscope.session.index import upto
+from turnscope.session.model import Answer, Edit, Part, Span
+
+SLOT = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
+    cap: Annotated[int, "tokens that the summary may have (0 = no limit)"] = 0
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Refuses where the original raises INPUT_LENGTH; `info` is what its error says."""
+    held, starts, there = instructions(ctx), ctx.index.messages, upto(ctx.index.messages, ctx.request.cut)
+    if held and held > ctx.limit:
+        why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
+        yield Edit("refuse", why, facts={"info": f"{held} / {ctx.limit}"})
+        return
+    if not there:
+        return
+    old, room = _old(envelope), ctx.limit - (held or 0) - PRIMER
+    oldest = upto(starts, standing(envelope, ctx, starts[0]))
+    first = begin(ctx, oldest, room)
+    if first == there and held is not None:
+        why = f"beside the instructions no message fits the limit of {ctx.limit:,} tokens"
+        yield Edit("refuse", why, facts={"info": f"{held + PRIMER} / {ctx.limit}"})
+        return
+    left = room - (talk(ctx, starts[first]) if first < there else 0)
+    gone = first - oldest + (old is not None and not (first == oldest and sum(ctx.own.body((old,))) <= left > 0))
+    if not gone:
+        return
+    because = f"counted from the newest, {there - first:,} messages fit the limit of {ctx.limit:,} tokens"
+    facts: dict[str, Any] = {"limit": ctx.limit, "kept": there - first, "refined": gone}
+    extra = ctx.session.messages[ctx.session.blocks[starts[oldest]].message].extra if oldest < there else {}
+    stored = "" if old else summary_of(extra)
+    if gone == 1 and held is None and old:
+        yield Edit("keep", f"{because}; the summary that no longer fits is sent all the same", facts=facts)
+        return
+    stop = starts[first] if first < there else ctx.request.cut
+    if gone == 1 and held is None and stored:
+        text = stored
+    else:
+        text = yield from _asked(ctx, params, "\n".join(_lines(ctx, old, starts[oldest], stop)), gone, facts)
+    for span in droppable(ctx, envelope, starts[0], stop):
+        envelope = yield Edit("condense" if text else "drop", because, span, facts=facts)
+    if text:
+        part = Part("system", "summary", text, place="system")
+        yield Edit("insert", f"{because}: a summary stands for {gone:,}", Span(0, 0), (part,), slot=SLOT, facts=facts)
+
+
+def _old(envelope: Envelope) -> Part | None:
+    """The summary that stands in front."""
+    piece = next(envelope.pieces, None)
+    return piece.body[0] if piece and piece.slot == SLOT and piece.start == piece.stop and piece.body else None
+
+
+def _asked(ctx: Ctx, params: Params, content: str, count: int, facts: dict[str, Any]) -> Any:
+    """Ask for the summary; gives "" where none was made."""
+    answer: Answer = yield question(params.prompt, content, params.cap, params.model)
+    if answer.failed or not answer.text.strip():
+        facts["failed"] = answer.failed or "the summary was empty"
+        return ""
+    facts |= {"source": answer.source, "stand_in": answer.source == "offline"}
+    head = STAND_IN if answer.source == "offline" else SUMMARY
+    return f"{head.format(f'{count:,}')}\n{answer.text.strip()}"
+
+
+def _lines(ctx: Ctx, old: Part | None, start: int, stop: int) -> Iterator[str]:
+    if old:
+        yield "summary: " + old.text.partition("\n")[2]
+    for span in ctx.index.talk(start, stop):
+        for block in ctx.session.blocks[span.start : span.stop]:
+            if block.kind != "thinking" and block.text.strip():
+                yield f"{'tool' if block.kind == 'tool_result' else block.role}: {block.text.strip()}"
+
+
+RULE = Rule(
+    "summarise_what_does_not_fit",
+    "What no longer fits, with the summary before it, becomes one summary that leads the request.",
+    edits,
+    Params,
+    source="LibreChat, api/app/clients/BaseClient.js: handleContextStrategy",
+)

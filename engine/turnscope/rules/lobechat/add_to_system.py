@@ -1,0 +1,75 @@
+"""LobeHub's system message: the prompt, the date, the model, and a stored summary of what is older, in this order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.chats import leading
+from turnscope.ports.lobechat.messages import filled
+from turnscope.ports.lobechat.prompt import date_line, model_lines, summary_text, variables_of
+from turnscope.ports.lobechat.stored import topic
+from turnscope.session.model import Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    dated: Annotated[bool, "the day of the request is told"] = False
+    timezone: Annotated[str, 'where that day is; "" = UTC'] = ""
+    model: Annotated[str, 'the model\'s name for people; "" = it is not told'] = ""
+    cutoff: Annotated[str, 'what the model\'s knowledge ends with; "" = it is not told'] = ""
+    variables: Annotated[tuple[str, ...], "what stands for {{name}}, as name=text"] = ()
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """A system message that is stored in the topic takes all of it in, where it is sent."""
+    found, variables, end = topic(ctx), variables_of(params.variables), leading(ctx)
+    blocks = [ctx.session.blocks[at] for at in ctx.index.static[: bisect_left(ctx.index.static, end)]]
+    front = [b for b in blocks if b.role == "system" and not ctx.session.messages[b.message].fence]
+    held = (found.units[n] for n in found.systems[: bisect_left(found.systems, bisect_left(found.starts, ctx.request.cut))])
+    stored = next((unit for unit in held if envelope.at(unit.start).body != ()), None)
+    more = {slot: filled(text, variables) for slot, text in _added(ctx, params)}
+    if stored:
+        text = "\n\n".join((str(stored.message["content"]), *(b.text for b in front if b.text.strip())))
+        text = "\n\n".join((filled(text, variables), *more.values()))
+        for block in front:
+            yield Edit("drop", "it stands in the stored system message", Span(block.at, block.at + 1))
+        if text != stored.message["content"]:
+            body = (Part("system", "system", text, place="system"),)
+            yield Edit("repair", "the stored system message takes the rest in", Span(stored.start, stored.stop), body)
+        return
+    for block in front:
+        text, one = filled(block.text, variables), Span(block.at, block.at + 1)
+        if not text.strip():
+            yield Edit("drop", "a blank system prompt is not sent", one)
+        elif text != block.text:
+            yield Edit("repair", "variables are filled in", one, (Part("system", "system", text, place="system"),))
+    place = Span(end, end)
+    for slot, text in more.items():
+        part = Part("system", "summary" if slot == "summary" else "system", text, place="system")
+        yield Edit("insert", f"the system message tells the {slot}", place, (part,), slot=slot)
+
+
+def _added(ctx: Ctx, params: Params) -> Iterator[tuple[str, str]]:
+    texts = {
+        "date": date_line(ctx.request.sent_at, params.timezone) if params.dated else "",
+        "model": model_lines(params.model, ctx.request.model, params.cutoff),
+        "summary": summary_text(str(ctx.session.about.get("history_summary") or "")),
+    }
+    return ((slot, text) for slot, text in texts.items() if text)
+
+
+RULE = Rule(
+    "add_to_system",
+    "Tell the date, the model and a stored summary of what is older behind the prompt, in one system message.",
+    edits,
+    Params,
+    "fresh",
+    "lobehub 2.2.10, packages/context-engine: providers of the system message, HistorySummary.ts",
+)

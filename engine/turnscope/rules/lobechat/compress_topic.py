@@ -1,0 +1,107 @@
+"""LobeHub's compression: at half of the window all but the newest question becomes a summary, which is listed behind it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from msgspec import Struct
+
+from turnscope.envelope.condensing import question
+from turnscope.envelope.conversation import droppable
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.chats import Said
+from turnscope.ports.lobechat.shaping import framed
+from turnscope.ports.lobechat.stored import LISTED, Topic, topic
+from turnscope.ports.lobechat.tokens import DRIFT, GROUP, RATIO, estimate, stored_summary, trigger
+from turnscope.session.model import Answer, Ask, Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    on: Annotated[bool, "compression is on"] = True
+    ratio: Annotated[float, "share of the window above which the topic is compressed"] = RATIO
+    drift: Annotated[float, "what estimates are multiplied by: they are low"] = DRIFT
+    last_step: Annotated[bool, "the step limit is reached: no tools are sent, and none are counted"] = False
+    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
+    cap: Annotated[int, "most tokens of the summary"] = 1_000
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+
+
+class Compressed(Struct, frozen=True):
+    """How many of the topic's messages are hidden, where summaries are listed, and what these are estimated at."""
+
+    hidden: int = 0
+    places: tuple[int, ...] = ()
+    tokens: int = 0
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Summaries that stand are never made anew; one that failed leaves everything, and the next request asks again."""
+    found, state = topic(ctx), ctx.state or Compressed()
+    there = bisect_left(found.starts, ctx.request.cut)
+    due = trigger(_size(found, ctx, state, there, params), ctx.budget.window, params.ratio, params.drift)
+    if not params.on or not due.compress:
+        return ctx.state
+    listed = len(state.places) + there - state.hidden + bisect_left(found.groups, state.hidden)
+    asked = there and found.units[there - 1].message["role"] == "user" and state.places[-1:] != (ctx.request.cut,)
+    stop = there - 1 if asked and listed > 1 else there
+    gone = [unit for unit in found.units[state.hidden : stop] if unit.message["role"] != GROUP]
+    if not gone:
+        return ctx.state
+    facts: dict[str, Any] = {"tokens": due.tokens, "threshold": due.threshold, "messages": len(gone)}
+    because = f"{due.tokens:,} tokens x {params.drift} exceed {due.threshold:,}"
+    answer: Answer = yield _ask(gone, params)
+    if answer.failed:
+        yield Edit("keep", f"{because}, but no summary was made: {answer.failed}", facts=facts)
+        return ctx.state
+    answers = [unit.message["id"] for unit in found.units[state.hidden : there] if unit.message["role"] == "assistant"][-1:]
+    envelope = yield from _hidden(envelope, ctx, gone, state.places, f"{because}: a summary stands for it", facts)
+    facts |= {"summary": answer.text, "parent": answers[0] if answers else None, "source": answer.source}
+    part, cut = Part("user", "summary", framed(answer.text), fence=True), ctx.request.cut
+    yield Edit("insert", because, Span(cut, cut), (part,), slot=f"{LISTED}{len(state.places) + 1}", facts=facts)
+    return Compressed(stop, (*state.places, cut), state.tokens + estimate(answer.text))
+
+
+def _size(found: Topic, ctx: Ctx, state: Compressed, there: int, params: Params) -> int:
+    """Tokens of what is listed, and of tool definitions; the prompt counts nothing."""
+    old = found.groups[: bisect_left(found.groups, state.hidden)]
+    stored = sum(found.sums[number + 1] - found.sums[number] for number in old)
+    tools = 0 if params.last_step else found.tools[bisect_left(found.defined, ctx.request.cut)]
+    return found.sums[there] - found.sums[state.hidden] + stored + state.tokens + tools
+
+
+def _hidden(
+    envelope: Envelope, ctx: Ctx, gone: list[Said], places: tuple[int, ...], because: str, facts: dict[str, Any]
+) -> Edits:
+    """Take messages out. A stretch is cut where a summary is listed, which stays."""
+    start, listed = gone[0].start, {*places}
+    for unit, after in zip(gone, [*gone[1:], None], strict=True):
+        if unit.message["role"] == "system":
+            envelope = yield Edit("condense", because, Span(unit.start, unit.stop), facts=facts)
+        if after is None or after.start != unit.stop or unit.stop in listed:
+            for one in droppable(ctx, envelope, start, unit.stop):
+                envelope = yield Edit("condense", because, one, facts=facts)
+            start = after.start if after else start
+    return envelope
+
+
+def _ask(gone: list[Said], params: Params) -> Ask:
+    old = stored_summary([unit.message for unit in gone])
+    lines = [f"summary: {old}"] if old else []
+    lines += [f"{m['role']}: {m['content']}" for m in (unit.message for unit in gone) if m.get("content")]
+    return question(params.prompt, "\n".join(lines), params.cap, params.model)
+
+
+RULE = Rule(
+    "compress_topic",
+    "Above half of the window, all but the newest question becomes a summary, listed behind it; summaries are never merged.",
+    edits,
+    Params,
+    source="lobehub 2.2.10, packages/agent-runtime: GeneralChatAgent.ts, compressContext.ts, tokenCounter.ts",
+    state=Compressed,
+)

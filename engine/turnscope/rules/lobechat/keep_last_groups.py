@@ -1,0 +1,94 @@
+"""LobeHub's window: the newest groups of stored messages; an answer with its results, or a stored summary, counts as one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from turnscope.envelope.conversation import droppable
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Piece
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.lobechat.stored import Topic, listed, stretch, topic
+from turnscope.ports.lobechat.window import BESIDE, COUNT, groups
+from turnscope.session.model import Edit, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    on: Annotated[bool, "the window is on"] = False
+    count: Annotated[int, "messages that the chat's setting names; one more is sent"] = COUNT
+
+
+class _Group(NamedTuple):
+    """What counts as one, and the address that it begins at: stored messages, or a summary listed among them."""
+
+    start: int
+    numbers: frozenset[int] = frozenset()
+    summary: Piece | None = None
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Reads as much of the topic as the window reaches into."""
+    if not params.on:
+        return
+    found, count = topic(ctx), max(0, params.count + BESIDE)
+    there = bisect_left(found.starts, ctx.request.cut)
+    kept: list[_Group] = []
+    for group in _newest(envelope, found, there):
+        if len(kept) < count:
+            kept.append(group)
+            continue
+        first = min((group.start for group in kept), default=ctx.request.cut)
+        because = f"the {count:,} newest messages and groups are sent, with what belongs to them"
+        facts = {"kept": count, "of": there, "tokens shown by the app": found.sums[there]}  # all messages, sent or not
+        for one, slot in _left(envelope, ctx, found, kept, first):
+            if slot or envelope.at(one.start).body != () or envelope.at(one.start).stop < one.stop:
+                envelope = yield Edit("drop", because, one, slot=slot, facts=facts)
+        return
+
+
+def _newest(envelope: Envelope, found: Topic, there: int) -> Iterator[_Group]:
+    """What is listed, from the newest back."""
+    summaries = [*listed(envelope)]
+    number, stop = stretch(found, there - 1), there
+    while number >= 0:
+        begin = found.cuts[number]
+        standing = [n for n in range(begin, stop) if envelope.at(found.starts[n]).body != ()]
+        rows: list[tuple[float, _Group]] = []
+        for group in groups([found.units[n].message for n in standing]):
+            numbers = frozenset(standing[n] for n in group)
+            rows.append((found.starts[max(numbers)], _Group(found.starts[min(numbers)], numbers)))
+        while summaries and summaries[-1].start >= (found.starts[begin] if number else 0):
+            piece = summaries.pop()
+            rows.append((piece.start - 0.5, _Group(piece.start, summary=piece)))
+        yield from (group for _, group in sorted(rows, key=lambda row: -row[0]))
+        number, stop = number - 1, begin
+
+
+def _left(envelope: Envelope, ctx: Ctx, found: Topic, kept: list[_Group], first: int) -> Iterator[tuple[Span, str]]:
+    """What is not kept: all before the first that is, and what stands between those that are."""
+    yield from ((span, "") for span in droppable(ctx, envelope, 0, first))
+    numbers = {number for group in kept for number in group.numbers}
+    slots = {group.summary.slot for group in kept if group.summary}
+    begin, there = bisect_left(found.starts, first), bisect_left(found.starts, ctx.request.cut)
+    for number in (*found.systems[: bisect_left(found.systems, begin)], *range(begin, there)):
+        if number not in numbers:
+            yield Span(found.units[number].start, min(found.units[number].stop, ctx.request.cut)), ""
+    for piece in listed(envelope):
+        if piece.start >= first and piece.slot not in slots:
+            yield Span(piece.start, piece.start), piece.slot
+
+
+RULE = Rule(
+    "keep_last_groups",
+    "Send the newest stored messages; an answer with its results, or a stored summary, counts as one.",
+    edits,
+    Params,
+    "fresh",
+    "lobehub 2.2.10, packages/context-engine: processors/HistoryTruncate.ts",
+)

@@ -1,0 +1,165 @@
+"""LobeChat's window: the newest stored messages, with results beside their calls, and a summary of what is older."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from msgspec import Struct
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.condensing import question
+from turnscope.envelope.conversation import droppable, once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.chats import chat, chat_of, leading, parts
+from turnscope.ports.lobechat.messages import BESIDE, COUNT, TOOL, framed, handed_over, limited, ordered, window
+from turnscope.ports.rows import remembered
+from turnscope.session.index import Index
+from turnscope.session.model import Answer, Edit, Part, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    count: Annotated[int, "messages that the chat's setting names; two more are sent"] = COUNT
+    on: Annotated[bool, "the window is on"] = True
+    uncached: Annotated[bool, "the setting that switches context caching off"] = False
+    search: Annotated[str, "mode of search: off, auto or on"] = "off"
+    summarise: Annotated[bool, "summarise what is older, after each answer"] = False
+    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
+    cap: Annotated[int, "most tokens of the summary"] = 400
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+
+
+class Topic(Struct, frozen=True):
+    """A topic's stored summary, the turn that it was made in, and how many messages were read for it."""
+
+    summary: str
+    turn: int
+    read: int = 0
+
+
+@remembered
+def _odd(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
+    """Numbers of the messages that do not stand where they are sent."""
+    said = [one.message for one in chat_of(session, TOOL).said]
+    order = ordered(said)
+    place = {number: i for i, number in enumerate(order)}
+    lost = 0
+    odd = []
+    for number in range(len(said)):
+        if number not in place:
+            lost += 1
+            odd.append(number)
+        elif place[number] != number - lost:
+            odd.append(number)
+    return tuple(odd)
+
+
+@remembered
+def _systems(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
+    """Numbers of the stored system messages."""
+    return tuple(n for n, one in enumerate(chat_of(session, TOOL).said) if one.message["role"] == "system")
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """A summary is made of everything that is older each time, which takes as long as the chat is."""
+    talk = chat(ctx, TOOL)
+    there = bisect_left(talk.starts, ctx.request.cut)
+    on = limited(ctx.request.model, params.on, params.uncached, params.search or None)
+    state: Topic | None = ctx.state
+    if params.summarise and on:
+        state = yield from _summary(ctx, params, state)
+    first = window(there, on, params.count + BESIDE)
+    facts = {"kept": there - first, "of": there, "tokens shown by the app": ctx.tokens(0, ctx.request.cut)}  # sent or not
+    kept, because = there - first, f"the {there - first:,} newest of {there:,} messages are sent"
+    if first:
+        stop = talk.starts[first] if kept else ctx.request.cut
+        for span in droppable(ctx, envelope, 0, stop):
+            envelope = yield Edit("drop", because, span, facts=facts)
+        systems = _systems(ctx)
+        for number in systems[: bisect_left(systems, first)]:
+            one = talk.said[number]
+            if envelope.at(one.start).body != ():
+                envelope = yield Edit("drop", because, Span(one.start, one.stop), facts=facts)
+    yield from _in_order(ctx, first, there)
+    text = state.summary if state else _stored(ctx)
+    if text:
+        part = Part("system", "summary", framed(text), place="system")
+        place = leading(ctx)
+        yield Edit("insert", "the summary stored with the topic", Span(place, place), (part,), slot="summary")
+    return state
+
+
+def _stored(ctx: Ctx) -> str:
+    """The summary stored with the topic. It is made anew after an answer: an export's was not sent before its end."""
+    about = ctx.session.about
+    if "history_summary" in about:  # known to stand at this very request
+        return str(about["history_summary"] or "")
+    behind = _behind(ctx)
+    return str(about.get("historySummary") or "") if behind is not None and behind <= ctx.request.cut else ""
+
+
+@once
+def _behind(session: Session, _index: Index) -> int | None:
+    """Where the message ends behind which an export's summary was made; None where it holds none."""
+    name = session.about.get("historySummaryBehind")
+    return next((m.stop for m in reversed(session.messages) if m.id == name), None) if name else None
+
+
+def _in_order(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
+    """Results whose call is not sent go; others go behind their call."""
+    said, odd = chat(ctx, TOOL).said, _odd(ctx)
+    lead = first
+    while lead < there and said[lead].message["role"] == "tool":
+        lead += 1
+    if not bisect_left(odd, there) - bisect_left(odd, first):
+        for one in said[first:lead]:
+            yield Edit("drop", "its call is not sent", Span(one.start, one.stop))
+        return
+    order = ordered([one.message for one in said[first:there]])
+    last, because = -1, "a result stands behind its call"
+    for number in order:
+        one = said[first + number]
+        if number == last + 1 or one.message["role"] != "tool":
+            last = number
+            continue
+        at = said[first + last].stop
+        yield Edit("drop", because, Span(one.start, one.stop))
+        yield Edit("insert", because, Span(at, at), tuple(parts([one.message])), slot=f"result {one.start}")
+    for number in sorted(set(range(there - first)) - set(order)):
+        one = said[first + number]
+        yield Edit("drop", "a result without a call, or a later one stands for it", Span(one.start, one.stop))
+
+
+def _summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:
+    """What the step after the answer of the turn before made: it is due where more messages stood there than are kept."""
+    turns = ctx.index.turns
+    turn = bisect_left(turns, ctx.request.cut) - 1
+    if turn < 1 or (state and state.turn == turn):
+        return state
+    talk = chat(ctx, TOOL)
+    count = bisect_left(talk.starts, turns[turn - 1]) + 1
+    read = handed_over(count, params.count) if count > params.count else 0
+    if read < 2:
+        return Topic(state.summary, turn) if state else None
+    lines = (f"{one.message['role']}: {one.message['content']}" for one in talk.said[:read] if one.message.get("content"))
+    answer: Answer = yield question(params.prompt, "\n".join(lines), params.cap, params.model)
+    if answer.failed or not answer.text.strip():
+        return Topic(state.summary if state else "", turn)
+    return Topic(answer.text.strip(), turn, read)
+
+
+RULE = Rule(
+    "keep_last_stored",
+    "Send the newest stored messages, results behind their calls; what is older stands in a summary, if one is made.",
+    edits,
+    Params,
+    "fresh",
+    "@lobehub/chat 1.143.3, packages/context-engine, generateAIChatV2.ts",
+    Topic,
+)

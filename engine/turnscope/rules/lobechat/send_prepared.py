@@ -1,0 +1,109 @@
+"""LobeHub's preparation: templates, pictures and names find their form, and each call its result behind it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.conversation import first_standing
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.chats import parts
+from turnscope.ports.lobechat.prompt import variables_of
+from turnscope.ports.lobechat.shaping import FINISH, Made, Shape, prepared
+from turnscope.ports.lobechat.stored import Topic, same, stretch, topic
+from turnscope.ports.rows import remembered
+from turnscope.session.index import Index
+from turnscope.session.model import Edit, Part, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    template: Annotated[str, 'what every text of the user goes into, at {{text}}; "" = as it is'] = ""
+    variables: Annotated[tuple[str, ...], "what stands for {{name}}, as name=text"] = ()
+    calling: Annotated[bool, "the model calls functions"] = True
+    vision: Annotated[bool, "the model sees pictures"] = True
+    files: Annotated[bool, "attached files and pictures are listed in the text"] = True
+    disabled: Annotated[tuple[str, ...], "tools whose calls are not sent, by identifier"] = ()
+    last_step: Annotated[bool, "the step limit is reached: a word of the system closes the request"] = False
+
+
+@remembered
+def _known(_session: Session, _index: Index, _own: Ledger) -> dict[Shape, tuple[int, ...]]:
+    """Numbers of the stretches that are not sent as they stand, once all of them is there, by what shapes them."""
+    return {}
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Looks at every stretch of the topic that is not sent as it stands, and at those that the request begins and ends in."""
+    found, variables = topic(ctx), tuple(variables_of(params.variables).items())
+    shape = Shape(params.template, variables, params.calling, params.vision, params.files, params.disabled)
+    known = _known(ctx)
+    if shape not in known:
+        known[shape] = tuple(_odd(found, shape))
+    there = bisect_left(found.starts, ctx.request.cut)
+    first = first_standing(envelope, found.starts)
+    last, begin = stretch(found, there - 1), stretch(found, first)
+    odd = known[shape][bisect_left(known[shape], begin) : bisect_left(known[shape], last)]
+    for number in sorted({*odd, begin, last}) if first < there else ():
+        numbers = [n for n in _within(found, number, there) if found.units[n].stop <= ctx.request.cut]
+        for edit in _edits(found, [n for n in numbers if envelope.at(found.starts[n]).body is None], shape):
+            envelope = yield edit
+    if params.last_step:
+        place = Span(ctx.request.cut, ctx.request.cut)
+        part = Part("system", "text", FINISH, fence=True)
+        yield Edit("insert", "the step limit is reached", place, (part,), slot="last step")
+
+
+def _odd(found: Topic, shape: Shape) -> Iterator[int]:
+    for number in range(len(found.cuts)):
+        if any(_edits(found, [*_within(found, number, len(found.units))], shape)):
+            yield number
+
+
+def _within(found: Topic, number: int, there: int) -> range:
+    """The messages of a stretch, as far as they are there."""
+    stop = found.cuts[number + 1] if number + 1 < len(found.cuts) else there
+    return range(found.cuts[number], min(stop, there))
+
+
+def _edits(found: Topic, numbers: list[int], shape: Shape) -> Iterator[Edit]:
+    """What becomes of messages that hang together: each that changes stands in its own place, results behind their call."""
+    units = [found.units[n] for n in numbers]
+    rows: dict[int, list[Any]] = {}
+    behind: list[tuple[int, Made]] = []
+    at = -1
+    for made in prepared([unit.message for unit in units], shape):
+        grouped = at >= 0 and len(found.plain[numbers[at]]) > 1
+        if made.of in (at, at + 1) or (made.of > at and made.message["role"] != "tool") or (grouped and made.of < 0):
+            at = max(at, made.of)
+            rows.setdefault(at, []).append(made.message)
+        else:
+            behind.append((at, made))
+    for number, unit in enumerate(units):
+        if unit.message["role"] == "system":
+            continue
+        sent = rows.get(number, [])
+        if not sent:
+            yield Edit("drop", "it is not sent, or stands behind its call", Span(unit.start, unit.stop))
+        elif not same(sent, found.plain[numbers[number]]):
+            because = "it is sent in the app's form: template, variables, pictures, names"
+            yield Edit("repair", because, Span(unit.start, unit.stop), tuple(parts(sent)))
+    for count, (at, made) in enumerate(behind):
+        place, because = units[at].stop, "a result stands behind its call" if made.of >= 0 else "the call has no result"
+        yield Edit("insert", because, Span(place, place), tuple(parts([made.message])), slot=f"result {count}")
+
+
+RULE = Rule(
+    "send_prepared",
+    "Send stored messages in the app's form, each call with its result behind it; what is missing is said to have failed.",
+    edits,
+    Params,
+    "fresh",
+    "lobehub 2.2.10, packages/context-engine: engine/messages/MessagesEngine.ts and its processors",
+)

@@ -1,0 +1,63 @@
+"""LobeChat's shaping: the input template, variables, pictures, signed reasoning, and the full names of functions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Annotated
+
+from turnscope.envelope.conversation import since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.chats import chat, leading, parts
+from turnscope.ports.lobechat.messages import TOOL, filled, shaped
+from turnscope.ports.lobechat.prompt import variables_of
+from turnscope.session.model import Edit, Part, Span
+
+ROLES = ("user", "assistant", "tool", "system")  # others came later
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    template: Annotated[str, 'what every text of the user goes into, at {{text}}; "" = as it is'] = ""
+    variables: Annotated[tuple[str, ...], "what stands for {{name}}, as name=text"] = ()
+    calling: Annotated[bool, "the model calls functions"] = True
+    vision: Annotated[bool, "the model sees pictures"] = True
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Reads what is new since the previous request alone."""
+    talk, session = chat(ctx, TOOL), ctx.session
+    variables = variables_of(params.variables)
+    for block in session.blocks[since(ctx) : ctx.request.cut] if params.variables else ():
+        if block.role == "system" and (text := filled(block.text, variables)) != block.text:
+            part = Part("system", "system", text, place="system")
+            envelope = yield Edit("repair", "variables are filled in", Span(block.at, block.at + 1), (part,))
+    if params.variables:
+        front = takewhile(lambda p: p.start <= leading(ctx), envelope.pieces)
+        held = next((p for p in front if p.slot == "summary" and p.body), None)
+        text = filled(held.body[0].text, variables) if held and held.body else ""
+        if held and held.body and text != held.body[0].text:
+            part = Part("system", "summary", text, place="system")
+            envelope = yield Edit("insert", "variables are filled in", Span(held.start, held.stop), (part,), slot="summary")
+    for one in talk.said[bisect_left(talk.starts, since(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
+        message, body = one.message, envelope.at(one.start).body
+        thoughts = [b for b in session.blocks[one.start : one.stop] if b.kind == "thinking"]
+        if message["role"] not in ROLES or body is not None or (thoughts and "reasoning" not in message):
+            continue
+        made = shaped(message, params.template, variables, params.calling, params.vision)
+        if made != {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id") if key in message}:
+            because = "it is sent in the template, with variables, pictures and names filled in"
+            envelope = yield Edit("repair", because, Span(one.start, one.stop), tuple(parts([made])))
+
+
+RULE = Rule(
+    "shape_messages",
+    "Put users' texts into a template, fill in variables, and send calls, pictures and signed reasoning as the app does.",
+    edits,
+    Params,
+    source="@lobehub/chat 1.143.3, packages/context-engine: InputTemplate, PlaceholderVariables, MessageContent, ToolCall",
+)

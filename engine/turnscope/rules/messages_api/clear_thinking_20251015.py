@@ -1,0 +1,53 @@
+"""The server clears thinking of old turns from what the model reads; what is sent stays whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.messages_api.edits import THINKING, clear_thinking, kept_from
+from turnscope.session.model import JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters of the edit, with the API's defaults."""
+
+    keep: Annotated[int, "newest turns with thinking that keep it (at least 1)"] = 1
+    keep_all: Annotated[bool, "keep all thinking, also of models whose server drops that of past turns by itself"] = False
+
+    def __post_init__(self) -> None:
+        if self.keep < 1:
+            raise ValueError("keep has to be at least 1: the API takes no other number of thinking turns")
+
+
+def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
+    if params.keep_all or sends(params, ctx.request.settings) is None:
+        return 0
+    done: int = ctx.state if ctx.carried and ctx.state else 0  # what stands before was cleared for an earlier request
+    stop = max(done, kept_from(seen, ctx, params.keep))
+    because = f"the server is asked to keep the thinking of the newest {params.keep} turns that hold any"
+    yield from clear_thinking(seen, ctx, done, stop, because, {"keep": params.keep})
+    return stop
+
+
+def sends(params: Params, settings: Mapping[str, JSON]) -> JSON:
+    thinking = settings.get("thinking")
+    on = isinstance(thinking, Mapping) and thinking.get("type") in ("enabled", "adaptive")
+    keep = "all" if params.keep_all else {"type": "thinking_turns", "value": params.keep}
+    return {"type": THINKING, "keep": keep} if on else None  # without thinking the API rejects the edit
+
+
+RULE = Rule(
+    "clear_thinking_20251015",
+    "Ask the server to clear the thinking of all turns but the newest.",
+    edits,
+    Params,
+    "fresh",
+    "Anthropic Messages API, context management edit clear_thinking_20251015",
+    state=int,
+    sends=sends,
+)

@@ -1,0 +1,73 @@
+"""The server clears results of old tool uses from what the model reads; what is sent stays whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.clearing import cleared
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.messages_api.edits import CLEARED, TOOL_USES, clearable, size, uses
+from turnscope.session.model import JSON, Edit, Part
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters of the edit, with the API's defaults."""
+
+    trigger: Annotated[int, "clear once the prompt has more input tokens than this"] = 100_000
+    trigger_uses: Annotated[int, "clear once the prompt holds more tool uses than this instead (0 = by tokens)"] = 0
+    keep: Annotated[int, "newest tool uses that stay"] = 3
+    clear_at_least: Annotated[int, "clear nothing unless at least this many tokens go (0 = always)"] = 0
+    exclude_tools: Annotated[tuple[str, ...], "tools whose uses are never cleared"] = ()
+    clear_tool_inputs: Annotated[bool, "clear the calls' inputs too"] = False
+    clear_tool_inputs_of: Annotated[tuple[str, ...], "clear the inputs of these tools' calls alone"] = ()
+
+
+def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
+    done: int = ctx.state if ctx.carried and ctx.state else 0  # what stands before was cleared for an earlier request
+    found, tokens = uses(seen, ctx), size(seen, ctx)
+    met = len(found) > params.trigger_uses if params.trigger_uses else tokens > params.trigger
+    stop = ctx.request.cut if params.keep <= 0 else found[-params.keep] if params.keep <= len(found) else 0
+    if not (met or done) or stop <= done:
+        return done
+    chosen = [*clearable(seen, ctx, done, stop, params.exclude_tools)]
+    left = sum(ctx.ledger.body((Part("user", "tool_result", CLEARED),)))
+    gain = round(ctx.calibration.scale * sum(ctx.ledger.tokens(at, at + 1) - left for at in chosen))
+    facts = {"tokens": tokens, "tool_uses": len(found), "clears": gain, "clear_at_least": params.clear_at_least}
+    if not done and gain < params.clear_at_least:
+        why = f"the server would clear {gain:,} tokens, less than the {params.clear_at_least:,} that are asked for"
+        yield Edit("keep", why, facts=facts)
+        return done
+    over = f"more than {params.trigger_uses} tool uses" if params.trigger_uses else f"more than {params.trigger:,} tokens"
+    because = f"the server is asked to clear from {over} on, and to keep the newest {params.keep} tool uses"
+    inputs = params.clear_tool_inputs_of or params.clear_tool_inputs
+    yield from cleared(seen, ctx, chosen, CLEARED, because, facts, inputs)
+    return stop
+
+
+def sends(params: Params, _settings: Mapping[str, JSON]) -> JSON:
+    by = ("tool_uses", params.trigger_uses) if params.trigger_uses else ("input_tokens", params.trigger)
+    made: dict[str, JSON] = {"type": TOOL_USES, "trigger": {"type": by[0], "value": by[1]}}
+    made["keep"] = {"type": "tool_uses", "value": params.keep}
+    if params.clear_at_least:
+        made["clear_at_least"] = {"type": "input_tokens", "value": params.clear_at_least}
+    if params.exclude_tools:
+        made["exclude_tools"] = [*params.exclude_tools]
+    if params.clear_tool_inputs or params.clear_tool_inputs_of:
+        made["clear_tool_inputs"] = [*params.clear_tool_inputs_of] or True
+    return made
+
+
+RULE = Rule(
+    "clear_tool_uses_20250919",
+    "Ask the server to clear the results of old tool uses once the prompt is too large.",
+    edits,
+    Params,
+    "fresh",
+    "Anthropic Messages API, context management edit clear_tool_uses_20250919",
+    state=int,
+    sends=sends,
+)

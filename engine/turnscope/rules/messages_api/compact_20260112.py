@@ -1,0 +1,77 @@
+"""The server sums up the conversation by itself once it reaches a size, and answers from its summary; what is sent stays whole.
+
+Its summary comes as a block of the answer and goes back with it: from then on the server reads nothing before the block, under
+whatever rule (`planning.provider_edits`). A replay has no such block where none was recorded, so this rule remembers one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.messages_api.edits import COMPACT, asked, begin, size, summed
+from turnscope.session.model import JSON
+
+LEAST = 50_000  # input tokens; the API takes no smaller trigger
+EXPECTED = 3_500  # tokens of a summary: what the documentation's example of `usage.iterations` has
+
+
+class Compacted(Struct, frozen=True):
+    """What the server goes on from: its summary of all before block `stop`."""
+
+    stop: int
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters of the edit, with the API's defaults."""
+
+    trigger: Annotated[int, "compact once the prompt has this many input tokens (at least 50,000)"] = 150_000
+    pause_after_compaction: Annotated[bool, "stop with the summary alone; the chat then goes on from it by itself"] = False
+    instructions: Annotated[str, "what to sum up, in place of the server's own prompt (empty = the server's)"] = ""
+
+    def __post_init__(self) -> None:
+        if self.trigger < LEAST:
+            raise ValueError(f"the trigger has to be at least {LEAST}: the API takes no smaller one")
+
+
+def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
+    made: Compacted | None = ctx.state
+    if made and made.stop <= begin(seen, ctx):  # a summary that the server really made stands there
+        made = None
+    if made and not ctx.carried:
+        because = "the server goes on from its summary, and reads nothing that stands before it"
+        for edit in summed(ctx, begin(seen, ctx), made.stop, made.summary, because, {}):
+            seen = yield edit
+    tokens, cut = size(seen, ctx), ctx.request.cut
+    if tokens < params.trigger:
+        return made
+    answer = yield asked("expect", seen, ctx, cut, params.instructions, EXPECTED, {})
+    because = f"the prompt has {tokens:,} tokens: from {params.trigger:,} on the server answers from a summary that it makes"
+    facts = {"tokens": tokens, "trigger": params.trigger, "read": tokens, "stand_in": True}
+    yield from summed(ctx, begin(seen, ctx), cut, answer.text, because, facts)
+    return Compacted(cut, answer.text)
+
+
+def sends(params: Params, _settings: Mapping[str, JSON]) -> JSON:
+    made: dict[str, JSON] = {"type": COMPACT, "trigger": {"type": "input_tokens", "value": params.trigger}}
+    more = {"pause_after_compaction": params.pause_after_compaction, "instructions": params.instructions}
+    return made | {key: value for key, value in more.items() if value}
+
+
+RULE = Rule(
+    "compact_20260112",
+    "Ask the server to sum up the conversation once it reaches a size, and to go on from its summary.",
+    edits,
+    Params,
+    "fresh",
+    "Anthropic Messages API, context management edit compact_20260112",
+    state=Compacted,
+    sends=sends,
+)

@@ -1,0 +1,53 @@
+"""Ask the server for a summary of the conversation when a turn begins in a full window, and go on from its signed block."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.condensing import fill
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.messages_api.edits import asked, summed
+from turnscope.session.index import before
+from turnscope.session.model import Edit, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """When to ask is the client's choice; the API has no default."""
+
+    share: Annotated[float, "ask from this share of the budget on"] = 0.8
+    max_tokens: Annotated[int, "most tokens of the call, thinking included"] = 4_096
+    instructions: Annotated[str, "what to sum up, in place of the server's own prompt (empty = the server's)"] = ""
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    level, start = min(fill(envelope, ctx), 100.0), before(ctx.index.turns, ctx.request.cut - 1) or 0
+    begun = ctx.previous is not None and ctx.previous.request.cut > start  # a turn with its tool calls is finished first
+    if level <= params.share or begun or not any(ctx.index.talk(0, start)):
+        return
+    facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
+    because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
+    older = envelope.replace(Edit("drop", "", Span(start, envelope.stop)), -1, ctx.ledger)[0]
+    body = ctx.body(older) if ctx.body else {}
+    answer = yield asked("compact", older, ctx, start, params.instructions, params.max_tokens, body)
+    if answer.failed or not answer.text.strip():
+        why = answer.failed or "the summary was empty"
+        yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
+        return
+    block = json.loads(answer.items[0]) if answer.items else {"type": "compaction", "content": answer.text}
+    facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
+    stood = f"{because}: {'the server' if answer.items else 'a stand-in for the server'}'s summary replaces all earlier turns"
+    yield from summed(ctx, 0, start, answer.text, stood, facts, block)
+
+
+RULE = Rule(
+    "compact_on_demand",
+    "Ask the server for a summary when a turn begins in a full window, and go on from its block.",
+    edits,
+    Params,
+    "remembers",
+    "Anthropic Messages API, parameter `compaction` (compact-2026-09-04)",
+)

@@ -1,0 +1,51 @@
+"""mini-swe-agent's observations: of an output of 10,000 characters or more, the first and last 5,000 stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.conversation import result, result_text, since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Edit, Span
+
+WARNING = "The output of the last command was too long. Use a command that prints less, or look at a part of it."  # ours
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters: the numbers of its template."""
+
+    most: Annotated[int, "characters from which on an output is cut"] = 10_000
+    head: Annotated[int, "characters that stay of its beginning"] = 5_000
+    tail: Annotated[int, "characters that stay of its end"] = 5_000
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """An output is cut when it comes in, and stays so."""
+    results = ctx.index.results
+    for at in results[upto(results, since(ctx)) : upto(results, ctx.request.cut)]:
+        block = ctx.session.blocks[at]
+        text = result_text(block)
+        if text is None or len(text) < params.most or envelope.at(at).body is not None:
+            continue
+        gone = len(text) - params.most
+        head, tail = text[: params.head], text[max(0, len(text) - params.tail) :]
+        cut = (
+            f"<warning>\n{WARNING}\n</warning>\n<output_head>\n{head}\n</output_head>\n"
+            f"<elided_chars>\n{gone} characters elided\n</elided_chars>\n<output_tail>\n{tail}\n</output_tail>"
+        )
+        because = f"{len(text):,} characters of output, {params.most:,} or more: {params.head:,} and {params.tail:,} stay"
+        facts = {"characters": len(text), "elided": gone}
+        envelope = yield Edit("truncate", because, Span(at, at + 1), (result(block, cut),), facts=facts)
+
+
+RULE = Rule(
+    "cut_middle_of_outputs",
+    "Of an output of 10,000 characters or more, the first and last 5,000 stay.",
+    edits,
+    Params,
+    source="SWE-agent/mini-swe-agent, src/minisweagent/config/mini.yaml: action_observation_template (099497f3)",
+)

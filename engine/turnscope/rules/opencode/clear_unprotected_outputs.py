@@ -1,0 +1,56 @@
+"""opencode's pruning: outputs beyond the newest 40,000 tokens of them are cleared, where that is worth it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+from typing import NamedTuple
+
+from turnscope.envelope.clearing import cleared
+from turnscope.envelope.conversation import once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
+from turnscope.ports.opencode.history import units
+from turnscope.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, PRUNE_MINIMUM, PRUNE_PROTECT, estimate
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Session
+
+
+class _Outputs(NamedTuple):
+    at: tuple[int, ...]
+    sums: tuple[int, ...]  # estimated tokens of those before each
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    """Looked at when a turn has ended. State: the address up to which outputs were cleared."""
+    done, turns = ctx.state or 0, ctx.index.turns
+    if ctx.previous is None or ctx.previous.request.turn == ctx.request.turn:
+        return done
+    now = upto(turns, ctx.request.cut) - 1
+    found = _outputs(ctx)
+    first, last = bisect_left(found.at, done), bisect_left(found.at, turns[now - 2] if now >= 2 else 0)
+    whole = found.sums[last]
+    # the output that crosses the mark goes as well
+    stop = bisect_left(found.sums, whole - PRUNE_PROTECT, lo=0, hi=last + 1)
+    gain = found.sums[stop] - found.sums[first] if stop > first else 0
+    if gain <= PRUNE_MINIMUM:
+        return done
+    because = f"outputs beyond the newest {PRUNE_PROTECT:,} tokens have {gain:,}, more than {PRUNE_MINIMUM:,}"
+    yield from cleared(envelope, ctx, found.at[first:stop], CLEARED, because, {"tokens": gain})
+    return found.at[stop - 1] + 1
+
+
+@once
+def _outputs(session: Session, index: Index) -> _Outputs:
+    at = tuple(at for at in index.results if session.blocks[at].name not in PROTECTED_TOOLS)
+    return _Outputs(at, tuple(accumulate((estimate(units(session.blocks[a].text)) for a in at), initial=0)))
+
+
+RULE = Rule(
+    "clear_unprotected_outputs",
+    "When a turn has ended, clear outputs beyond the newest 40,000 tokens of them, if more than 20,000 go.",
+    edits,
+    NoParams,
+    source="npm opencode-ai 1.18.33, packages/opencode/src/session/compaction.ts: prune",
+    state=int,
+)

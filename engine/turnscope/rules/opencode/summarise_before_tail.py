@@ -1,0 +1,94 @@
+"""opencode's compaction: once the previous request filled the window, a summary stands for all but a tail of newest turns."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Annotated, NamedTuple
+
+from turnscope.envelope.condensing import How, condense, opening, standing, summary_at
+from turnscope.envelope.conversation import once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.opencode.history import size_of, units_of
+from turnscope.ports.opencode.limits import fitting, keep_most
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Bucket, Edit, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The settings of the original."""
+
+    tail_turns: Annotated[int, "newest turns that may stay (-1 = any number)"] = -1
+    preserve_recent_tokens: Annotated[int, "tokens of them that may stay (-1 = a quarter of the budget, 2,000 to 15,000)"] = -1
+    cap: Annotated[int, "tokens that the summary may have"] = 4_000
+
+
+class _Sizes(NamedTuple):
+    sums: tuple[int, ...]  # characters of all messages before each
+    begins: tuple[int, ...]  # addresses of messages that answer no call
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Compared is what was billed for the previous request, answer included."""
+    if ctx.previous is None or ctx.reported < ctx.budget.limit:
+        return
+    starts = ctx.index.messages
+    begin = opening(envelope, ctx, False) if starts and starts[0] < ctx.request.cut else ctx.request.cut
+    old = summary_at(envelope, begin) if begin < ctx.request.cut else None
+    fresh = standing(envelope, ctx, old.stop) if old else begin
+    because = f"the previous request had {ctx.reported:,} tokens, {ctx.budget.limit:,} is the mark"
+    facts = {"reported": ctx.reported, "limit": ctx.budget.limit}
+    if fresh >= ctx.request.cut:
+        return
+    stop = _tail(ctx, params, fresh)
+    if ctx.tokens(fresh, stop) <= params.cap:
+        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+        return
+    how = How("hand-over", cap=params.cap, shape="user" if stop == ctx.request.cut else "pair")
+    yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
+
+
+def _tail(ctx: Ctx, params: Params, fresh: int) -> int:
+    """Where what stays begins; the end of the request where nothing does."""
+    cut, sizes, turns = ctx.request.cut, _sizes(ctx), ctx.index.turns
+    most = keep_most(ctx.budget.limit, None if params.preserve_recent_tokens < 0 else params.preserve_recent_tokens)
+    starts = list(turns[bisect_left(turns, fresh) : upto(turns, cut)])
+    recent = starts if params.tail_turns < 0 else starts[max(0, len(starts) - params.tail_turns) :]
+    spans = list(zip(recent, [*recent[1:], cut], strict=True)) if recent else []
+    kept, left = fitting([_size(ctx, *span) for span in spans], most)
+    start = spans[len(spans) - kept][0] if kept else cut
+    if kept < len(spans):
+        a, b = spans[len(spans) - kept - 1]
+        inside = sizes.begins[bisect_left(sizes.begins, a + 1) : bisect_left(sizes.begins, b)]
+        place = bisect_left(inside, -left, key=lambda at: -_size(ctx, at, b))
+        start = inside[place] if place < len(inside) else start
+    return start if fresh < start else cut
+
+
+def _size(ctx: Ctx, start: int, stop: int) -> int:
+    starts, sums = ctx.index.messages, _sizes(ctx).sums
+    a, b = bisect_left(starts, start), bisect_left(starts, stop)
+    return size_of(sums[b] - sums[a], b - a)
+
+
+@once
+def _sizes(session: Session, index: Index) -> _Sizes:
+    lengths, begins = [], []
+    for at in index.messages:
+        message = session.messages[session.blocks[at].message]
+        lengths.append(units_of(message.role, session.blocks[message.start : message.stop]))
+        if session.blocks[at].bucket is not Bucket.TOOL_RESULTS:
+            begins.append(at)
+    return _Sizes(tuple(accumulate(lengths, initial=0)), tuple(begins))
+
+
+RULE = Rule(
+    "summarise_before_tail",
+    "Once the previous request filled the budget, a summary stands for all but a tail of the newest turns.",
+    edits,
+    Params,
+    source="npm opencode-ai 1.18.33, packages/opencode/src/session/{overflow,compaction}.ts",
+)

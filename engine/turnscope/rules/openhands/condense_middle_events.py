@@ -1,0 +1,106 @@
+"""OpenHands' condensers: once there are too many events, those between the first few and the newest are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.condensing import How, condense, summary_at
+from turnscope.envelope.conversation import droppable, once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.openhands import sdk
+from turnscope.ports.openhands.events import Piece, pieces_of
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Edit, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The options of the originals."""
+
+    max_size: Annotated[int, "condense when there are more events than this"] = 240
+    keep_first: Annotated[int, "first events that always stay; the system prompt is one"] = 2
+    tokens: Annotated[bool, "condense as well when the request is over its budget, down to half of it"] = True
+    aligned: Annotated[bool, "cut only where no pair, no batch of calls and no loop with thinking is torn (the SDK)"] = True
+    summarise: Annotated[bool, "a summary stands for what is forgotten; else nothing does"] = True
+    minimum_progress: Annotated[float, "aligned: forget at least this share of the events, or none"] = 0.1
+    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """State: the number of the first event behind what was forgotten; 0 = nothing was."""
+    pieces, starts = _pieces(ctx)
+    there, head, gone = upto(starts, ctx.request.cut), params.keep_first, ctx.state or 0
+    first = max(head, gone)
+    size = min(head, there) + (gone > 0 and params.summarise) + max(0, there - first)
+    total = ctx.size(envelope) if params.tokens else 0
+    over = params.tokens and total > ctx.limit
+    if not over and size <= params.max_size:
+        return gone
+    why = f"{size:,} events, more than {params.max_size:,}" if size > params.max_size else f"{total:,} tokens of {ctx.limit:,}"
+    facts = {"events": size, "max_size": params.max_size, "tokens": total}
+    begin, stop = _span(ctx, params, pieces[:there], first, gone, over)
+    if stop <= max(first, begin):
+        yield Edit("keep", f"{why}, but nothing in the middle can be forgotten", facts=facts)
+        return gone
+    span = Span(starts[begin], starts[stop] if stop < there else ctx.request.cut)
+    if not params.summarise:
+        for part in droppable(ctx, envelope, *span):
+            envelope = yield Edit("drop", f"{why}: those in the middle are forgotten", part, facts=facts)
+        return stop
+    old = summary_at(envelope, span.start)
+    how = How("summarise", cap=params.cap)
+    envelope = yield from condense(envelope, ctx, span, how, why, facts)
+    return stop if any(p.by >= 0 and p.body for p in envelope.over(span)) and summary_at(envelope, span.start) != old else gone
+
+
+def _span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, gone: int, over: bool) -> tuple[int, int]:
+    """Numbers of the events between which is forgotten; what was forgotten before is in it."""
+    there = len(pieces)
+    if not params.aligned:
+        room = params.max_size // 2 - params.keep_first - params.summarise
+        return params.keep_first, max(0, there - room)
+    shown = [*range(min(params.keep_first, there)), *([-1] if gone else []), *range(first, there)]
+    calls = {p.call for n in shown if n >= 0 and (p := pieces[n]).type == "action"}
+    answered = {p.call for n in shown if n >= 0 and (p := pieces[n]).type == "observation"}
+    shown = [n for n in shown if n < 0 or pieces[n].type not in ("action", "observation") or pieces[n].call in calls & answered]
+    events = [_event(pieces[n]) if n >= 0 else {"id": "summary", "type": "summary"} for n in shown]
+    if not over and len(shown) <= params.max_size:  # what nobody answered is no event
+        return 0, 0
+    settings = sdk.Settings(params.max_size, None, params.keep_first, params.minimum_progress)
+    sums = [0]
+    for n in shown:
+        sums.append(sums[-1] + (ctx.tokens(pieces[n].start, pieces[n].stop) if n >= 0 else params.cap))
+
+    def count(part: Sequence[sdk.Event]) -> int:  # of the first so many behind the head
+        return sums[min(params.keep_first + len(part), len(sums) - 1)] - sums[min(params.keep_first, len(sums) - 1)]
+
+    try:
+        limit = ctx.limit if over else None
+        start, stop = sdk.span_to_forget(sdk.View(tuple(events)), settings, limit, count, max(sums[-1], ctx.limit + 1))
+    except (sdk.NoCondensation, KeyError):  # a log may hold a result in front of its call: nothing is torn then
+        return 0, 0
+    begin = next((n for n in shown[start:stop] if n >= 0), there)
+    return (params.keep_first if gone and -1 in shown[start:stop] else begin), shown[stop] if stop < len(shown) else there
+
+
+def _event(piece: Piece) -> sdk.Event:
+    return {"id": piece.start, "type": piece.type, "call": piece.call, "batch": piece.batch, "thinking": piece.thinking}
+
+
+@once
+def _pieces(session: Session, _index: Index) -> tuple[tuple[Piece, ...], tuple[int, ...]]:
+    found = pieces_of(session)
+    return found, tuple(piece.start for piece in found)
+
+
+RULE = Rule(
+    "condense_middle_events",
+    "Once there are too many events, a summary (or nothing) stands for those between the first few and the newest.",
+    edits,
+    Params,
+    source="OpenHands: PyPI openhands-sdk 1.58.0, llm_summarizing_condenser.py; openhands-ai 0.62.0, memory/condenser",
+    state=int,
+)

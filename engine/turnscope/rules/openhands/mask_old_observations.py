@@ -1,0 +1,49 @@
+"""OpenHands' observation masking: a fixed text stands for results that are not among the newest events."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.clearing import cleared
+from turnscope.envelope.conversation import once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.openhands.events import pieces_of
+from turnscope.ports.openhands.legacy import MASK
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The option of the original."""
+
+    window: Annotated[int, "newest events whose results stay"] = 5
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """State: the address up to which results were masked."""
+    starts, results, done = _starts(ctx), ctx.index.results, ctx.state or 0
+    there = upto(starts, ctx.request.cut)
+    old = there - max(0, params.window)
+    stop = max(done, 0 if old <= 0 else starts[old] if old < there else ctx.request.cut)
+    because = f"its event is not among the newest {params.window:,}"
+    yield from cleared(envelope, ctx, results[bisect_left(results, done) : bisect_left(results, stop)], MASK, because)
+    return stop
+
+
+@once
+def _starts(session: Session, _index: Index) -> tuple[int, ...]:
+    return tuple(piece.start for piece in pieces_of(session))
+
+
+RULE = Rule(
+    "mask_old_observations",
+    "A fixed text stands for the results of tools that are not among the newest events.",
+    edits,
+    Params,
+    source="OpenHands 0.62.0 (PyPI openhands-ai), openhands/memory/condenser/impl/observation_masking_condenser.py",
+    state=int,
+)

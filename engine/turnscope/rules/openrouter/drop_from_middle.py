@@ -1,0 +1,83 @@
+"""OpenRouter's middle-out: what does not fit goes from the middle, half of what stays from the start, half from the end."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from turnscope.envelope.conversation import alone, begin, droppable, head, newest, reach, result, result_text, static_tokens
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Block, Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    messages: Annotated[int, "messages that a model's server takes at most (0 = any number)"] = 1_000
+    models: Annotated[str, "part of the names of those models"] = "claude"
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    starts, size, limit = ctx.index.messages, ctx.size(envelope), ctx.limit
+    there = upto(starts, ctx.request.cut)
+    half = params.messages // 2 if params.messages and params.models in ctx.request.model else 0
+    many = bool(half) and there > params.messages
+    if not there or (size <= limit and not many):
+        return
+    room = limit - static_tokens(envelope, ctx)
+    count = bisect_right(range(1, there + 1), room // 2, key=lambda n: _tokens(ctx, starts[0], _end(ctx, n)))
+    first = head(ctx, min(count, half) if many else count)
+    last = reach(envelope, ctx, room - _tokens(ctx, starts[0], first))
+    start = max(first, begin(ctx, max(last, starts[there - half]) if many else last))
+    what = f"{there:,} messages are more than {params.messages:,}" if many else f"{size:,} tokens exceed the limit of {limit:,}"
+    kept = upto(starts, first), there - upto(starts, start)
+    because = f"{what}: {kept[0]:,} messages from the start and {kept[1]:,} from the end stay"
+    facts: dict[str, Any] = {"tokens": size, "limit": limit, "from_start": kept[0], "from_end": kept[1]}
+    for span in droppable(ctx, envelope, first, start):
+        envelope = yield Edit("drop", because, span, facts=facts)
+    over = ctx.size(envelope) - limit
+    if over > 0 and (edit := _shortened(envelope, ctx, over)):
+        yield edit
+
+
+def _end(ctx: Ctx, count: int) -> int:
+    """Where the first `count` messages end."""
+    starts = ctx.index.messages
+    return starts[count] if count < len(starts) and starts[count] < ctx.request.cut else ctx.request.cut
+
+
+def _tokens(ctx: Ctx, start: int, stop: int) -> int:
+    return sum(ctx.own.span(start, stop)[2:]) if start < stop else 0
+
+
+def _shortened(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:
+    """The longest text of the newest message without its middle, where even that message does not fit."""
+    held = [block for block in ctx.session.blocks[newest(ctx) : ctx.request.cut] if alone(envelope, block.at)]
+    block = max(held, key=lambda b: len(_text(b)), default=None)
+    text = _text(block) if block else ""
+    if block is None or not text:
+        return None
+    tokens = max(1, ctx.tokens(block.at, block.at + 1))
+    keep = max(0, len(text) * (tokens - over) // tokens - 1)
+    cut = f"{text[: keep // 2]}…{text[len(text) - (keep - keep // 2) :]}"
+    part = result(block, cut) if block.kind == "tool_result" else Part(block.role, "text", cut)
+    because = f"the newest message alone is {over:,} tokens too long: the middle of its longest text is cut out"
+    return Edit("truncate", because, Span(block.at, block.at + 1), (part,), facts={"over": over, "characters": len(text)})
+
+
+def _text(block: Block) -> str:
+    return block.text if block.kind == "text" else result_text(block) or ""
+
+
+RULE = Rule(
+    "drop_from_middle",
+    "Where a request does not fit, leave out messages from its middle, and as many from the start as from the end stay.",
+    edits,
+    Params,
+    "fresh",
+    "OpenRouter's documentation of message transforms (middle-out), as of November 2026",
+)

@@ -1,0 +1,132 @@
+"""Open WebUI's context compaction: from a threshold on the older messages give way to a summary behind the system prompt."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from msgspec import Struct
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.condensing import question
+from turnscope.envelope.conversation import droppable, since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.chats import chat, chat_of, leading, parts
+from turnscope.ports.openwebui.compaction import (
+    HEADING,
+    History,
+    boundary,
+    checkpoint,
+    estimated,
+    exceeds,
+    fallback,
+    history,
+    limit,
+    size,
+)
+from turnscope.ports.openwebui.messages import TOOL, as_chat, merged_system, with_system
+from turnscope.ports.rows import remembered
+from turnscope.session.index import Index
+from turnscope.session.model import Answer, Ask, Edit, Part, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    threshold: Annotated[int, "tokens from which on the chat is compacted; 0 = never"] = 80_000
+    cap: Annotated[int, "the highest threshold that a chat may choose; 0 = the threshold itself"] = 0
+    own: Annotated[int, "a chat's own threshold; 0 = none"] = 0
+    retention: Annotated[int, "per cent of the messages that stay, 10 to 50"] = 40
+    prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
+    summary: Annotated[int, "most tokens of the summary"] = 1_000
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+
+
+class Compacted(Struct, frozen=True):
+    """Where the history begins, and the summary of what came before."""
+
+    start: int
+    summary: str
+
+
+@remembered
+def _history(session: Session, _index: Index, _own: Ledger) -> History:
+    return history(one.message for one in chat_of(session, TOOL).said)
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """A summary that failed leaves the history whole, and the next request asks again."""
+    talk, state = chat(ctx, TOOL), ctx.state
+    there = bisect_right(talk.stops, ctx.request.cut)
+    new = bisect_right(talk.stops, since(ctx))
+    found = checkpoint([one.message for one in talk.said[new:there]])
+    if found.summary is not None and (state is None or talk.starts[new + found.start] > state.start):
+        state = Compacted(talk.starts[new + found.start], found.summary)
+        because = "a summary is stored here: it stands for all that came before"
+        envelope = yield from _cut(envelope, ctx, state, because, {})
+        if found.item:  # it was made between the calls of an answer, whose later items stay
+            one = talk.said[new + found.of]
+            left = as_chat({**one.message, "output": one.message["output"][found.item :]})
+            envelope = yield Edit("condense", because, Span(one.start, one.stop), tuple(parts(left)))
+    first = bisect_left(talk.starts, state.start) if state else 0
+    numbers, threshold = _history(ctx), limit(params.threshold, params.cap or params.threshold, params.own or None)
+    total = _size(ctx, numbers, first, there, state.summary if state else None)
+    gone = boundary(numbers, first, there, params.retention) if exceeds(total, threshold) else 0
+    if not gone:
+        return state
+    old, stop = [one.message for one in talk.said[first : first + gone]], talk.starts[first + gone]
+    facts: dict[str, Any] = {"tokens": total, "threshold": threshold, "messages": gone, "kept": there - first - gone}
+    because = f"{total:,} tokens exceed {threshold:,}: the {gone:,} oldest of {there - first:,} messages become a summary"
+    answer: Answer = yield _ask(old, state.summary if state else None, params)
+    if answer.failed:
+        yield Edit("keep", f"{because}, but none was made: {answer.failed}; everything is sent", facts=facts)
+        return state
+    text = answer.text.strip() or fallback(state.summary if state else None, old)
+    state = Compacted(stop, text)
+    yield from _cut(envelope, ctx, state, because, {**facts, "source": answer.source})
+    return state
+
+
+def _size(ctx: Ctx, numbers: History, first: int, there: int, summary: str | None) -> int:
+    """Tokens as the app sees them: usage stored with an answer, else billed for the previous request, else estimates."""
+    held = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
+    blocks = (ctx.session.blocks[at] for at in held)
+    system = merged_system([{"role": "system", "content": b.text} for b in blocks if b.role == "system"])
+    beside = estimated(system[0]["content"] if system else "") + estimated(summary or "")
+    total = size(numbers, first, there, beside)
+    before = ctx.previous.request if ctx.previous else None
+    if before is None or before.usage is None or not ctx.reported or numbers.usages:
+        return total
+    talk = chat(ctx, TOOL)
+    return ctx.reported + numbers.sums[there] - numbers.sums[bisect_left(talk.starts, before.stop)]
+
+
+def _ask(messages: list[dict[str, Any]], previous: str | None, params: Params) -> Ask:
+    lines = [f"summary: {previous}"] if previous else []
+    lines += [f"{m.get('role')}: {m['content']}" for m in messages if m.get("content")]
+    return question(params.prompt, "\n".join(lines), params.summary, params.model)
+
+
+def _cut(envelope: Envelope, ctx: Ctx, state: Compacted, because: str, facts: dict[str, Any]) -> Edits:
+    for span in droppable(ctx, envelope, 0, state.start):
+        envelope = yield Edit("condense", because, span, facts=facts)
+    place = leading(ctx)
+    made = with_system((), f"{HEADING}\n{state.summary}")[0]["content"]
+    part = Part("system", "summary", made, place="system")
+    envelope = yield Edit(
+        "insert", because, Span(place, place), (part,), slot="summary", facts={**facts, "summary": state.summary}
+    )
+    return envelope
+
+
+RULE = Rule(
+    "compact_at_threshold",
+    "Above a threshold of tokens, the older messages give way to a summary behind the system prompt; it is folded again.",
+    edits,
+    Params,
+    source="open-webui 0.12.4, open_webui/utils/context_compaction.py",
+    state=Compacted,
+)

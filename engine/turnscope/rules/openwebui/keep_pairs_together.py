@@ -1,0 +1,62 @@
+"""Open WebUI's pair check: calls whose results do not stand directly behind them go, and results without their call."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.conversation import alone
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
+from turnscope.ports.chats import chat, chat_of
+from turnscope.ports.openwebui.messages import TOOL, sanitized
+from turnscope.ports.rows import remembered
+from turnscope.session.index import Index
+from turnscope.session.model import Edit, Session, Span
+
+
+@remembered
+def _unpaired(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
+    """Addresses of the blocks that the check takes out of the whole session."""
+    said = chat_of(session, TOOL).said
+    gone: list[int] = []
+    _taken(session, said, gone)
+    return tuple(sorted(gone))
+
+
+def _taken(session: Session, said: Any, gone: list[int]) -> None:
+    kept = {message["_number"]: message for message in sanitized([{**one.message, "_number": n} for n, one in enumerate(said)])}
+    for number, one in enumerate(said):
+        left = kept.get(number)
+        if left is None:
+            gone += range(one.start, one.stop)
+        elif len(left.get("tool_calls", ())) < len(one.message.get("tool_calls", ())):
+            ids = {call["id"] for call in left.get("tool_calls", ())}
+            blocks = session.blocks[one.start : one.stop]
+            gone += [b.at for b in blocks if b.kind == "tool_use" and (b.raw or {}).get("id") not in ids]
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    """Looks at every unpaired block of the request; calls at its end have no results yet."""
+    found, talk = _unpaired(ctx), chat(ctx, TOOL)
+    cut = ctx.request.cut
+    late = [*found[: bisect_left(found, cut)]]
+    last = bisect_left(talk.starts, cut) - 1
+    while last > 0 and talk.said[last].message["role"] == "tool":
+        last -= 1
+    if last >= 0 and talk.said[last].message.get("tool_calls"):
+        _taken(ctx.session, talk.said[last : bisect_left(talk.starts, cut)], late)
+    for at in sorted(set(late)):
+        if envelope.at(at).body != () and alone(envelope, at):
+            envelope = yield Edit("repair", "a call and its result stand side by side or not at all", Span(at, at + 1))
+
+
+RULE = Rule(
+    "keep_pairs_together",
+    "Leave out calls whose results do not follow directly, and results without such a call.",
+    edits,
+    NoParams,
+    "fresh",
+    "open-webui 0.12.4, open_webui/utils/misc.py: sanitize_tool_pairs",
+)

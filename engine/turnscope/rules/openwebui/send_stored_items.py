@@ -1,0 +1,72 @@
+"""Open WebUI's conversion: an answer is sent as the items that are stored with it, and blank parts are left out."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.conversation import since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.chats import Said, chat, parts
+from turnscope.ports.openwebui.messages import FIELDS, TOOL, loaded, processed, without_blanks
+from turnscope.session.model import Edit, Span
+
+THINKING = ("thinking", "redacted_thinking")
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    reasoning: Annotated[str, 'where reasoning goes: thinking (Ollama) or reasoning_content (llama.cpp); "" = nowhere'] = ""
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Reads what is new since the previous request alone; an answer that is under way stands as it was said."""
+    talk = chat(ctx, TOOL)
+    for one in talk.said[bisect_right(talk.stops, since(ctx)) : bisect_right(talk.stops, ctx.request.cut)]:
+        if envelope.at(one.start).body is not None:
+            continue
+        yield from _one(envelope, ctx, one, params)
+    return None
+
+
+def _one(envelope: Envelope, ctx: Ctx, one: Said, params: Params) -> Edits:
+    message, span = one.message, Span(one.start, one.stop)
+    if FIELDS.isdisjoint(message):
+        blocks = ctx.session.blocks[one.start : one.stop]
+        thoughts = [b.at for b in blocks if b.kind in THINKING]
+        if thoughts and not params.reasoning:
+            for at in thoughts:
+                yield Edit("strip", "reasoning is not sent again", Span(at, at + 1))
+            if len(thoughts) == len(blocks):
+                return
+        kept = [b for b in blocks if b.kind not in THINKING]
+        blank = [b for b in kept if b.kind == "text" and not isinstance(b.raw, str) and not b.text.strip()]
+        if blank and len(blank) < len(kept):
+            for block in blank:
+                yield Edit("drop", "a blank text part is not sent", Span(block.at, block.at + 1))
+        return
+    sent = loaded([message])
+    made = without_blanks(processed(sent, params.reasoning or None))
+    if not sent or not made:
+        yield Edit("drop", "an answer without content is not sent", span)
+    elif made != [{"role": message["role"], "content": message.get("content")}] or not _as_said(ctx, one):
+        yield Edit("repair", "it is sent as the items that are stored with it", span, tuple(parts(made)))
+
+
+def _as_said(ctx: Ctx, one: Said) -> bool:
+    """Whether the log holds a stored text as it is, and not what an importer read in it."""
+    content, held = one.message.get("content"), ctx.session.blocks[one.start : one.stop]
+    return not isinstance(content, str) or (len(held) == 1 and held[0].text == content)
+
+
+RULE = Rule(
+    "send_stored_items",
+    "Send answers as the items stored with them: calls with their results, texts, code; reasoning where a provider takes it.",
+    edits,
+    Params,
+    source="open-webui 0.12.4, open_webui/utils/misc.py: process_messages_with_output, convert_output_to_messages",
+)

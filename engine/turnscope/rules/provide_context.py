@@ -1,0 +1,88 @@
+"""Context providers: what is found beside a question stands in slots of their own, each within its share of the budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Annotated, Literal
+
+from msgspec import Struct
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.layers.places import insert_at
+from turnscope.envelope.provided import KINDS, SLOTS, fitting, provided, recorded, told
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import before
+from turnscope.session.model import Answer, Ask, Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters. A slot's share of the budget stands in the policy's budget (`slots`)."""
+
+    kinds: Annotated[tuple[str, ...], f"what is asked for: of {', '.join(KINDS)}"] = (
+        "rules",
+        "workspace",
+        "file",
+        "tree",
+        "search",
+    )
+    form: Annotated[Literal["sources", "tagged", "fenced"], "how the texts are worded"] = "tagged"
+    place: Annotated[Literal["question", "system"], "before the question, or behind the system prompt"] = "question"
+    most: Annotated[int, "texts of each kind that a request carries"] = 8
+
+
+class Stood(Struct, frozen=True, gc=False):
+    """Where the inserts stand, and the turn that they are for."""
+
+    at: int
+    turn: int
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    turn = before(ctx.index.turns, ctx.request.cut - 1)
+    was: Stood | None = ctx.state
+    kinds = [kind for kind in KINDS if kind in params.kinds]
+    if turn is None:
+        return was
+    now = Stood(turn if params.place == "question" else ctx.index.messages[0], turn)
+    same = was == now and ctx.previous is not None and ctx.previous.budget == ctx.budget
+    if same and ctx.size(envelope) <= ctx.limit:
+        return was
+    if was and was.at != now.at and was.at < envelope.stop:
+        for slot in (SLOTS[kind] for kind in kinds):
+            if insert_at(envelope, was.at, slot):
+                envelope = yield Edit("drop", "another question: this was for the one before", Span(was.at, was.at), slot=slot)
+    question, asked = ctx.session.blocks[turn].text[:8_000], " ".join(kinds)
+    key = blake2b(f"{turn}\0{asked}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    answer: Answer = yield Ask("provide", f"provide:{key}", asked, question, params.most)
+    found = [*recorded(ctx, turn), *(one for item in answer.items if (one := provided(item)))]
+
+    def part(text: str) -> Part:
+        system = params.place == "system"
+        return Part("system", "text", text, place="system") if system else Part("user", "text", text)
+
+    for kind in kinds:
+        slot, texts = SLOTS[kind], [one for one in found if one.kind == kind][: params.most]
+        insert = insert_at(envelope, now.at, slot)
+        there = (insert.body or ()) if insert else ()
+        share = int(ctx.budget.slots.get(slot, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
+        room = min(ctx.limit - ctx.size(envelope) + sum(ctx.own.body(there)), share)  # an insert shrinks before anything else
+        text, many = fitting(texts, params.form, room, lambda said: ctx.own.tokens_of((part(said),)))
+        body = (part(text),) if text else ()
+        if body != there:
+            because = f"{many} of {len(texts)} {slot.replace('_', ' ')} stand beside the question: {room:,} tokens are free"
+            facts = {"room": room, "found": len(texts), "stand": many, "what": told(texts)}
+            envelope = yield Edit("insert" if body else "drop", because, Span(now.at, now.at), body, slot=slot, facts=facts)
+    return now
+
+
+RULE = Rule(
+    "provide_context",
+    "Put web results, documents, files, trees, pages, issues, project rules or the workspace beside the question they are for.",
+    edits,
+    Params,
+    "remembers",
+    "a survey of memory patterns, sections 1.2, 1.6 and 1.7: RAG sources and web results, context providers, rule files",
+    state=Stood,
+)

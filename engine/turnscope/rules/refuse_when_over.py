@@ -1,0 +1,99 @@
+"""Last step of the overflow ladder: a request that does not fit is not sent, and says why."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.messages_api.edits import COMPACT
+from turnscope.session.model import Edit
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """How sure to be."""
+
+    share: Annotated[float, "refuse above this share of the budget"] = 1.0
+
+
+class Used(Struct, frozen=True, gc=False):
+    """Tokens billed by the first `requests` requests, prompts and answers."""
+
+    requests: int = 0
+    tokens: int = 0
+    prompts: int = 0
+    answers: int = 0
+    cache_read: int = 0
+    cache_written: int = 0
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    size = ctx.size(envelope) - _summed(ctx)
+    limit = int(ctx.limit * params.share) if ctx.limit > 0 else ctx.limit
+    if size <= limit:
+        return ctx.state
+    used = _used(ctx)
+    fixed = envelope.counts[0] + envelope.counts[1]
+    if ctx.limit <= 0:
+        why = f"what the log does not hold of the prompt fills the budget of {ctx.budget.limit:,} tokens alone"
+    elif fixed > limit:
+        why = f"system prompt and tools alone need {fixed:,} tokens, {limit:,} are left: cutting messages is no help"
+    else:
+        why = f"the request needs {size:,} tokens, {limit:,} are left for it"
+    projected = ctx.calibration.predict(size) if ctx.own is ctx.ledger else size
+    yield Edit(
+        "refuse",
+        why,
+        facts={
+            "conversation_id": ctx.session.id,
+            "turn": ctx.request.turn,
+            "request": ctx.request.n,
+            "projected": projected,
+            "window": ctx.budget.window,
+            "usage_so_far": used.tokens,
+            "gen_ai.usage.input_tokens": used.prompts,
+            "gen_ai.usage.output_tokens": used.answers,
+            "gen_ai.usage.cache_read.input_tokens": used.cache_read,
+            "gen_ai.usage.cache_creation.input_tokens": used.cache_written,
+            "limit": limit,
+            "static": fixed,
+        },
+    )
+    return used
+
+
+def _summed(ctx: Ctx) -> int:
+    """Tokens that are sent and that the server reads no more, once it goes on from a summary of its own."""
+    before = ctx.previous
+    if before is None or not any(known.rule == COMPACT and known.state for known in before.states):
+        return 0
+    return max(0, ctx.size(before.after) - ctx.size(before.seen))
+
+
+def _used(ctx: Ctx) -> Used:
+    """What was billed before this request. Goes on from the sum at the last refusal."""
+    known: Used = ctx.state or Used()
+    billed = [request.usage for request in ctx.session.requests[known.requests : ctx.request.n] if request.usage]
+    prompts = known.prompts + sum(usage.prompt_tokens for usage in billed)
+    answers = known.answers + sum(usage.output_tokens for usage in billed)
+    return Used(
+        ctx.request.n,
+        prompts + answers,
+        prompts,
+        answers,
+        known.cache_read + sum(usage.cache_read_input_tokens for usage in billed),
+        known.cache_written + sum(usage.cache_creation_input_tokens for usage in billed),
+    )
+
+
+RULE = Rule(
+    "refuse_when_over",
+    "Refuse a request that does not fit, instead of letting it be cut unseen.",
+    edits,
+    Params,
+    memory="fresh",
+    source="a design pattern for session context management: overflow responses are typed and explicit",
+    state=Used,
+)

@@ -1,0 +1,214 @@
+"""Mend what a provider would reject after other rules have cut: results without calls, calls without results, and the like."""
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from msgspec import structs
+
+from turnscope.envelope.conversation import newest, since
+from turnscope.envelope.difference import changes, shown
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pairs import (
+    answered,
+    begun,
+    heads,
+    id_of,
+    itself,
+    late,
+    neighbour,
+    odd,
+    raw_of,
+    role_at,
+    stands,
+    stray,
+    twins,
+    unkeyed,
+    verbatim,
+    within,
+)
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.content import block_text
+from turnscope.session.model import Edit, Part, Span
+
+Mended = Generator[Edit, Any, Envelope]
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The words that stand in for what is missing."""
+
+    result: Annotated[str, "result of a call that has none"] = "[No result of this call is shown.]"
+    notice: Annotated[str, "a user's message where the request would begin with an answer"] = "[Earlier messages are left out.]"
+    stray: Annotated[str, "stands before a result in the newest message whose call is gone"] = (
+        "[Result of a call that is not shown:]"
+    )
+    begin: Annotated[bool, "say so where a request would begin with an answer; else another rule does"] = True
+    filler: Annotated[str, "message between two of one role that may not be merged (empty = leave them)"] = ""
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    blocks, messages = ctx.session.blocks, ctx.session.messages
+    spans = changes(envelope, ctx)
+    envelope = yield from _rename(envelope, ctx, spans)
+    envelope = yield from _key(envelope, ctx, spans)
+    calls = [*within(ctx.index.calls, spans)]
+    ends = {messages[blocks[at].message].stop - 1 for at in calls if not _whole(envelope, ctx, at)}
+    theirs = {blocks[at].pair for at in calls if at < blocks[at].pair < ctx.request.cut}
+    envelope = yield from _take_back(envelope, ctx, calls, theirs, params)
+    for at in sorted({*within(ctx.index.results, spans), *theirs}):
+        if _whole(envelope, ctx, at):
+            continue
+        if why := stray(envelope, ctx, at):
+            body = (Part("user", "text", f"{params.stray}\n{blocks[at].text}"),) if _alone(ctx, at) else ()
+            envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"block": at, "call": blocks[at].pair})
+        if blocks[at].pair >= 0:
+            ends.add(messages[blocks[blocks[at].pair].message].stop - 1)
+    for last in sorted(ends):
+        envelope = yield from _answer(envelope, ctx, last, params)
+    if params.filler:
+        envelope = yield from _alternate(envelope, ctx, spans, params)
+    talk = ctx.index.messages
+    if params.begin and talk and any(span.start <= max(since(ctx) - 1, talk[0]) for span in spans):
+        edit = begun(envelope, ctx, params.notice)
+        if edit is not None:
+            yield edit
+
+
+def _whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
+    """True where a call and its result stand in neighbouring messages, each as itself, or are gone together."""
+    blocks, pair = ctx.session.blocks, ctx.session.blocks[at].pair
+    if not 0 <= pair < ctx.request.cut or blocks[pair].pair != at or abs(blocks[at].message - blocks[pair].message) != 1:
+        return False
+    piece = envelope.at(at)
+    if piece.start <= pair < piece.stop and shown(piece) in (None, ()):
+        return True
+    last = ctx.session.messages[blocks[min(at, pair)].message].stop - 1
+    return all(itself(envelope, ctx, place) for place in (at, pair, last))
+
+
+def _take_back(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int], params: Params) -> Mended:
+    """What was said because calls were gone, now that they stand again: results turned into text, a notice amid calls."""
+    session = ctx.session
+    behind = {at for call in calls for at in range(call + 1, session.messages[session.blocks[call].message].stop)}
+    for at in sorted(theirs | behind):
+        piece = envelope.at(at)
+        said = piece.body[0].text if piece.body and piece.stop - piece.start == 1 else ""
+        if at in behind and said == params.notice and piece.body:
+            rest = piece.body[1:]
+            why, bare = "the calls before it are there again", len(rest) == 1 and rest[0].ref == at
+            envelope = yield Edit("repair", why, Span(at, at + 1), () if bare else rest, restore=bare, facts={"block": at})
+        elif at in theirs and said.startswith(f"{params.stray}\n") and stands(envelope, ctx, session.blocks[at].pair):
+            envelope = yield Edit("repair", "the call of this result is there again", Span(at, at + 1), restore=True)
+    return envelope
+
+
+def _alone(ctx: Ctx, result: int) -> bool:
+    """True where the newest message, which is never left out, holds results alone."""
+    blocks = ctx.session.blocks
+    return result >= newest(ctx) and all(
+        b.kind == "tool_result" and b.role == "user" for b in blocks[newest(ctx) : ctx.request.cut]
+    )
+
+
+def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
+    """Calls whose id an earlier call has, and their results, get an id of their own."""
+    names = twins(ctx)
+    calls = [(at, "id", names[at]) for at in within(ctx.index.calls, spans) if at in names] if names else []
+    pairs = [(at, ctx.session.blocks[at].pair) for at in within(ctx.index.results, spans)] if names else []
+    for at, key, name in (*calls, *((at, "tool_use_id", names[call]) for at, call in pairs if call in names)):
+        piece = envelope.at(at)
+        parts = piece.body if piece.body is not None else (Part(ctx.session.blocks[at].role, ctx.session.blocks[at].kind),)
+        raw = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
+        if parts and not _told(parts[0]) and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
+            text = parts[0].text or ctx.session.blocks[at].text
+            body = (structs.replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
+            why = f"an earlier call has the id {raw.get(key)} already"
+            why = f"a provider takes no id like {raw.get(key)!r}" if odd(raw.get(key)) else why
+            envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"id": name})
+    return envelope
+
+
+def _key(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
+    """Calls whose input is no object get one that holds it."""
+    for at in within(unkeyed(ctx), spans):
+        piece, parts = verbatim(envelope, ctx, at)
+        given = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
+        open_input = not isinstance(given.get("input"), Mapping)
+        if parts and piece.stop - piece.start == 1 and open_input and not _told(parts[0]):
+            held = given.get("input")
+            raw = {**given, "input": {} if held is None else {"input": held}}
+            body = (structs.replace(parts[0], text=block_text("tool_use", raw), raw=raw, ref=None), *parts[1:])
+            envelope = yield Edit("repair", "a call's input must be an object", Span(at, at + 1), body, facts={"block": at})
+    return envelope
+
+
+def _told(part: Part) -> bool:
+    """True where a text stands for a call or a result: it has neither id nor input."""
+    return part.ref is None and part.kind not in ("tool_use", "tool_result")
+
+
+def _answer(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> Mended:
+    """Give the calls of the message that ends with block `last` the results that do not stand right behind it."""
+    piece, parts = verbatim(envelope, ctx, last)
+    ours = (
+        [part for part in parts if part.role == "user" and part.kind == "tool_result"] if piece.stop - piece.start == 1 else []
+    )
+    base = tuple(part for part in parts if part not in ours)
+    found = [*_lacking(envelope, ctx, last, ours, params)]
+    added, moved = [part for part, _ in found], [at for _, at in found if at is not None]
+    if (*base, *added) == parts or (not added and piece.body is None):
+        return envelope
+    lacking = len(added) - len(moved)
+    what = (
+        f"{lacking} call{'s have' if lacking > 1 else ' has'} no result" if lacking else "a result stands behind a later answer"
+    )
+    facts = {"added": lacking, "moved": len(moved)}
+    span = Span(piece.start, piece.stop)
+    if not added and len(base) == 1 and base[0].ref == last:
+        return (yield Edit("repair", "the result is there now", span, restore=True, facts=facts))  # type: ignore[no-any-return]
+    envelope = yield Edit("repair", what if added else "the result is there now", span, (*base, *added), facts=facts)
+    for result in moved:
+        if stands(envelope, ctx, result):
+            envelope = yield Edit("repair", "this result was moved behind its call", Span(result, result + 1), (), facts=facts)
+    return envelope
+
+
+def _lacking(envelope: Envelope, ctx: Ctx, last: int, ours: list[Part], params: Params) -> Iterator[tuple[Part, int | None]]:
+    """The results to put behind the message that ends with block `last`; with the address of one that stands elsewhere."""
+    blocks = ctx.session.blocks
+    for call in range(ctx.session.messages[blocks[last].message].start, last + 1):
+        if raw_of(blocks[call].raw).get("type") != "tool_use" or not stands(envelope, ctx, call):
+            continue
+        name, result = id_of(envelope, ctx, call), answered(envelope, ctx, call)
+        if result is not None:
+            if late(envelope, ctx, result):
+                yield from ((part, result) for part in verbatim(envelope, ctx, result)[1])
+            continue
+        raw = {"type": "tool_result", "tool_use_id": name, "content": params.result}
+        kept = [
+            p for p in ours if (p.ref is not None and p.ref == blocks[call].pair) or raw_of(p.raw).get("tool_use_id") == name
+        ]
+        yield (kept or [Part("user", "tool_result", params.result, raw)])[0], None
+
+
+def _alternate(envelope: Envelope, ctx: Ctx, spans: list[Span], params: Params) -> Mended:
+    """Between two messages of one role of which one may not be merged, put a message of the other role."""
+    for at in heads(ctx, spans):
+        role, other = role_at(envelope, ctx, at), neighbour(envelope, ctx, at)
+        fenced = [ctx.session.messages[ctx.session.blocks[a].message].fence for a in (at, other) if a is not None]
+        if other is not None and role and role == role_at(envelope, ctx, other) and any(fenced):
+            part = Part("assistant" if role == "user" else "user", "text", params.filler)
+            why = f"two messages of the {role} stand side by side"
+            envelope = yield Edit("repair", why, Span(at, at), (part,), slot="repair", facts={"block": at})
+    return envelope
+
+
+RULE = Rule(
+    "repair",
+    "Mend what a provider would reject: results without calls, calls without results, odd ids and inputs, an answer first.",
+    edits,
+    Params,
+    memory="monotone",
+    source="what agents do before they send: Cline ensureToolResultsFollowToolUse (v3.89.2), Codex normalize.rs",
+)

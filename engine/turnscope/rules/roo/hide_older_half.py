@@ -1,0 +1,96 @@
+"""Hide half of the visible messages behind the first once the request is too big, and say so in a message of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from msgspec import structs
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.roo import management
+from turnscope.ports.roo.history import (
+    SLOT,
+    Entry,
+    Store,
+    condensed_now,
+    measured,
+    started_afresh,
+    static_tokens,
+    stored,
+    tokens,
+    visible,
+)
+from turnscope.session.model import Bucket, Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters, with Roo's defaults."""
+
+    share: Annotated[float, "share of the visible messages behind the first that is hidden, cut to an even number"] = 0.5
+    factor: Annotated[float, "what the counter says is multiplied by this, as Roo does with tiktoken's counts"] = 1.5
+    count_after_condense: Annotated[bool, "right after a condense the summary's count is compared, not what was billed"] = True
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    store: Store = ctx.state or Store()
+    if parts := started_afresh(envelope, ctx):
+        made = stored(envelope, ctx, parts, store.summary, params.factor)
+        return structs.replace(store, summaries=(*store.summaries, structs.replace(made, texts=())))  # counted, never read
+    size = measured(ctx, store.summary, params.factor, params.count_after_condense)
+    window, output = ctx.budget.window, ctx.budget.max_output
+    over = size is not None and management.will_manage(size.total, size.last, window, output, auto=False)
+    if size is None or not over or condensed_now(envelope, ctx):
+        return store
+    limit = management.allowed(window, output)
+    cut = management.truncate(visible(ctx, store), params.share, "new")
+    kept = [m for m in cut.messages if not m.get("truncationParent") and not m.get("isTruncationMarker")]
+    left = math.ceil(static_tokens(envelope, ctx, Bucket.SYSTEM) * params.factor)
+    left += sum(m["tokens"] if "tokens" in m else tokens(ctx, m["at"][0], params.factor) for m in kept)
+    because = f"{size.whole:,} tokens, where {limit:,.0f} are allowed"
+    facts = {"size": size.whole, "allowed": limit, "window": window, "removed": cut.removed, "new_size": left}
+    if cut.marker is None:
+        yield Edit("keep", f"{because}, but too few messages are left to hide any", facts=facts)
+        return store
+    shown = management.effective(cut.messages)
+    place = cut.messages.index(cut.marker) + 1
+    first = cut.messages[place]["at"] if place < len(cut.messages) else (ctx.request.cut, 0)
+    number = store.markers + 1
+    facts |= {"marker": number, "ts": cut.marker["ts"]}
+    hiding = structs.replace(store, first=first, markers=number)
+    if not any(m is cut.marker for m in shown):
+        yield Edit("keep", f"{because}, but the {cut.removed} messages to hide stand before the summary", facts=facts)
+        return hiding
+    because += f": {cut.removed} of {len(kept) + cut.removed} messages are hidden"
+    for span in _spans(envelope, ctx, store, cut.messages, first[0]):
+        yield Edit("drop", because, span, facts=facts)
+    body = (Part("user", "text", cut.marker["content"], fence=True),)
+    yield Edit("insert", because, Span(first[0], first[0]), body, slot=f"{SLOT} {number}", facts=facts)
+    return hiding
+
+
+def _spans(envelope: Envelope, ctx: Ctx, store: Store, messages: list[Any], stop: int) -> Iterator[Span]:
+    """What still stands of the messages that were hidden now; a summary that was, with all that it stands for."""
+    hidden: list[Entry] = [m for m in messages if m.get("truncationParent") == "new"]
+    start = min(m["at"][0] for m in hidden)
+    if store.summary and not store.hides_summary:
+        start = ctx.index.messages[0]
+    for span in ctx.index.talk(start, stop):
+        piece = envelope.at(span.start)
+        if piece.body != () or piece.stop < span.stop:
+            yield span
+
+
+RULE = Rule(
+    "hide_older_half",
+    "Hide half of the visible messages behind the first once the request is above the limit and was not condensed.",
+    edits,
+    Params,
+    "remembers",
+    "Roo Code 3.52.1 (cb83656718), truncateConversation and manageContext (context-management/index.ts)",
+    state=Store,
+)

@@ -1,0 +1,92 @@
+"""Fit the results of tools to the calls of the answer before them: unknown ids, second results, and calls without a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
+from turnscope.ports.roo.history import message
+from turnscope.ports.roo.results import as_text, validate
+from turnscope.session.index import upto
+from turnscope.session.model import Block, Edit, Part, Span
+
+SLOT = "results put in"
+
+
+class Group(NamedTuple):
+    """What stands of neighbouring user's messages, which are one message to a provider, and the answer right before them."""
+
+    blocks: list[Block]
+    answer: int | None
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    for group in _groups(envelope, ctx):
+        results = [block for block in group.blocks if block.kind == "tool_result"]
+        if group.answer is None:
+            for block in results:
+                raw = as_text(block.raw)
+                part = Part("user", "text", raw["text"], raw)
+                why = "no answer stands before this result, so it is sent as text"
+                envelope = yield Edit("repair", why, Span(block.at, block.at + 1), (part,))
+            continue
+        content = [{"type": "text", "text": b.raw} if isinstance(b.raw, str) else b.raw for b in group.blocks]
+        fitted = validate({"role": "user", "content": content}, [message(ctx, group.answer)])
+        if fitted is not None:
+            envelope = yield from _fit(envelope, group.blocks, content, fitted)
+
+
+def _groups(envelope: Envelope, ctx: Ctx) -> Iterator[Group]:
+    """User's messages that the previous plan did not hold."""
+    starts, messages, blocks = ctx.index.messages, ctx.session.messages, ctx.session.blocks
+    since = ctx.previous.request.cut if ctx.previous else 0
+    place = upto(starts, since)
+    before: int | None = starts[place - 1] if place else None  # the answer before, where it stands
+    if before is not None and (blocks[before].role != "assistant" or not _stands(envelope, before)):
+        before = None
+    held: list[Block] = []
+    for start in starts[place : upto(starts, ctx.request.cut)]:
+        if blocks[start].role == "user":
+            there = blocks[start : messages[blocks[start].message].stop]
+            held += [b for b in there if b.raw is not None and _stands(envelope, b.at)]
+            continue
+        if held:
+            yield Group(held, before)
+        before, held = start if _stands(envelope, start) else None, []
+    if held:
+        yield Group(held, before)
+
+
+def _stands(envelope: Envelope, at: int) -> bool:
+    body = envelope.at(at).body
+    return body is None or bool(body and body[0].kind != "summary")
+
+
+def _fit(envelope: Envelope, blocks: list[Block], content: list[Any], fitted: list[Any]) -> Any:
+    kept = {place: raw for place, raw in fitted if place >= 0}
+    for place, block in enumerate(blocks):
+        if place not in kept:
+            why = "another result answers this call, or no call of the answer before it is left for this result"
+            envelope = yield Edit("repair", why, Span(block.at, block.at + 1), ())
+        elif kept[place] is not content[place]:
+            part = Part("user", "tool_result", block.text, kept[place])
+            why = "no call has this result's id: it gets the id of the call at its place"
+            envelope = yield Edit("repair", why, Span(block.at, block.at + 1), (part,))
+    added = tuple(Part("user", "tool_result", raw["content"], raw, place="after") for place, raw in fitted if place < 0)
+    if added:
+        at = blocks[0].at
+        why = f"{len(added)} call{'s have' if len(added) > 1 else ' has'} no result"
+        envelope = yield Edit("repair", why, Span(at, at), added, slot=SLOT)
+    return envelope
+
+
+RULE = Rule(
+    "match_results_to_calls",
+    "Give results the ids of the calls before them, keep one per call, and put one in where a call has none.",
+    edits,
+    NoParams,
+    "remembers",
+    "Roo Code 3.52.1 (cb83656718), validateAndFixToolResultIds (task/validateToolResultIds.ts)",
+)

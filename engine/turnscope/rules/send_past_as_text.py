@@ -1,0 +1,73 @@
+"""Send past turns as plain text: their calls become a line with the beginning of the result, their thinking goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated
+
+from turnscope.envelope.conversation import alone, begin, droppable, once
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import Index, before, upto
+from turnscope.session.model import Block, Edit, Part, Session, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    result: Annotated[int, "characters of a tool's result that are told behind its call (0 = none)"] = 1_000
+    keep: Annotated[int, "newest messages that stay; all that answers one prompt is one (0 = all)"] = 0
+    stored: Annotated[int, "newest messages that are stored at all, of which those that stay are sent (0 = all)"] = 0
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    start, stop = ctx.state or 0, before(ctx.index.turns, ctx.request.cut - 1) or 0
+    for at in (at for span in ctx.index.talk(start, stop) for at in range(*span)):
+        block = ctx.session.blocks[at]
+        if block.kind == "text" or not alone(envelope, at):
+            continue
+        if block.kind == "tool_use":
+            text = _told(block, ctx.session, params.result)
+            because = "a past turn is sent as role and text: its call is told"
+            envelope = yield Edit("condense", because, Span(at, at + 1), (Part(block.role, "text", text),))
+        else:
+            what = "its result is told behind the call" if block.kind == "tool_result" else f"{block.kind} is no text"
+            envelope = yield Edit("drop", f"a past turn is sent as role and text: {what}", Span(at, at + 1))
+    heads = _heads(ctx)
+    there = upto(heads, ctx.request.cut)
+    keep = min(filter(None, (params.keep, params.stored)), default=0)
+    if 0 < keep < there:
+        first = begin(ctx, heads[there - keep])
+        of = f"{min(there, params.stored)} that are stored" if params.stored else f"{there} messages"
+        because = f"only the last {keep} of {of} are kept"
+        for span in droppable(ctx, envelope, heads[0], first):
+            yield Edit("drop", because, span, facts={"messages": there, "keep": keep, "stored": params.stored})
+    return max(start, stop)
+
+
+@once
+def _heads(_session: Session, index: Index) -> tuple[int, ...]:
+    """Where each turn's prompt begins, and where what answers it does: the messages of a chat that is role and text."""
+    prompts = set(index.turns)
+    return tuple(sorted(prompts | {later for at, later in pairwise(index.messages) if at in prompts}))
+
+
+def _told(call: Block, session: Session, most: int) -> str:
+    raw = call.raw if isinstance(call.raw, Mapping) else {}
+    head = f"[{call.name or raw.get('name') or 'a tool'}]"
+    said = session.blocks[call.pair].text if call.pair >= 0 else ""
+    return f"{head} {said[:most]}" if most > 0 and said else head
+
+
+RULE = Rule(
+    "send_past_as_text",
+    "Send past turns as role and text alone: a call and the beginning of its result become a text, thinking goes.",
+    edits,
+    Params,
+    "remembers",
+    "a survey of memory patterns, sections 3.3 and 4.1: turns as flat role and content, stored results cut at 1,000 characters",
+    state=int,
+)

@@ -1,0 +1,85 @@
+"""Send tool blocks as text: a call as XML, its result under a line that names it, definitions as part of the system prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnscope.envelope.conversation import call_input, path_in
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Piece
+from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
+from turnscope.session.content import dumps, text_of
+from turnscope.session.index import upto
+from turnscope.session.model import Block, Edit, Part, Session, Span
+
+KINDS = ("tool", "tool_use", "tool_result")
+_ODD = re.compile(r"[^\w.-]")
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    cut, done = ctx.request.cut, ctx.state or 0
+    changed = () if ctx.done is None else (d.edit.span for d in ctx.done if d.splice and d.edit.span)
+    for span in [Span(done if ctx.done is not None else 0, cut), *(s for s in changed if s.start < done)]:
+        for at in _tools(ctx, span):
+            piece = envelope.at(at)
+            if piece.body is None or (piece.start == at and any(part.kind in KINDS for part in piece.body)):
+                where = Span(at, at + 1) if piece.body is None else Span(piece.start, piece.stop)
+                body = tuple(part for one in _parts(piece, ctx, at) for part in _text(one, ctx.session.blocks[at], ctx.session))
+                envelope = yield Edit("condense", "tool blocks are sent as XML text", where, body, slot=piece.slot)
+    return cut
+
+
+def _tools(ctx: Ctx, span: Span) -> Iterator[int]:
+    """Definitions, calls and results in a span, rising."""
+    kinds = (ctx.index.static, ctx.index.calls, ctx.index.results)
+    found = sorted(at for kind in kinds for at in kind[upto(kind, span.start) : upto(kind, span.stop)])
+    return (at for at in found if ctx.session.blocks[at].kind in KINDS)
+
+
+def _parts(piece: Piece, ctx: Ctx, at: int) -> tuple[Part, ...]:
+    block = ctx.session.blocks[at]
+    return (Part(block.role, block.kind, raw=block.raw),) if piece.body is None else piece.body
+
+
+def _text(part: Part, block: Block, session: Session) -> Iterator[Part]:
+    """What is sent for one part. Pictures in a result stay what they are, behind its text."""
+    raw: Any = part.raw if part.ref is None else session.blocks[part.ref].raw
+    kind = part.kind if part.ref is None else session.blocks[part.ref].kind
+    if kind not in KINDS or not isinstance(raw, Mapping):
+        yield part
+    elif kind == "tool":
+        yield Part(
+            "system", "system", element("tool", {key: raw[key] for key in raw if key != "cache_control"}), place="system"
+        )
+    elif kind == "tool_use":
+        yield Part(part.role, "text", element(str(raw.get("name") or block.name or "tool"), raw.get("input")))
+    else:
+        path = path_in(call_input(session, block))
+        content, failed = raw.get("content"), " (failed)" if raw.get("is_error") else ""
+        listed = content if isinstance(content, list) else []
+        media = [one for one in listed if isinstance(one, Mapping) and one.get("type") in ("image", "document")]
+        text = text_of([one for one in listed if one not in media] if listed else content)
+        of = f"{block.name or 'tool'} for '{path}'" if path else block.name or "tool"
+        yield Part(part.role, "text", f"[{of}] Result{failed}:\n{text}")
+        yield from (Part(part.role, str(one["type"]), raw=one) for one in media)
+
+
+def element(name: str, given: Any) -> str:
+    """A value as an XML element: an object's keys are its children. Text is not escaped, as the tools that do this have it."""
+    name = _ODD.sub("_", name) or "tool"
+    if isinstance(given, Mapping):
+        inside = "\n".join(element(str(key), value) for key, value in given.items())
+        return f"<{name}>\n{inside}\n</{name}>" if inside else f"<{name}>\n</{name}>"
+    return f"<{name}>{given if isinstance(given, str) else dumps(given)}</{name}>"
+
+
+RULE = Rule(
+    "send_tools_as_xml",
+    "Send calls, results and definitions of tools as text in the form of XML elements.",
+    edits,
+    NoParams,
+    source="Smart Context Management for AI Code Assistants: tool blocks stored in Anthropic's format, sent as XML text",
+    state=int,
+)

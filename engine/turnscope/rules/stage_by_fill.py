@@ -1,0 +1,85 @@
+"""Cut in three stages as the budget fills: leave out old messages, then condense them, then warn and offer a new session."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from turnscope.envelope.condensing import How, boundary, condense, fill, standing, summary_at, summary_of, turn_start
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import upto
+from turnscope.session.model import Edit, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The three marks, as shares of the budget, and what each stage keeps."""
+
+    truncate_at: Annotated[float, "from this share of the budget on, only the newest messages are kept"] = 0.6
+    keep: Annotated[float, "share of the messages (since the last summary) that is kept then"] = 0.7
+    condense_at: Annotated[float, "from this share on, older turns become a summary"] = 0.8
+    keep_turns: Annotated[int, "newest turns that stay as they are then"] = 5
+    warn_at: Annotated[float, "from this share on, warn and offer a new session that starts with the summary"] = 0.9
+    cap: Annotated[int, "tokens that the summary may have"] = 1_000
+    prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "hand-over"
+    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    starts = ctx.index.messages
+    if fill(envelope, ctx) < params.truncate_at or not starts or starts[0] >= ctx.request.cut:
+        return
+    begin = starts[0]
+    old = summary_at(envelope, begin)
+    since = old.stop if old else begin
+    envelope = yield from _truncate(envelope, ctx, params, since)
+    if fill(envelope, ctx) >= params.condense_at:
+        envelope = yield from _condense(envelope, ctx, params, begin, since)
+    level = fill(envelope, ctx)
+    if level >= params.warn_at:
+        offer = summary_of(envelope.at(begin))
+        facts = {"fill": round(level, 4), "limit": ctx.limit, "new_session_starts_with": offer}
+        what = "a new session could start with the summary" if offer else "a new session would have room"
+        yield Edit(
+            "warn", f"the request fills {level:.0%} of the budget, {params.warn_at:.0%} is the mark: {what}", facts=facts
+        )
+
+
+def _truncate(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Generator[Edit, Any, Envelope]:
+    """Leave out what stands before the newest messages. All messages since the last summary are counted, so the stage rests."""
+    starts, level = ctx.index.messages, fill(envelope, ctx)
+    first, last = upto(starts, since), upto(starts, ctx.request.cut)
+    want = starts[min(last - 1, first + int((last - first) * (1 - params.keep) + 1e-9))]
+    stop = boundary(envelope, ctx, want, since, user=True, later=False) or boundary(envelope, ctx, want, since, later=False)
+    because = f"the request fills {level:.0%} of the budget, {params.truncate_at:.0%} is the mark"
+    facts = {"fill": round(level, 4), "limit": ctx.limit, "messages": last - first}
+    for span in ctx.index.talk(since, stop or since):
+        piece = envelope.at(span.start)
+        if piece.body != () or piece.stop < span.stop:
+            gone = upto(starts, span.stop) - upto(starts, span.start)
+            why = f"{because}: of {last - first:,} messages the oldest {gone:,} are left out"
+            envelope = yield Edit("drop", why, span, (), facts={**facts, "dropped": gone, "tokens": ctx.tokens(*span)})
+    return envelope
+
+
+def _condense(envelope: Envelope, ctx: Ctx, params: Params, begin: int, since: int) -> Generator[Any, Any, Envelope]:
+    """Condense all that stands before the newest turns, what was left out since the last summary included."""
+    level = fill(envelope, ctx)
+    because = f"the request still fills {level:.0%} of the budget, {params.condense_at:.0%} is the mark"
+    facts = {"fill": round(level, 4), "limit": ctx.limit, "keep_turns": params.keep_turns}
+    want = max(turn_start(ctx, params.keep_turns), standing(envelope, ctx, since))
+    stop = boundary(envelope, ctx, want, since, later=False) if want > since else None
+    if stop is None or ctx.tokens(since, stop) <= params.cap:
+        kept = f"the newest {params.keep_turns} turns are all that could be condensed"
+        return (yield Edit("keep", f"{because}, but {kept}", facts=facts))  # type: ignore[no-any-return]
+    how = How(params.prompt, params.model, params.cap, lost=True, larger=False)
+    return (yield from condense(envelope, ctx, Span(begin, stop), how, because, facts))
+
+
+RULE = Rule(
+    "stage_by_fill",
+    "Leave out old messages at 60 % of the budget, condense at 80 %, warn at 90 %.",
+    edits,
+    Params,
+    source="the staged plan for a code review chat in a survey of memory patterns: 60, 80 and 90 % of the budget",
+)

@@ -1,0 +1,54 @@
+"""Strip the thinking of past turns: it served its answer and is rarely needed again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.conversation import since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.session.index import before, runs, upto
+from turnscope.session.model import Edit
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters: those of Anthropic's clear_thinking_20251015."""
+
+    keep: Annotated[int, "newest turns with thinking whose thinking stays (at least 1: a turn's tool loop needs its own)"] = 1
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    thinking = ctx.index.thinking
+    stop = _old(thinking, ctx.index.turns, ctx.request.cut, params.keep)
+    start = _old(thinking, ctx.index.turns, since(ctx), params.keep)
+    standing = [at for at in thinking[start:stop] if envelope.at(at).body is None]
+    if not standing:
+        return
+    tokens = sum(ctx.ledger.tokens(at, at + 1) for at in standing)
+    because = f"thinking before the newest {max(1, params.keep)} turns that have any is left out: {tokens:,} tokens"
+    facts = {"blocks": len(standing), "tokens": tokens, "keep": params.keep}
+    for span in runs(standing):
+        yield Edit("strip", because, span, facts=facts)
+
+
+def _old(thinking: Sequence[int], turns: Sequence[int], cut: int, keep: int) -> int:
+    """How many thinking blocks of a request that ends at `cut` lie before the newest `keep` turns that have any."""
+    place = upto(thinking, cut)
+    for _ in range(max(1, keep)):
+        if place == 0:
+            break
+        place = upto(thinking, before(turns, thinking[place - 1]) or 0)
+    return place
+
+
+RULE = Rule(
+    "strip_old_thinking",
+    "Leave out the thinking of past turns; the newest turns keep theirs.",
+    edits,
+    Params,
+    "remembers",
+    "Anthropic Messages API, context management edit clear_thinking_20251015 (keep: thinking_turns)",
+)

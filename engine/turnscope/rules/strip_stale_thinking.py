@@ -1,0 +1,75 @@
+"""Strip thinking that stands behind something that was edited: newer models take it back behind its own prefix alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.conversation import once, sealed
+from turnscope.envelope.difference import first_difference
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.pricing.abilities import binds_thinking
+from turnscope.session.content import is_text
+from turnscope.session.index import Index, before, runs
+from turnscope.session.model import Body, Edit, Part, Session, Span
+
+_THINKING = ("thinking", "redacted_thinking")
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    bound: Annotated[bool, "only for models known to take thinking back behind its own prefix alone"] = False
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    was = ctx.previous.after if ctx.previous else Envelope()
+    moved = ctx.previous is not None and ctx.previous.model != ctx.request.model
+    for at in _unsigned(ctx):
+        if at < ctx.request.cut and envelope.at(at).body is None:
+            envelope = yield Edit("strip", "thinking without a signature cannot be sent back", Span(at, at + 1))
+    if params.bound and not binds_thinking(ctx.request.model, ctx.prices):
+        return
+    start = 0 if moved else first_difference(was, envelope)
+    if start is None or start >= ctx.request.cut:
+        return
+    because = "another model thought this" if moved else f"what stands before this thinking was changed, from block {start} on"
+    for span, body in list(_standing(envelope, ctx, start)):
+        yield Edit("strip", because, span, body, facts={"from": start})
+
+
+@once
+def _unsigned(session: Session, index: Index) -> tuple[int, ...]:
+    """Thinking that no provider signed: from a log that does not hold it, or from another kind of model."""
+    thinking = (session.blocks[at] for at in index.thinking if session.blocks[at].kind == "thinking")
+    return tuple(b.at for b in thinking if isinstance(b.raw, dict) and not b.in_tags and not b.raw.get("signature"))
+
+
+def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Body]]:
+    """Thinking at or after `start` that would be sent, in its own place or among the parts of a stand-in; newest last."""
+    newest = before(sealed(ctx), ctx.request.cut - 1)
+    parts = [piece for piece in envelope.over(Span(start, envelope.stop)) if piece.body and any(map(_sealed, piece.body))]
+    for piece in parts:
+        yield Span(piece.start, piece.stop), tuple(part for part in piece.body or () if not _sealed(part))
+    if newest is None or newest < start:
+        return
+    there = (at for at in sealed(ctx) if start <= at < ctx.request.cut)
+    yield from ((span, ()) for span in runs(at for at in there if envelope.at(at).body is None))
+
+
+def _sealed(part: Part) -> bool:
+    """Whether a stand-in's part is thinking that goes out as such, and not in tags."""
+    return part.kind in _THINKING and not is_text(part.raw)
+
+
+RULE = Rule(
+    "strip_stale_thinking",
+    "Leave out thinking that stands behind an edit, or that another model thought: a provider may refuse it.",
+    edits,
+    Params,
+    "remembers",
+    "Anthropic Messages API: thinking is bound to the model and to the exact messages before it (Opus 5.5, Fable 5.1)",
+)

@@ -1,0 +1,54 @@
+"""Drop a system prompt or a set of tools once a newer one has taken its place."""
+
+from bisect import bisect_left
+
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
+from turnscope.session.model import Edit, Span
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    static = ctx.index.static
+    place = bisect_left(static, ctx.previous.request.cut) if ctx.previous else 0
+    last = bisect_left(static, ctx.request.cut)
+    while place < last:
+        after = _run(ctx, place, last)
+        for role in ("tools", "system"):
+            if any(_is(ctx, at, role) for at in static[place:after]):
+                older = [at for at in _older(ctx, role, place) if envelope.at(at).body is None]
+                if older:
+                    what = "set of tools" if role == "tools" else "system prompt"
+                    span = Span(older[0], older[-1] + 1)
+                    facts = {"replaced_by": static[place], "blocks": len(older), "tokens": ctx.tokens(*span)}
+                    envelope = yield Edit("drop", f"a newer {what} took effect at block {static[place]:,}", span, facts=facts)
+        place = after
+
+
+def _run(ctx: Ctx, place: int, last: int) -> int:
+    """Past the static blocks from number `place` on with no conversation between them: one set may be several messages."""
+    static = ctx.index.static
+    place += 1
+    while place < last and static[place] == static[place - 1] + 1:
+        place += 1
+    return place
+
+
+def _older(ctx: Ctx, role: str, place: int) -> list[int]:
+    """The newest neighbouring blocks of `role` before static block number `place`. Still older ones went when these came."""
+    found: list[int] = []
+    for i in range(place - 1, -1, -1):
+        at = ctx.index.static[i]
+        if _is(ctx, at, role):
+            if found and found[-1] != at + 1:
+                break
+            found.append(at)
+    return found[::-1]
+
+
+def _is(ctx: Ctx, at: int, role: str) -> bool:
+    """True for a block of `role`, but for a system message that stands in the conversation and is meant for that place."""
+    block = ctx.session.blocks[at]
+    return block.role == role and not ctx.session.messages[block.message].fence
+
+
+RULE = Rule("supersede_static", "Drop the system prompt and the tools that a newer version replaced.", edits, NoParams)

@@ -1,0 +1,64 @@
+"""SWE-agent's closed_window: a window of a file is closed once a newer one of the same file was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct
+
+from turnscope.envelope.conversation import alone, result, since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.ports.swe_agent.texts import closed, window
+from turnscope.session.model import Block, Bucket, Edit, Part, Span
+
+
+class Windows(Struct, frozen=True):
+    """The newest window of each file: the address of its block."""
+
+    newest: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Parameters."""
+
+    results: Annotated[bool, "results of tools count, too: windows were users' messages before agents called tools"] = True
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """A window closes older ones of its file."""
+    known: Windows = ctx.state or Windows()
+    newest, kinds = dict(known.newest), ("text", "tool_result") if params.results else ("text",)
+    for block in ctx.session.blocks[since(ctx) : ctx.request.cut]:
+        file = window(block.text) if block.role == "user" and block.kind in kinds else None
+        if file is None or ctx.session.messages[block.message].extra.get("is_demo") or not alone(envelope, block.at):
+            continue
+        older = newest.get(file) if file else block.at
+        if file:
+            newest[file] = block.at
+        if older is None or not alone(envelope, older):
+            continue
+        because = f"a newer window of {file} was shown" if file else "its numbered lines name no file"
+        stand_in = _stand_in(ctx.session.blocks[older], closed(ctx.session.blocks[older].text) if file else "")
+        envelope = yield Edit("clear", because, Span(older, older + 1), stand_in, facts={"file": file})
+    return known if newest == known.newest else Windows(newest)
+
+
+def _stand_in(block: Block, text: str) -> tuple[Part, ...]:
+    """The block with another text. A result without any stays, empty: its call would be left without an answer."""
+    if block.bucket is Bucket.TOOL_RESULTS:
+        return (result(block, text),)
+    return (Part(block.role, "text", text),) if text else ()
+
+
+RULE = Rule(
+    "close_outdated_windows",
+    "Of a file's older windows (numbered lines behind a header) a line stays once a newer window of it was shown.",
+    edits,
+    Params,
+    source="SWE-agent 3ea751c0 (v1.1.0-177), sweagent/agent/history_processors.py: ClosedWindowHistoryProcessor",
+    state=Windows,
+)

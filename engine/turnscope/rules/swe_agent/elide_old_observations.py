@@ -1,0 +1,105 @@
+"""SWE-agent's last_n_observations: of older observations one line stays, which says how much was left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from turnscope.envelope.conversation import since
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.errors import PolicyError
+from turnscope.ports.rows import Row, content, remembered, rows_of, with_text
+from turnscope.ports.swe_agent.texts import KEEP, REMOVE, elided, stand_in
+from turnscope.session.index import Index, upto
+from turnscope.session.model import Edit, Session
+
+OBSERVED = "observation"
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The options of the original."""
+
+    n: Annotated[int, "newest observations that stay; the task counts as one and always stays"] = 5
+    polling: Annotated[int, "leave out more only once this many observations have come: the prompt cache lasts as long"] = 1
+    keep_tags: Annotated[tuple[str, ...], "observations with such a tag stay"] = (KEEP,)
+    remove_tags: Annotated[tuple[str, ...], "observations with such a tag never stay, which wins"] = (REMOVE,)
+
+    def __post_init__(self) -> None:
+        if self.n <= 0:
+            raise PolicyError(f"{self.n} newest observations cannot stay", hint="Set n to 1 or more.")
+
+
+class _Seen(NamedTuple):
+    rows: tuple[Row, ...]
+    starts: tuple[int, ...]
+    tagged: tuple[int, ...]  # numbers of those with tags
+    others: tuple[tuple[int, frozenset[str]], ...]  # where other messages with tags begin, and these
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """State: how many observations were looked at as old."""
+    seen, done = _seen(ctx), ctx.state or 1
+    if any(not tags.isdisjoint(params.remove_tags) for at, tags in seen.others if since(ctx) <= at < ctx.request.cut):
+        why = "a tag that removes stands on a message that is no observation: the original stops here"
+        yield Edit("keep", why, facts={"error": "assertion"})
+    there = upto(seen.starts, ctx.request.cut)
+    old = max(done, elided(there, params.n, max(1, params.polling)))
+    new = {*range(done, old)}
+    first = upto(seen.starts, since(ctx))
+    for number in seen.tagged:
+        tags = _tags(ctx.session, seen.rows[number])
+        if number in new and not tags.isdisjoint(params.keep_tags):
+            new.discard(number)
+        if first <= number < there and not tags.isdisjoint(params.remove_tags):
+            new.add(number)
+    because = f"of {there:,} observations the newest {params.n:,} stay whole"
+    for number in sorted(new):
+        row = seen.rows[number]
+        if row.start < ctx.request.cut and envelope.at(row.start).body is not None:
+            continue  # something else stands there already
+        text = stand_in(*_held(ctx.session, row))
+        for edit in with_text(ctx.session, row, text, "clear", because, {"observation": number}):
+            if edit.span and edit.span.start < ctx.request.cut:
+                yield edit
+    return old
+
+
+def _held(session: Session, row: Row) -> tuple[list[str], int]:
+    """The texts of an observation, and how many images it holds."""
+    held = content(session, row)
+    parts = [held] if isinstance(held, str) else held or []
+    said = [part if isinstance(part, str) else str(part.get("text") or "") for part in parts]
+    return said, sum(not isinstance(part, str) and part.get("type") in ("image", "image_url") for part in parts)
+
+
+@remembered
+def _seen(session: Session, _index: Index, _own: object) -> _Seen:
+    """Results of tools and what says of itself that it is an observation, behind the first message of the user: the task."""
+    found: list[Row] = []
+    others: list[tuple[int, frozenset[str]]] = []
+    for row in rows_of(session).rows:
+        message = session.messages[session.blocks[row.start].message]
+        kind = message.extra.get("message_type")
+        task = row.role == "user" and not found
+        if (kind == OBSERVED if kind else row.role == "tool" or task) and not message.extra.get("is_demo"):
+            found.append(row)
+        elif tags := _tags(session, row):
+            others.append((row.start, tags))
+    tagged = (i for i, row in enumerate(found) if _tags(session, row))
+    return _Seen(tuple(found), tuple(row.start for row in found), tuple(tagged), tuple(others))
+
+
+def _tags(session: Session, row: Row) -> frozenset[str]:
+    return frozenset(session.messages[session.blocks[row.start].message].extra.get("tags") or ())
+
+
+RULE = Rule(
+    "elide_old_observations",
+    "Of older observations (tool results) one line stays, which says how many lines were left out.",
+    edits,
+    Params,
+    source="SWE-agent 3ea751c0 (v1.1.0-177), sweagent/agent/history_processors.py: LastNObservations",
+    state=int,
+)

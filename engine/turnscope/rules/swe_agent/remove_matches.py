@@ -1,0 +1,68 @@
+"""SWE-agent's remove_regex: what patterns match in older messages is taken out."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Annotated
+
+from turnscope.envelope.conversation import alone, result, result_text
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.rule import Ctx, Edits, Rule
+from turnscope.errors import PolicyError
+from turnscope.ports.swe_agent.texts import without
+from turnscope.session.model import Block, Bucket, Edit, Part, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The options of the original."""
+
+    remove: Annotated[tuple[str, ...], "regular expressions, each on what the one before left"] = ("<diff>.*</diff>",)
+    keep_last: Annotated[int, "newest messages that stay as they are"] = 0
+    system: Annotated[bool, "search system prompts as well, as the original does"] = False
+
+    def __post_init__(self) -> None:
+        for pattern in self.remove:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise PolicyError(f"{pattern!r} is no regular expression: {error}", hint="Mend the pattern.") from error
+
+
+def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Texts and results; calls and thoughts stay. State: how many messages were looked at."""
+    messages, done = ctx.session.messages, ctx.state or 0
+    there = bisect_left(messages, ctx.request.cut, key=lambda message: message.start)
+    old = max(done, there - max(0, params.keep_last))
+    for message in messages[done:old]:
+        for block in ctx.session.blocks[message.start : message.stop]:
+            found = _text(block, params)
+            if found and alone(envelope, block.at) and (left := without(found, params.remove)) != found:
+                because = "what a pattern matches is taken out"
+                envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (_part(block, left),))
+    return old
+
+
+def _text(block: Block, params: Params) -> str | None:
+    if block.bucket is Bucket.TOOL_RESULTS:
+        return result_text(block)
+    searched = block.kind == "text" or (params.system and block.bucket is Bucket.SYSTEM)
+    return block.text if searched else None
+
+
+def _part(block: Block, text: str) -> Part:
+    if block.bucket is Bucket.TOOL_RESULTS:
+        return result(block, text)
+    return Part(block.role, block.kind, text, place="system" if block.bucket is Bucket.SYSTEM else "own")
+
+
+RULE = Rule(
+    "remove_matches",
+    "Take what regular expressions match out of all but the newest messages.",
+    edits,
+    Params,
+    source="SWE-agent 3ea751c0 (v1.1.0-177), sweagent/agent/history_processors.py: RemoveRegex",
+    state=int,
+)

@@ -1,0 +1,473 @@
+"""The values everything else speaks of: blocks, requests, sessions, and the edits that were seen in them.
+
+Holds data types only. No parsing, counting, assembling or I/O. Addresses (`at`, `Span`) are positions in `Session.blocks`
+and never change; token counts are integers; times are seconds since the Unix epoch, UTC.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, overload
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from turnscope.session.content import block_text, is_text
+
+CHAT = "turnscope-chat"  # the source of sessions that were chatted here
+BEGUN = "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log
+SHAPE = "_shape"  # key of Request.settings: how this request writes what is the same content in another form
+
+JSON = Any  # a value as `json` reads it; provider data keeps whatever shape the provider gave it
+
+
+class Bucket(StrEnum):
+    """One of the five parts of a request envelope, in the order in which providers bill them."""
+
+    SYSTEM = "system"
+    TOOLS = "tools"
+    MESSAGES = "messages"
+    TOOL_RESULTS = "tool_results"
+    THINKING = "thinking"
+
+
+BUCKETS: tuple[Bucket, ...] = tuple(Bucket)
+
+Counts = tuple[int, int, int, int, int]
+"""Tokens per bucket, in the order of `BUCKETS`."""
+
+ZERO: Counts = (0, 0, 0, 0, 0)
+
+
+class Span(NamedTuple):
+    """Half-open range of block addresses."""
+
+    start: int
+    stop: int
+
+
+class Later:
+    """Content that is fetched when somebody reads it, and equals what it stands for. A stored session's blocks hold it."""
+
+    __slots__ = ("_at", "_fetch")
+
+    def __init__(self, fetch: Callable[[int], JSON], at: int) -> None:
+        self._fetch, self._at = fetch, at
+
+    def read(self) -> JSON:
+        """The content."""
+        return self._fetch(self._at)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.read() == (other.read() if isinstance(other, Later) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.read())
+
+
+class Block(Struct, frozen=True, gc=False):
+    """The smallest thing that is counted, kept or dropped: one content block at a fixed address."""
+
+    at: int
+    message: int  # ordinal in Session.messages
+    turn: int
+    role: str  # system | user | assistant
+    bucket: Bucket
+    kind: str  # text, image, document, tool_use, tool_result, thinking, summary, system, tool, compaction, ...; see `PUT_IN`
+    digest: str  # of everything that the provider would see of this block
+    pair: int = -1  # address of the result of this call, or of the call of this result; -1 = none
+    name: str = ""  # the tool's name, on tool, tool_use and tool_result blocks
+    content: JSON | Later = field(default=None, name="raw")  # of `raw`, here or still to be fetched
+
+    @property
+    def raw(self) -> JSON:
+        """The block as sent, in Anthropic's shape; a str where the message's content was a bare string."""
+        content = self.content
+        return content.read() if type(content) is Later else content
+
+    @property
+    def text(self) -> str:
+        """What a person would read and a tokenizer would count; media have none."""
+        raw = self.raw
+        return raw if isinstance(raw, str) else block_text(self.kind, raw)
+
+    @property
+    def in_tags(self) -> bool:
+        """Whether it is thinking that goes out as text, in tags: a provider takes it for what was said."""
+        return self.kind == "thinking" and is_text(self.raw)
+
+    def __repr__(self) -> str:
+        head = self.text[:40].replace("\n", " ")
+        return f"<Block {self.at} {self.role}/{self.kind}{' ' + self.name if self.name else ''} turn {self.turn}: {head!r}>"
+
+
+def written(blocks: Iterable[Block]) -> list[Block]:
+    """The blocks of an answer that the model itself wrote, which is what its output tokens can count.
+
+    Results of the provider's own tools (searches, code it ran, MCP) stand in the answer and are no output; a summary that the
+    provider made is billed as a pass of its own.
+    """
+    return [block for block in blocks if block.bucket is not Bucket.TOOL_RESULTS and block.kind != "compaction"]
+
+
+class Message(Struct, frozen=True, gc=False):
+    """One message of the storage timeline: the blocks `start:stop`."""
+
+    start: int
+    stop: int
+    role: str
+    origin: str = ""  # prompt | tool | meta | inferred (meta whose wording the log does not hold) | answer | summary | system
+    id: str = ""
+    sent_at: float | None = None
+    fence: bool = False  # never merged with a neighbour of the same role when a request is rendered
+    extra: Mapping[str, JSON] = {}  # further keys of the message, sent as they are
+
+
+class Usage(Struct, frozen=True, gc=False):
+    """What a provider billed for one request, in tokens, under Anthropic's field names.
+
+    `input_tokens` is the uncached part alone; `cache_creation_1h_input_tokens` is the part of
+    `cache_creation_input_tokens` that was written for one hour. `iterations` are further billed passes of the same
+    request (server-side compaction, an advisor); they are *not* contained in the other fields. Of such a pass `kind` and
+    `model` say what it did and who did it ("" = the request's model). `context`: the prompt that was answered last, where
+    the other fields add up several answers (a loop of the server's own tools); 0 = they are of one.
+    """
+
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_1h_input_tokens: int = 0
+    iterations: tuple[Usage, ...] = ()
+    kind: str = ""
+    model: str = ""
+    context: int = 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The whole prompt: uncached + written + read."""
+        return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
+
+    @property
+    def carried(self) -> int:
+        """Prompt tokens of the envelope that was answered: those of the last answer, where several are billed together."""
+        return self.context or self.prompt_tokens
+
+    @property
+    def passes(self) -> tuple[Usage, ...]:
+        """All that is billed, each once: the answer, then the further passes."""
+        return (self, *self.iterations)
+
+
+class Applied(Struct, frozen=True, gc=False):
+    """A context edit that the provider made in a request before its model read it, as the response tells: `edit` is the edit's
+    type, `cleared` how many tool uses or thinking turns, `tokens` how many input tokens. Which ones it does not tell."""
+
+    edit: str
+    cleared: int = 0
+    tokens: int = 0
+
+
+class Request(Struct, frozen=True, gc=False):
+    """One call of the model: sent when `blocks[:cut]` existed, answered by `blocks[cut:stop]`."""
+
+    n: int
+    turn: int
+    cut: int
+    stop: int
+    model: str = ""
+    usage: Usage | None = None
+    sent_at: float | None = None
+    answered_at: float | None = None
+    stop_reason: str | None = None
+    id: str = ""  # the provider's id of the answer
+    output_stub: bool = False  # recorded output_tokens cannot be true (a start-of-stream value): count instead
+    attempts: int = 1
+    settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see `planning.render`)
+    logged_usd: float | None = None  # what the log itself says it cost; our own price is never kept here
+    asked: str = ""  # the model that was asked for, where a policy sent the request to another one (`model`)
+    window: int = 0  # tokens of the model's window as its server or a person told it; 0 = nobody did
+    estimate: Usage | None = None  # counted here, where the provider may have billed and told no usage, or not all of it
+    applied: tuple[Applied, ...] = ()  # context edits that the provider says it made
+
+    def __repr__(self) -> str:
+        used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"
+        ended = f", {self.stop_reason}" if self.stop_reason else ""
+        return f"<Request {self.n} of turn {self.turn} to {self.model or 'an unnamed model'}: {used}{ended}>"
+
+
+class Note(Struct, frozen=True):
+    """Something an importer met and wants a person to know. `line` counts from 1; 0 = the file as a whole."""
+
+    severity: Literal["info", "warning", "error"]
+    line: int
+    what: str
+
+
+class Part(Struct, frozen=True, gc=False):
+    """One piece of a stand-in: text of our own, a structured block (`raw`), or a block that stands elsewhere (`ref`)."""
+
+    role: str = "user"
+    kind: str = "text"
+    text: str = ""
+    raw: JSON = None
+    ref: int | None = None
+    place: Literal["own", "before", "after", "system"] = "own"
+    fence: bool = False
+
+    @property
+    def key(self) -> str:
+        """What a count of its text may be known by, where that needs no text; "" = by the text."""
+        return ""
+
+
+Body = tuple[Part, ...] | None
+"""What stands for a span: None = the blocks themselves, () = nothing, parts = a stand-in."""
+
+
+Action = Literal[
+    "keep",
+    "drop",
+    "clear",
+    "strip",
+    "truncate",
+    "condense",
+    "insert",
+    "restore",
+    "repair",
+    "retrieve",
+    "warn",
+    "fallback",
+    "refuse",
+]
+
+
+class Edit(Struct, frozen=True, gc=False):
+    """What a rule wants: `span` (or the insert in `slot` at address `span.start`) becomes `body`, because of `because`.
+
+    `restore` puts the span's own blocks back verbatim. An edit without a span changes nothing and is recorded as a look.
+    """
+
+    action: Action
+    because: str
+    span: Span | None = None
+    body: Body = ()
+    restore: bool = False
+    slot: str = ""
+    facts: Mapping[str, JSON] = {}
+    model: str = ""  # fallback: the model to send to instead
+
+
+AskKind = Literal["summary", "count", "recall", "rank", "fold", "compact", "expect", "provide", "extract"]
+"""compact: a summary that the provider makes on demand; expect: one that it will make by itself, so nobody is asked now.
+
+provide: what is to stand beside a question (`envelope.provided`); extract: what an answer told, asked after it alone."""
+
+
+class Ask(Struct, frozen=True):
+    """A question that needs I/O. `key` is a digest of content, prompt and model, so that an answer is found again.
+
+    `model`: the one that a policy names for it, "" = the driver's choice. `body`: the conversation as it is sent, for a
+    provider that sums it up itself.
+    """
+
+    kind: AskKind
+    key: str
+    prompt: str
+    content: str
+    max_tokens: int = 0
+    body: Mapping[str, JSON] = {}
+    model: str = ""
+
+
+class Answer(Struct, frozen=True):
+    """What came back. `source`: recorded | model | offline; an `offline` text is a stand-in and is marked as one."""
+
+    text: str = ""
+    items: tuple[str, ...] = ()
+    failed: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    source: str = "offline"
+
+
+class Wish(Struct, frozen=True):
+    """An edit wished for by hand, in chat `session` when `blocks` blocks stood there; `told` is the digest of those."""
+
+    edit: Edit
+    session: str
+    blocks: int
+    told: str
+
+
+class Answered(Struct, frozen=True, tag="answered"):
+    """An ask was answered."""
+
+    key: str
+    answer: Answer
+
+
+class Counted(Struct, frozen=True, tag="counted"):
+    """The provider's own count of a planned prompt, in tokens; `seen` is what the plan counted of it, in the ledger's units."""
+
+    request: int
+    seen: int
+    tokens: int
+    model: str = ""
+
+
+class Wished(Struct, frozen=True, tag="wished"):
+    """All that was wished by hand for a request so far."""
+
+    request: int
+    wishes: tuple[Wish, ...]
+
+
+class Rated(Struct, frozen=True, tag="rated"):
+    """What somebody thinks of the text with this digest: up, down, or "" for nothing."""
+
+    digest: str
+    rating: str
+
+
+Fact = Answered | Counted | Wished | Rated
+"""What is recorded of a session beside what was said, so that a replay needs no I/O."""
+
+
+class Recorded(Struct, frozen=True):
+    """The facts of a session, each kind by what it is looked up with. `facts.noted` adds to it."""
+
+    answers: Mapping[str, Answer] = {}  # by key of the ask
+    counts: Mapping[int, tuple[Counted, ...]] = {}  # by request
+    wishes: Mapping[int, tuple[Wish, ...]] = {}  # by request
+    ratings: Mapping[str, str] = {}  # by digest of the text
+
+
+class Observed(Struct, frozen=True):
+    """What the original tool really did to the envelope, first visible in request `request`."""
+
+    request: int
+    edit: Edit
+
+
+class Session(Struct, frozen=True):
+    """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it.
+
+    >>> session = turnscope.load("sample_sessions/cache-goes-cold.jsonl")
+    >>> session.requests[0], session.requests[0].usage.prompt_tokens
+    (<Request 0 of turn 0 to claude-opus-4-5-20251101: 18,251 + 78 tokens>, 18251)
+    >>> session.blocks[3]
+    <Block 3 assistant/tool_use Glob turn 0: 'Glob {"pattern":"src/**/*.ts"}'>
+    """
+
+    id: str
+    title: str = ""
+    source: str = ""  # name of the importer
+    blocks: tuple[Block, ...] = ()
+    messages: tuple[Message, ...] = ()
+    requests: tuple[Request, ...] = ()
+    observed: tuple[Observed, ...] = ()
+    notes: tuple[Note, ...] = ()
+    about: Mapping[str, JSON] = {}  # version, cwd, ... as the log says
+    window: int | None = None  # in tokens, where the log itself says it; 0: not that of the tables, and not known
+    recorded: Recorded = Recorded()
+    parent: str = ""  # id of the session that this one belongs to
+    at: int = -1  # block of the parent that started it (subagent), or first block not shared with it (branch)
+    subagents: tuple[Session, ...] = ()
+    forks: tuple[Fork, ...] = ()
+
+    @property
+    def branches(self) -> Branches:
+        """The paths that were left, each as a session of its own that is put together when it is asked for."""
+        return Branches(self)
+
+    def requests_of(self, number: int) -> int:
+        """How many requests branch `number` has on its whole path."""
+        fork = self.forks[number]
+        own, stop = fork.own.requests, fork.start
+        while not own and fork.of:
+            fork = self.forks[fork.of - 1]
+            own, stop = tuple(request for request in fork.own.requests if request.stop <= stop), min(stop, fork.start)
+        return own[-1].n + 1 if own else sum(request.stop <= stop for request in self.requests)
+
+    def __repr__(self) -> str:
+        models = sorted({r.model for r in self.requests if r.model})
+        more = "".join(
+            f", {len(group)} {name}" for name, group in (("subagents", self.subagents), ("branches", self.forks)) if group
+        )
+        return (
+            f"<Session {self.title or self.id!r} from {self.source}: {len(self.requests)} requests, "
+            f"{len(self.blocks)} blocks, {', '.join(models) or 'no model named'}{more}>"
+        )
+
+
+class Fork(Struct, frozen=True):
+    """A branch as what it adds to the path that it left, which it shares up to block `start`.
+
+    `own` holds its blocks, messages, requests, observed edits and notes from there on, with the addresses and numbers that
+    they have on the whole path. `mended`: blocks before `start` whose call or result stands elsewhere on this path.
+    """
+
+    own: Session
+    of: int = 0  # the path that it left: 0 = the session itself, k = its k-th fork, an earlier one
+    start: int = 0
+    mended: tuple[Block, ...] = ()
+
+
+class Branches(Sequence[Session]):
+    """The branches of a session. Each is put together from what it shares and what it adds when it is asked for."""
+
+    __slots__ = ("_trunk",)
+
+    def __init__(self, trunk: Session) -> None:
+        self._trunk = trunk
+
+    def __len__(self) -> int:
+        return len(self._trunk.forks)
+
+    @overload
+    def __getitem__(self, number: int) -> Session: ...
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Session, ...]: ...
+    def __getitem__(self, number: int | slice) -> Session | tuple[Session, ...]:
+        if isinstance(number, slice):
+            return tuple(self[n] for n in range(*number.indices(len(self))))
+        return joined(self._trunk, self._trunk.forks, range(1, 1 + len(self))[number])
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, (Branches, tuple)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(len(self))
+
+
+def block_at(trunk: Session, forks: Sequence[Fork], number: int, at: int) -> Block:
+    """The block at an address of the path of fork `number` (from 1; 0 = the trunk)."""
+    while number and at < forks[number - 1].start:
+        number = forks[number - 1].of
+    return forks[number - 1].own.blocks[at - forks[number - 1].start] if number else trunk.blocks[at]
+
+
+def joined(trunk: Session, forks: Sequence[Fork], number: int) -> Session:
+    """The path of fork `number` (from 1; 0 = the trunk) as a session that shares its blocks with the others."""
+    line: list[Fork] = []
+    while number:
+        line.append(forks[number - 1])
+        number = line[-1].of
+    blocks, messages = list(trunk.blocks), list(trunk.messages)
+    requests, observed = list(trunk.requests), list(trunk.observed)
+    for fork in reversed(line):
+        del blocks[fork.start :]
+        del messages[bisect_left(messages, fork.start, key=lambda message: message.start) :]
+        del requests[next((n for n, request in enumerate(requests) if request.stop > fork.start), len(requests)) :]
+        del observed[bisect_left(observed, len(requests), key=lambda seen: seen.request) :]
+        for block in fork.mended:
+            blocks[block.at] = block
+        blocks += fork.own.blocks
+        messages += fork.own.messages
+        requests += fork.own.requests
+        observed += fork.own.observed
+    last = line[0].own if line else trunk
+    return replace(last, blocks=tuple(blocks), messages=tuple(messages), requests=tuple(requests), observed=tuple(observed))

@@ -1,0 +1,237 @@
+"""Turnscope's own JSON: a whole session as one value, to keep, to send on, or to write by hand.
+
+    {"format": "turnscope-session", "version": 3, "session": {"id": ..., "blocks": [...], "messages": [...], ...}}
+
+The keys are the fields of `model.Session` and of what it holds, so reading gives back an equal session. Fields that have a
+default may be left out. Tuples are lists, spans are `[start, stop]`. Branches are `forks`: each holds what it adds to the path
+that it left (see `model.Fork`), with the addresses and numbers of the whole path.
+
+Versions 1 and 2, which are still read, have `branches` instead: whole sessions, each with all that it shares with the main one.
+Version 1 kept every recorded fact among `answers`.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import orjson
+from msgspec import structs
+
+from turnscope.errors import BrokenFile, TurnscopeError
+from turnscope.session.facts import noted, typed
+from turnscope.session.model import JSON, Answer, Fork, Later, Recorded, Session
+from turnscope.session.thread import forks_of
+
+FORMAT = "turnscope-session"
+LINES = "turnscope-session-lines"
+VERSION = 3
+_LISTED = ("blocks", "messages", "requests")  # what has lines of its own
+
+
+def no_session(given: object) -> TurnscopeError:
+    """What to say to whoever hands in something else than a session."""
+    what = f"a session is wanted, and this is {'a path' if isinstance(given, str) else type(given).__name__}"
+    return TurnscopeError(what, hint="turnscope.load(path) gives the session of a file, folder, archive or database.")
+
+
+class _Old(msgspec.Struct):
+    """What version 1 kept in another form."""
+
+    answers: Mapping[str, Answer] = {}
+
+
+def dumps(session: Session) -> bytes:
+    """The session as JSON text (UTF-8). `loads` reads it back as an equal session, and so does `turnscope.load` from a file.
+
+    >>> text = turnscope.dumps(turnscope.load("sample_sessions/cache-goes-cold.jsonl"))
+    >>> text[:33]
+    b'{\\n  "format": "turnscope-session"'
+    """
+    if not isinstance(session, Session):
+        raise no_session(session)
+    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)}
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2)
+    except (TypeError, ValueError):  # lone surrogates
+        return json.dumps(value, indent=2, ensure_ascii=True).encode()
+
+
+def is_portable(value: JSON) -> bool:
+    """Whether a JSON value says that it is a session in this format, whatever its version."""
+    return isinstance(value, Mapping) and value.get("format") == FORMAT
+
+
+def loads(value: JSON, name: str = "the file") -> Session:
+    """The session that a JSON value holds. BrokenFile with the path of the field that is wrong."""
+    hint = (
+        'It has to look like {"format": "turnscope-session", "version": 3, "session": {...}}, as `turnscope.dumps` writes it.'
+    )
+    if not is_portable(value):
+        raise BrokenFile(f"{name} is no Turnscope session", hint=hint)
+    version = value.get("version")
+    if version not in (1, 2, VERSION):
+        newer = f"It was written by another version of Turnscope; this one reads versions 1 to {VERSION}."
+        raise BrokenFile(f"{name} has version {version!r} at $.version", hint=newer)
+    try:
+        held = value.get("session")
+        session = _of_version(version, held, "$") if version < VERSION else msgspec.convert(held, Session, str_keys=True)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:  # the last: half a character where a name stands
+        raise BrokenFile(f"{name} does not hold a session: {_placed(str(error))}", hint=hint) from error
+    return _checked(session, name)
+
+
+def _of_version(version: int, value: JSON, path: str) -> Session:
+    """A session as an older version wrote it: with its branches beside its fields, as whole sessions."""
+    try:
+        session = msgspec.convert(value, Session, str_keys=True)
+        facts = noted(Recorded(), *typed(msgspec.convert(value, _Old).answers)) if version == 1 else session.recorded
+    except msgspec.ValidationError as error:
+        what, _, inside = str(error).partition(" - at `$")
+        raise msgspec.ValidationError(f"{what} - at `{path}{inside or '`'}") from error
+    inner: dict[str, list[Session]] = {}
+    for group in ("subagents", "branches"):
+        listed = value.get(group) or []
+        if not isinstance(listed, list):
+            raise msgspec.ValidationError(f"Expected `array` - at `{path}.{group}`")
+        inner[group] = [_of_version(version, each, f"{path}.{group}[{n}]") for n, each in enumerate(listed)]
+    session = structs.replace(session, recorded=facts, subagents=tuple(inner["subagents"]))
+    return structs.replace(session, forks=forks_of(session, inner["branches"]))
+
+
+def _placed(what: str) -> str:
+    """msgspec names the path inside the session; say it from the top of the file."""
+    return what.replace("`$", "`$.session") if "`$" in what else f"{what} - at `$.session`"
+
+
+def _checked(session: Session, name: str, path: str = "$.session") -> Session:
+    """Refuse addresses that lead nowhere: everything that reads a session relies on them."""
+    _refuse(name, path, _wrong(session))
+    for number, agent in enumerate(session.subagents):
+        _checked(agent, name, f"{path}.subagents[{number}]")
+    ends = [len(session.blocks)]
+    for number, fork in enumerate(session.forks):
+        place = f"{path}.forks[{number}]"
+        known = 0 <= fork.of <= number and 0 <= fork.start <= ends[fork.of]
+        if not known or any(not 0 <= block.at < fork.start for block in fork.mended):
+            _refuse(name, path, (f"forks[{number}]", f"a branch cannot leave path {fork.of} at block {fork.start}"))
+        _refuse(name, f"{place}.own", _wrong(fork.own, fork.start, *_before(session, fork)))
+        for inner, agent in enumerate(fork.own.subagents):
+            _checked(agent, name, f"{place}.own.subagents[{inner}]")
+        ends.append(fork.start + len(fork.own.blocks))
+    return session
+
+
+def _before(session: Session, fork: Fork) -> tuple[int, int]:
+    """How many messages and requests of the path that a branch left stand before it."""
+    messages = requests = 0
+    stop, number = fork.start, fork.of
+    while True:
+        left = session.forks[number - 1] if number else Fork(session)
+        if stop > left.start:
+            messages += bisect_left(left.own.messages, stop, key=lambda message: message.start)
+            requests += bisect_right(left.own.requests, stop, key=lambda request: request.stop)
+            stop = left.start
+        if not number:
+            return messages, requests
+        number = left.of
+
+
+def _refuse(name: str, path: str, wrong: tuple[str, str] | None) -> None:
+    if wrong:
+        where, what = wrong
+        raise BrokenFile(
+            f"{name}: {what} - at `{path}.{where}`", hint="Mend the field that is named, or export the session again."
+        )
+
+
+def _wrong(session: Session, start: int = 0, spoken: int = 0, sent: int = 0) -> tuple[str, str] | None:
+    """The first field that contradicts another, with what is wrong about it.
+
+    Of a branch: `start`, `spoken` and `sent` are the blocks, messages and requests before it.
+    """
+    size, at = start + len(session.blocks), start
+    for number, message in enumerate(session.messages):
+        if message.start != at or not at < message.stop <= size:
+            return (
+                f"messages[{number}]",
+                f"messages have to follow each other without a gap, and this one is {message.start}:{message.stop}",
+            )
+        at = message.stop
+    if at != size:
+        return "blocks", f"{size - at} blocks belong to no message"
+    for number, block in enumerate(session.blocks):
+        held = spoken <= block.message < spoken + len(session.messages)
+        if block.at != start + number or not -1 <= block.pair < size or not held:
+            return (
+                f"blocks[{number}]",
+                f"this block says it is number {block.at}, in message {block.message}, paired with {block.pair}",
+            )
+    cut = start
+    for number, request in enumerate(session.requests):
+        if request.n != sent + number or not cut <= request.cut <= request.stop <= size:
+            return (
+                f"requests[{number}]",
+                f"this request says it is number {request.n}, over blocks {request.cut}:{request.stop}",
+            )
+        if abs(request.turn) >= 2**63:
+            return f"requests[{number}]", f"this request says it is of turn {request.turn}"
+        cut = request.cut
+    return _wrong_edit(session, sent, size)
+
+
+def _wrong_edit(session: Session, sent: int, size: int) -> tuple[str, str] | None:
+    last = sent
+    for number, seen in enumerate(session.observed):
+        span: Any = seen.edit.span or (0, 0)
+        known = last <= seen.request < sent + len(session.requests)
+        limit = session.requests[seen.request - sent].cut if known else -1
+        refs = [part.ref for part in seen.edit.body or () if part.ref is not None]
+        if not 0 <= span[0] <= span[1] <= limit or any(not 0 <= ref < size for ref in refs):
+            return f"observed[{number}]", f"request {seen.request} cannot change blocks {span[0]}:{span[1]}"
+        last = seen.request
+    return None
+
+
+def dump_lines(session: Session) -> bytes:
+    """The same as JSON Lines: one that says what it is, then one for each message with its blocks, and one for each request.
+
+    Branches and subagents are in the first. `of_lines` puts the value together that `loads` reads.
+    """
+    whole = msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)
+    blocks, messages, requests = whole["blocks"], whole["messages"], whole["requests"]
+    head = {key: value for key, value in whole.items() if key not in _LISTED}
+    lines: list[JSON] = [{"format": LINES, "version": VERSION, "session": head}]
+    lines += [{"message": each, "blocks": blocks[each["start"] : each["stop"]]} for each in messages]
+    lines += [{"request": each} for each in requests]
+    return b"".join(_line(line) for line in lines)
+
+
+def _line(value: JSON) -> bytes:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    except (TypeError, ValueError):  # lone surrogates
+        return json.dumps(value, ensure_ascii=True).encode() + b"\n"
+
+
+def are_lines(first: JSON) -> bool:
+    """Whether the first of some JSON Lines says that they are a session in this form."""
+    return isinstance(first, Mapping) and first.get("format") == LINES
+
+
+def of_lines(values: Iterable[JSON]) -> JSON:
+    """The lines of a session as one value, as `dumps` would have written it."""
+    lines = iter(values)
+    head = next(lines)
+    listed: dict[str, list[JSON]] = {key: [] for key in _LISTED}
+    for line in lines:
+        if isinstance(line, Mapping) and "message" in line:
+            listed["messages"].append(line["message"])
+            listed["blocks"] += line.get("blocks") or []
+        elif isinstance(line, Mapping) and "request" in line:
+            listed["requests"].append(line["request"])
+    held = head.get("session")
+    return {"format": FORMAT, "version": head.get("version"), "session": {**held, **listed} if isinstance(held, dict) else held}

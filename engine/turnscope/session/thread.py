@@ -1,0 +1,100 @@
+"""Everything ever said in one conversation: a tree of messages, whose paths from root to leaf are sessions.
+
+The tree is kept as its main path and what each branch adds to the path that it left (`model.Fork`), so that what paths have
+in common exists once: in memory, in what is stored, and in counts. Knows no format.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from msgspec import Struct, structs
+
+from turnscope.session.model import Block, Fork, Message, Session
+
+
+class Thread(Struct, frozen=True):
+    """One conversation. `session` is its main path, the one that goes on; its branches and subagents hang from it.
+
+    >>> thread = turnscope.thread("sample_sessions/cache-goes-cold.jsonl")
+    >>> thread.path() is thread.session, sum(1 for message, blocks in thread.messages())
+    (True, 177)
+    """
+
+    session: Session
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Ids of the paths, the main one first, then those that were left."""
+        return (self.session.id, *(fork.own.id for fork in self.session.forks))
+
+    def path(self, leaf: str = "") -> Session:
+        """The path to a leaf, by its id; "" = the main path. KeyError where there is no such leaf."""
+        if leaf in ("", self.session.id):
+            return self.session
+        for number, fork in enumerate(self.session.forks):
+            if fork.own.id == leaf:
+                return self.session.branches[number]
+        raise KeyError(leaf)
+
+    def messages(self) -> Iterator[tuple[Message, tuple[Block, ...]]]:
+        """Every message of the tree once, with its blocks: those of the main path, then what each branch adds."""
+        for start, own in ((0, self.session), *((fork.start, fork.own) for fork in self.session.forks)):
+            for message in own.messages:
+                yield message, own.blocks[message.start - start : message.stop - start]
+
+
+class Hanging(NamedTuple):
+    """A branch or a subagent of any depth: what it adds (`own`), and of which session it is branch `fork` (-1: subagent)."""
+
+    depth: int
+    of: Session
+    fork: int
+    own: Session
+
+
+def hanging(session: Session) -> Iterator[Hanging]:
+    """All that hangs from a session, nearest first. The place of each in this order is its number, from 1."""
+    pending = deque([(0, session)])
+    while pending:
+        depth, of = pending.popleft()
+        for at, fork in enumerate(of.forks):
+            yield Hanging(depth, of, at, fork.own)
+            pending.append((depth + 1, of.branches[at] if fork.own.forks else fork.own))
+        for agent in of.subagents:
+            yield Hanging(depth, of, -1, agent)
+            pending.append((depth + 1, agent))
+
+
+def forks_of(main: Session, branches: Sequence[Session]) -> tuple[Fork, ...]:
+    """Whole sessions as branches of `main`: each as what it does not share with that."""
+    return tuple(_fork(main, branch) for branch in branches)
+
+
+def _fork(main: Session, branch: Session) -> Fork:
+    pairs = zip(main.messages, branch.messages, strict=False)
+    shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1] and _alike(main, branch, pair[0]), pairs)]
+    start = shared[-1].stop if shared else 0
+    requests = list(takewhile(lambda request: request.stop <= start, branch.requests))
+    observed = [o for o in branch.observed if o.request < len(requests)]
+    mine = list(takewhile(lambda request: request.stop <= start, main.requests))
+    if mine != requests or [o for o in main.observed if o.request < len(requests)] != observed:
+        return Fork(branch)  # what was sent differs where what was said does not: nothing is shared
+    mended = tuple(b for a, b in zip(main.blocks[:start], branch.blocks, strict=False) if a != b)
+    own = structs.replace(
+        branch,
+        blocks=branch.blocks[start:],
+        messages=branch.messages[len(shared) :],
+        requests=branch.requests[len(requests) :],
+        observed=branch.observed[len(observed) :],
+    )
+    return Fork(own, 0, start, mended)
+
+
+def _alike(main: Session, branch: Session, message: Message) -> bool:
+    """Whether two paths hold the same blocks in a message, whatever they are paired with."""
+    pairs = zip(main.blocks[message.start : message.stop], branch.blocks[message.start : message.stop], strict=False)
+    return all(a == b or structs.replace(a, pair=b.pair) == b for a, b in pairs)

@@ -1,0 +1,203 @@
+"""The one place where a message is appended to a timeline: addresses, turns, and the pairing of calls with their results.
+
+A timeline may go on from a prefix of another one: that prefix is shared, not copied. Knows no request and no format.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+
+from msgspec import structs
+
+from turnscope.session.content import encoded, is_thought, text_of
+from turnscope.session.model import JSON, Block, Bucket, Message, Session
+
+STATIC = ("system", "tools")  # roles that are no part of the conversation
+_KINDS: dict[str, tuple[str, Bucket]] = {
+    "text": ("text", Bucket.MESSAGES),
+    "image": ("image", Bucket.MESSAGES),
+    "image_url": ("image", Bucket.MESSAGES),
+    "document": ("document", Bucket.MESSAGES),
+    "thinking": ("thinking", Bucket.THINKING),
+    "redacted_thinking": ("redacted_thinking", Bucket.THINKING),
+    "tool_use": ("tool_use", Bucket.MESSAGES),
+    "server_tool_use": ("tool_use", Bucket.MESSAGES),
+    "mcp_tool_use": ("tool_use", Bucket.MESSAGES),
+    "tool_result": ("tool_result", Bucket.TOOL_RESULTS),
+    "compaction": ("compaction", Bucket.MESSAGES),
+}
+_EMPTY: Sequence[tuple[JSON, str]] = ((None, "empty"),)
+
+
+class Timeline:
+    """Blocks and messages while they are appended.
+
+    `blocks` and `messages` are its own, from address `start` and ordinal `first` on; before that stands the prefix of `base`
+    that it shares. `mended`: blocks of that prefix which are paired otherwise here, by address.
+    """
+
+    def __init__(self) -> None:
+        self.base: Timeline | None = None
+        self.start = self.first = 0
+        self.blocks: list[Block] = []
+        self.messages: list[Message] = []
+        self.mended: dict[int, Block] = {}
+        self.turn = -1  # of the newest message; -1 = nothing was said yet
+        self._spoken = -1  # ordinal of the first message of the conversation
+        self.calls: dict[str, list[int]] = {}  # where the calls of each id stand
+        self._pairs: list[tuple[int, int]] = []  # (result, call), results rising
+        self._low: list[int] = []  # per pair the lowest call from there on; made when it is asked for
+
+    @classmethod
+    def of(cls, session: Session) -> Timeline:
+        """The timeline of a session, to go on from: its values are taken as they are."""
+        line = cls()
+        line.blocks, line.messages = list(session.blocks), list(session.messages)
+        for block in line.blocks:
+            line._learn(block)
+        spoken = (n for n, message in enumerate(line.messages) if message.role not in STATIC)
+        line._spoken = next(spoken, -1)
+        line.turn = line.blocks[-1].turn if line._spoken >= 0 else -1
+        return line
+
+    def fork(self, messages: int) -> Timeline:
+        """A timeline that shares the first `messages` messages of this one's path."""
+        if self.base is not None and messages <= self.first:
+            return self.base.fork(messages)
+        line = Timeline()
+        own = messages - self.first
+        line.base, line.first = self, messages
+        line.start = self.messages[own - 1].stop if own > 0 else self.start
+        if 0 <= self._spoken < messages:
+            line._spoken, line.turn = self._spoken, self.block(line.start - 1).turn
+        for call in self._open(line.start):
+            line.mended[call] = structs.replace(self.block(call), pair=-1)
+        return line
+
+    @property
+    def end(self) -> int:
+        """The address of the next block."""
+        return self.start + len(self.blocks)
+
+    def block(self, at: int) -> Block:
+        """The block at an address of the whole path."""
+        line = self
+        while at < line.start:
+            if at in line.mended:
+                return line.mended[at]
+            assert line.base is not None
+            line = line.base
+        return line.blocks[at - line.start]
+
+    def append(
+        self,
+        role: str,
+        parts: Sequence[tuple[JSON, str]],
+        *,
+        origin: str,
+        id: str = "",
+        sent_at: float | None = None,
+        fence: bool = False,
+        extra: Mapping[str, JSON] | None = None,
+    ) -> Message:
+        """Append one message; a prompt begins a turn.
+
+        `parts`: content blocks with the kind that each was declared as ("" = from its type). A message without any gets one
+        empty block.
+        """
+        ordinal = self.first + len(self.messages)
+        if role not in STATIC and self._spoken < 0:
+            self._spoken = ordinal
+            self.turn += 1
+        elif origin == "prompt":
+            self.turn += 1
+        turn, start = max(0, self.turn), self.start + len(self.blocks)
+        for at, (raw, kind) in enumerate(parts or _EMPTY, start):
+            self._add(block_of(at, ordinal, turn, role, kind, raw))
+        message = Message(start, self.start + len(self.blocks), role, origin, id, sent_at, fence, extra or {})
+        self.messages.append(message)
+        return message
+
+    def _add(self, block: Block) -> None:
+        if block.kind == "tool_result" and isinstance(raw := block.raw, (dict, Mapping)):
+            call = self._call(str(raw.get("tool_use_id")), block.at)
+            if call is not None:
+                before = self.block(call)
+                linked, block = paired_with(before, block)
+                if linked is not before:
+                    if call >= self.start:
+                        self.blocks[call - self.start] = linked
+                    else:
+                        self.mended[call] = linked
+        self.blocks.append(block)
+        self._learn(block)
+
+    def _learn(self, block: Block) -> None:
+        """Remember where a call stands, or which call a result answers."""
+        if block.kind == "tool_use" and isinstance(raw := block.raw, (dict, Mapping)):
+            self.calls.setdefault(str(raw.get("id")), []).append(block.at)
+        elif block.kind == "tool_result" and 0 <= block.pair < block.at:
+            self._pairs.append((block.at, block.pair))
+
+    def _call(self, id: str, before: int) -> int | None:
+        """The newest call of that id before an address of the whole path."""
+        line: Timeline | None = self
+        while line is not None:
+            places = line.calls.get(id, ())
+            if found := bisect_left(places, before):
+                return places[found - 1]
+            before, line = min(before, line.start), line.base
+        return None
+
+    def _open(self, stop: int) -> list[int]:
+        """Calls before `stop` whose result stands at `stop` or behind it, on this path."""
+        if len(self._low) != len(self._pairs):
+            self._low = list(accumulate((call for _, call in reversed(self._pairs)), min))[::-1]
+        found: dict[int, None] = {}
+        for n in range(bisect_left(self._pairs, (stop, -1)), len(self._pairs)):
+            if self._low[n] >= stop:
+                break
+            call = self._pairs[n][1]
+            if call < stop <= self.block(call).pair:
+                found[call] = None
+        return list(found)
+
+
+def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) -> Block:
+    """The block at an address: kind and bucket from its type (or from a role system or tools), digest from its content.
+
+    A text of an answer that is a thought in tags is thinking, and goes out as the text that it is.
+    """
+    name = ""
+    bucket = Bucket.SYSTEM if role == "system" else Bucket.TOOLS if role == "tools" else Bucket.MESSAGES
+    if isinstance(raw, str):
+        kind, digest = kind or ("system" if role == "system" else "text"), _digest(f"s{raw}".encode("utf-8", "surrogatepass"))
+    elif isinstance(raw, (dict, Mapping)):
+        declared = raw["type"] if isinstance(raw.get("type"), str) else ""
+        if bucket is Bucket.MESSAGES:
+            found, bucket = _KINDS.get(declared, (declared or "unknown", Bucket.MESSAGES))
+            if declared.endswith("_tool_result"):
+                found, bucket = "tool_result", Bucket.TOOL_RESULTS
+            kind = kind if kind and found == "text" else found
+        else:
+            kind = "tool" if bucket is Bucket.TOOLS else "system"
+        name = raw["name"] if isinstance(raw.get("name"), str) else ""
+        digest = _digest(encoded(raw))
+    else:
+        kind, digest = kind or "empty", _digest(b"")
+    if kind == "text" and role == "assistant" and is_thought(text_of(raw)):
+        kind, bucket = "thinking", Bucket.THINKING
+    return Block(at, message, turn, role, bucket, kind, digest, -1, name, raw)
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def paired_with(call: Block, result: Block) -> tuple[Block, Block]:
+    """A call and its result, linked; a call keeps its first result."""
+    linked = structs.replace(call, pair=result.at) if call.pair < 0 else call
+    return linked, structs.replace(result, pair=call.at, name=call.name)

@@ -1,0 +1,85 @@
+"""Texts by the digest of their JSON: each is stored once, over chats and opened sessions.
+
+Deletes nothing that a chat ever held: such a text is marked as the chat's in the transaction that refers to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from turnscope.session.model import JSON
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+Content = str | bytes
+"""JSON text: bytes where the fast reader gives back the same value, else str for the standard one."""
+
+TOGETHER = 500  # digests looked up by one statement
+
+
+def encoded(value: JSON) -> Content:
+    """A value as JSON. TypeError, ValueError or RecursionError where JSON cannot give it back."""
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    except (TypeError, ValueError):  # lone surrogates, huge numbers
+        return json.dumps(value, separators=(",", ":"))
+    if b"null" in text and orjson.loads(text) != value:  # infinity and NaN
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def decoded(content: Content) -> JSON:
+    """The value that JSON text holds; None for an empty text, which stands for what nested too deep to be written."""
+    return orjson.loads(content) if isinstance(content, bytes) else json.loads(content) if content else None
+
+
+def digest_of(content: Content) -> str:
+    """Under which a text is stored."""
+    return blake2b(content.encode() if isinstance(content, str) else content, digest_size=16).hexdigest()
+
+
+def keep(db: Database, contents: Iterable[tuple[str, Content]], chat: bool) -> None:
+    """Store texts that are not there yet. `chat`: a chat holds them, so they stay."""
+    known = "do update set chat = 1 where chat = 0" if chat else "do nothing"
+    sql = f"insert into blobs (digest, content, chat) values (?, ?, {int(chat)}) on conflict (digest) {known}"  # noqa: S608 - no value is part of it
+    db.conn.executemany(sql, contents)
+
+
+def contents(db: Database, digests: Iterable[str]) -> dict[str, JSON]:
+    """Values by digest; those that are not there are left out."""
+    found: dict[str, JSON] = {}
+    for some in _together(dict.fromkeys(digests)):
+        sql = f"select digest, content from blobs where digest in ({_places(some)})"  # noqa: S608 - places only
+        found |= {digest: decoded(content) for digest, content in db.conn.execute(sql, some)}
+    return found
+
+
+def missing(db: Database, digests: Iterable[str]) -> set[str]:
+    """Which of these are not stored."""
+    wanted = set(digests)
+    for some in _together([*wanted]):
+        sql = f"select digest from blobs where digest in ({_places(some)})"  # noqa: S608 - places only
+        wanted.difference_update(row[0] for row in db.conn.execute(sql, some))
+    return wanted
+
+
+def drop(db: Database, digests: Iterable[str]) -> None:
+    """Delete texts, but for those that a chat holds."""
+    db.conn.executemany("delete from blobs where digest = ? and chat = 0", ((digest,) for digest in digests))
+
+
+def _together(digests: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(digests)
+    while some := list(islice(rest, TOGETHER)):
+        yield some
+
+
+def _places(some: Sequence[Any]) -> str:
+    return ", ".join("?" * len(some))

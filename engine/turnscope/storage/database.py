@@ -1,0 +1,141 @@
+"""The one database: live chats, and what is remembered of opened sessions. Connections, transactions, migrations, trouble.
+
+It is the file that chats have always been in, so chats are never moved: a file of an earlier version gets the new tables in
+one transaction, where it lies. (An earlier version's `--forget` deletes `turnscope.db`, so chats must not go there.) Chats are
+the only copy of what was said; all else in here can be read again from session files and may be deleted (`forget`).
+
+Every operation opens its own connection, so any thread or process may call. What stands in it is told by `schema` and by the
+modules beside it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from turnscope.errors import TurnscopeError
+from turnscope.storage.schema import STEPS
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database, Migrations
+
+WAIT = 10  # seconds to wait for another writer
+LOOK, LEAST = 0.1, 0.5  # seconds between two looks whether somebody still waits; that are waited whether or not
+given_up: ContextVar[Callable[[], bool] | None] = ContextVar("given_up", default=None)
+"""Where somebody may give up waiting for another writer, in a thread of its own: whether that was done."""
+
+
+class StorageError(TurnscopeError):
+    """The database cannot be made, read or written."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Database]:
+    """A connection; the file is made where there is none. StorageError where it cannot be made, read or written."""
+    from sqlite_utils import Database  # loads pandas where that is installed; readers of a single file need neither
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        db = Database(path)
+        try:
+            db.conn.execute(f"pragma busy_timeout = {WAIT * 1_000}")
+            _migrate(db)
+            yield db
+        finally:
+            db.close()
+    except (OSError, sqlite3.Error) as error:
+        raise _trouble(path, error) from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Database]:
+    """One write transaction. StorageError where it cannot be done; then nothing of it is."""
+    with reading(path) as db, immediate(db):
+        yield db
+
+
+@contextmanager
+def immediate(db: Database) -> Iterator[None]:
+    """A transaction that is taken at once, so that two writers wait for each other instead of failing half way.
+
+    `Database.atomic` begins one that takes the lock at its first write. Where it has read before and another has written
+    since, SQLite refuses that write at once, whatever the timeout. Inside this one `atomic` is a savepoint.
+    """
+    _begin(db, given_up.get())
+    try:
+        yield
+        db.commit()
+    except BaseException:
+        db.rollback()
+        raise
+
+
+def _begin(db: Database, left: Callable[[], bool] | None) -> None:
+    start, begin = time.monotonic(), "begin immediate"
+    if left is None:
+        db.conn.execute(begin)
+        return
+    db.conn.execute(f"pragma busy_timeout = {round(LOOK * 1_000)}")
+    while True:
+        try:
+            db.conn.execute(begin)
+        except sqlite3.OperationalError:
+            if time.monotonic() - start > (LEAST if left() else WAIT):
+                raise
+        else:
+            db.conn.execute(f"pragma busy_timeout = {WAIT * 1_000}")
+            return
+
+
+def _trouble(path: Path, error: Exception) -> StorageError:
+    what = f"chats and opened sessions cannot be kept in {path}: {error}"
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        return StorageError(what, hint="The file is broken and was left as it is. Put back a copy of it, or move it elsewhere.")
+    hint = "See that its folder can be written and its disk is not full, or choose another folder with TURNSCOPE_DATA."
+    return StorageError(what, hint=hint)
+
+
+def _migrate(db: Database) -> None:
+    """Make the tables, or add what a later version needs. `user_version` tells every version, older ones too, the format."""
+    version = _version(db)
+    if version > len(STEPS):
+        what = f"its format is {version}, and this version of Turnscope knows {len(STEPS)}"
+        raise StorageError(f"chats cannot be read: {what}", hint="Install the newer Turnscope that wrote them.")
+    if version == len(STEPS):
+        return
+    _wal(db)
+    with immediate(db):  # several at once: the first one migrates, the others find nothing left to do
+        _migrations().apply(db)
+        db.conn.execute(f"pragma user_version = {len(STEPS)}")
+
+
+@cache
+def _migrations() -> Migrations:
+    from sqlite_utils import Migrations
+
+    known = Migrations("turnscope")
+    for step in STEPS:
+        known(name=step.__name__.strip("_"))(step)
+    return known
+
+
+def _version(db: Database) -> int:
+    return int(db.conn.execute("pragma user_version").fetchone()[0])
+
+
+def _wal(db: Database) -> None:
+    """Switch to the write-ahead log. While another connection does the same SQLite fails at once, whatever its timeout."""
+    end = time.monotonic() + WAIT
+    while True:
+        try:
+            return db.enable_wal()
+        except sqlite3.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)

@@ -1,0 +1,197 @@
+"""What is remembered across sessions, of one user in one project: added, edited, forgotten, found again by its words.
+
+A row belongs to a user and a project, and every statement names both: what is another's is not there. Forgetting takes the text
+out of the table, its index, and what chats recorded of it; a tombstone stays, which says that something was forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from turnscope.envelope.memories import FORGOTTEN, Memory, Owner, Tier, identity
+from turnscope.envelope.relevance import terms
+from turnscope.errors import TurnscopeError
+from turnscope.session.model import Answer, Ask
+from turnscope.storage.database import reading, writing
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+MOST = 16  # facts that one recall gives, where it is not said how many
+FADES = 30 * 86_400.0  # seconds after which a medium fact that nobody says again is recalled no more
+LASTING = 3  # chats in which a medium fact is said until it stays
+LEARNED = 200  # names that a project's sessions look up again, the most often first
+_COLUMNS = "id, owner, text, said, source, forgotten, tier"
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """The facts of one user in one project, in the database at `path`."""
+
+    path: Path
+    user: str = ""
+    project: str = ""
+    clock: Callable[[], float] = field(default=time.time)
+
+    def add(self, text: str, owner: Owner = "user", source: str = "", said: str = "", tier: Tier = "long") -> Memory:
+        """Remember a fact; one that is known is not added again, but was heard again: in the third chat it stays for good.
+
+        TurnscopeError: it says nothing, or it was forgotten.
+        """
+        text = " ".join(text.split())
+        if not text:
+            raise TurnscopeError("a fact without a word says nothing", hint="Write what is to be remembered.")
+        day = said or datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
+        fact = Memory(identity(owner, text), owner, text, day, source, tier=tier)
+        with writing(self.path) as db:
+            known = self._found(db, fact.id)
+            if known and known.forgotten:
+                raise TurnscopeError("this fact was forgotten on request", hint="Say it in other words to remember it anew.")
+            if known is None:
+                self._put(db, fact)
+            else:
+                known = self._heard(db, known, fact)
+        return known or fact
+
+    def edit(self, id: str, text: str) -> Memory:
+        """Give a fact another text. What it said before is forgotten. TurnscopeError: there is none of that id."""
+        old = self.one(id)
+        new = self.add(text, old.owner, old.source, old.said, old.tier)
+        if new.id != id:
+            self.forget(id)
+        return new
+
+    def one(self, id: str) -> Memory:
+        """The fact of that id. TurnscopeError: it is not there for this user in this project, or was forgotten."""
+        with reading(self.path) as db:
+            fact = self._found(db, id)
+        if fact is None or fact.forgotten:
+            raise TurnscopeError(f"there is no fact {id!r} here", hint="See the list of what is remembered in this project.")
+        return fact
+
+    def all(self) -> tuple[Memory, ...]:
+        """Everything, the newest last; what was forgotten as tombstones."""
+        with reading(self.path) as db:
+            sql = f"select {_COLUMNS} from memories where user_id = ? and project = ? order by number"  # noqa: S608 - names are ours
+            return tuple(_fact(row) for row in db.conn.execute(sql, self._mine))
+
+    def recall(self, question: str, most: int = MOST) -> tuple[Memory, ...]:
+        """The facts of each owner that have most to do with a question, by bm25, then the newest."""
+        words = " OR ".join(f'"{term}"' for term in dict.fromkeys(terms(question)))
+        with reading(self.path) as db:
+            scored: dict[str, float] = {}
+            if words:
+                sql = (
+                    "select id, bm25(memories_fts) from memories_fts where memories_fts match ? and user_id = ? and project = ?"
+                )
+                scored = dict(db.conn.execute(sql, [words, *self._mine]))
+            sql = "select id from memories where user_id = ? and project = ? and tier = 'medium' and heard < ?"
+            faded = {row[0] for row in db.conn.execute(sql, [*self._mine, self.clock() - FADES])}
+        known = [fact for fact in reversed(self.all()) if not fact.forgotten and fact.id not in faded]
+        known.sort(key=lambda fact: scored.get(fact.id, 0.0))  # the smaller the better
+        return tuple(fact for owner in ("user", "agent") for fact in [f for f in known if f.owner == owner][:most])
+
+    def answer(self, ask: Ask) -> Answer:
+        """What a rule asks to be recalled: facts as items, and tombstones, so that it forgets what it found by itself."""
+        facts = (*self.recall(ask.content, ask.max_tokens or MOST), *(fact for fact in self.all() if fact.forgotten))
+        return Answer(items=tuple(msgspec.json.encode(fact).decode() for fact in facts), source="recorded")
+
+    def learn(self, names: Iterable[str]) -> None:
+        """Count what was looked up again: the names that a retrieved conversation speaks of."""
+        sql = "insert into retrievals values (?, ?, ?, 1) on conflict do update set times = times + 1"
+        with writing(self.path) as db:
+            db.conn.executemany(sql, ([*self._mine, name] for name in dict.fromkeys(names)))
+
+    def learned(self) -> tuple[tuple[str, int], ...]:
+        """What this project's sessions look up again, and how often, the most often first."""
+        sql = "select name, times from retrievals where user_id = ? and project = ? order by times desc, name limit ?"
+        with reading(self.path) as db:
+            return tuple((str(name), int(times)) for name, times in db.conn.execute(sql, [*self._mine, LEARNED]))
+
+    def unlearn(self) -> None:
+        """Delete what was learned of this project's retrievals. Chats that began with it keep what they were told."""
+        with writing(self.path) as db:
+            db.conn.execute("delete from retrievals where user_id = ? and project = ?", self._mine)
+
+    def rank(self, _ask: Ask) -> Answer:
+        """What a rule asks before it orders the archive: what was learned, as items `times name`."""
+        return Answer(items=tuple(f"{times} {name}" for name, times in self.learned()), source="recorded")
+
+    def projects(self) -> tuple[str, ...]:
+        """The projects in which this user has facts or retrievals."""
+        sql = "select project from memories where user_id = ? union select project from retrievals where user_id = ? order by 1"
+        with reading(self.path) as db:
+            return tuple(str(row[0]) for row in db.conn.execute(sql, [self.user, self.user]))
+
+    def forget(self, id: str) -> None:
+        """Forget a fact for good: only its tombstone stays. TurnscopeError: there is none of that id."""
+        text = self.one(id).text
+        with writing(self.path) as db:
+            db.conn.execute(
+                "update memories set text = '', source = '', forgotten = 1 where user_id = ? and project = ? and id = ?",
+                [*self._mine, id],
+            )
+            db.conn.execute("delete from memories_fts where user_id = ? and project = ? and id = ?", [*self._mine, id])
+            mine = "thread in (select id from threads where user_id = ?)"
+            for said in _written(text):
+                for table, column, which in (
+                    ("facts", "fact", "(fact like '%\"recall:%' or fact like '%\"extract:%')"),
+                    ("decisions", "edit", "rule = 'insert_memories'"),
+                ):
+                    sql = f"update {table} set {column} = replace({column}, ?, ?) where {which} and {mine}"  # noqa: S608 - ours
+                    db.conn.execute(sql, [said, FORGOTTEN, self.user])
+
+    def withdraw(self, id: str) -> None:
+        """Give up a fact that was refused, without a trace: it may be remembered anew. One that was forgotten stays so."""
+        with writing(self.path) as db:
+            where = "where user_id = ? and project = ? and id = ?"
+            kept = f"delete from memories {where} and not forgotten"  # noqa: S608 - ours
+            if db.conn.execute(kept, [*self._mine, id]).rowcount:
+                db.conn.execute(f"delete from memories_fts {where}", [*self._mine, id])  # noqa: S608 - ours
+
+    @property
+    def _mine(self) -> list[str]:
+        return [self.user, self.project]
+
+    def _found(self, db: Database, id: str) -> Memory | None:
+        sql = f"select {_COLUMNS} from memories where user_id = ? and project = ? and id = ?"  # noqa: S608 - names are ours
+        row = db.conn.execute(sql, [*self._mine, id]).fetchone()
+        return _fact(row) if row else None
+
+    def _put(self, db: Database, fact: Memory) -> None:
+        sql = f"insert into memories (user_id, project, {_COLUMNS}, heard) values (?, ?, ?, ?, ?, ?, ?, 0, ?, ?)"  # noqa: S608 - ours
+        row = [*self._mine, fact.id, fact.owner, fact.text, fact.said, fact.source, fact.tier, self.clock()]
+        db.conn.execute(sql, row)
+        sql = "insert into memories_fts (user_id, project, id, terms) values (?, ?, ?, ?)"
+        db.conn.execute(sql, [*self._mine, fact.id, " ".join(terms(fact.text))])
+
+    def _heard(self, db: Database, known: Memory, again: Memory) -> Memory:
+        """A known fact, as it is once it was said again: another chat counts, and one that was told to stay stays."""
+        other = known.source.partition(" ")[0] != again.source.partition(" ")[0]
+        sql = "update memories set heard = ?, chats = chats + ? where user_id = ? and project = ? and id = ?"
+        db.conn.execute(sql, [self.clock(), int(other), *self._mine, known.id])
+        if known.tier != "long":
+            sql = (
+                "update memories set tier = 'long' where user_id = ? and project = ? and id = ? and (chats >= ? or ? = 'long')"
+            )
+            db.conn.execute(sql, [*self._mine, known.id, LASTING, again.tier])
+        return self._found(db, known.id) or known
+
+
+def _fact(row: tuple[str, Owner, str, str, str, int, Tier]) -> Memory:
+    return Memory(*row[:5], forgotten=bool(row[5]), tier=row[6])
+
+
+def _written(text: str) -> tuple[str, ...]:
+    """A text as it stands in JSON, and in JSON within JSON, the longer first."""
+    once = json.dumps(text, ensure_ascii=False)[1:-1]
+    forms = {once, json.dumps(text)[1:-1], json.dumps(once, ensure_ascii=False)[1:-1]}
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))

@@ -1,0 +1,153 @@
+"""A session as bytes: everything but the content of its blocks, which lies under its digest among the blobs.
+
+`unpack` gives back an equal session without reading any content: a block fetches its own when somebody asks for it, with its
+neighbours. So opening a long session costs what its addresses cost, and texts that nobody looks at stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
+
+import msgspec
+from msgspec import Struct, structs
+
+from turnscope.errors import TurnscopeError
+from turnscope.session.model import JSON, Block, Bucket, Fork, Later, Session, block_at
+from turnscope.storage.blobs import Content, digest_of, encoded
+
+FORM = 4  # of what `pack` writes: count up when it changes, or when a field of the session's types does
+RUN = 256  # neighbours that are fetched together
+BYTES = 16  # of a digest
+Fetch = Callable[[Sequence[str]], Mapping[str, JSON]]
+
+
+class _Packed(Struct, frozen=True, array_like=True):
+    """One session: `head` without blocks and without what hangs from it, and a column per field of its blocks.
+
+    `kinds[i]` is a row of `words`: role, bucket, kind and name of block `i`.
+    """
+
+    head: Session
+    words: tuple[tuple[str, str, str, str], ...]
+    kinds: tuple[int, ...]
+    messages: tuple[int, ...]
+    turns: tuple[int, ...]
+    pairs: tuple[int, ...]
+    digests: tuple[str, ...]
+    subagents: tuple[_Packed, ...]
+    forks: tuple[tuple[int, int, tuple[tuple[int, int], ...], _Packed], ...]  # of, start, pairs of mended blocks, own
+
+
+def contents(session: Session) -> Iterator[tuple[str, Content]]:
+    """Digest and JSON of every block, in the order of `blocks_of`.
+
+    TypeError, ValueError or RecursionError where a block holds what JSON cannot give back.
+    """
+    for block in blocks_of(session):
+        content = encoded(block.raw)
+        yield digest_of(content), content
+
+
+def blocks_of(session: Session) -> Iterator[Block]:
+    """Every block: the session's own, then those of what hangs from it."""
+    yield from session.blocks
+    for inner in (*session.subagents, *(fork.own for fork in session.forks)):
+        yield from blocks_of(inner)
+
+
+def pack(session: Session) -> bytes:
+    """All but the contents. TypeError, ValueError or RecursionError where that cannot be written."""
+    packed = _packed(session)
+    try:
+        return msgspec.msgpack.encode(packed)
+    except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
+        return json.dumps(msgspec.to_builtins(packed, str_keys=True)).encode()
+
+
+def unpack(packed: bytes, digests: bytes, fetch: Fetch) -> Session:
+    """The session. `digests`: those of `contents`, 16 bytes each; `fetch` gives the values of all digests it is asked for."""
+    if packed[:1] == b"[":
+        value = msgspec.convert(json.loads(packed), _Packed, str_keys=True)
+    else:
+        value = msgspec.msgpack.decode(packed, type=_Packed)
+    return _unpacked(value, BytesIO(digests), fetch)
+
+
+def give_up(session: Session, digests: bytes, fetch: Fetch) -> None:
+    """Have the blocks of a session that is kept fetch their contents, which equal what they hold now, as `unpack`'s do.
+
+    So whoever holds the session goes on with it, and its texts are not in memory beside those on disk.
+    """
+    _give_up(session, BytesIO(digests), fetch)
+
+
+def digests_of(packed: bytes) -> Iterator[str]:
+    """Digests from 16 bytes each."""
+    return (packed[i : i + BYTES].hex() for i in range(0, len(packed), BYTES))
+
+
+def _packed(session: Session) -> _Packed:
+    words: dict[tuple[str, str, str, str], int] = {}
+    kinds = tuple(words.setdefault((b.role, b.bucket.value, b.kind, b.name), len(words)) for b in session.blocks)
+    return _Packed(
+        structs.replace(session, blocks=(), subagents=(), forks=()),
+        tuple(words),
+        kinds,
+        tuple(block.message for block in session.blocks),
+        tuple(block.turn for block in session.blocks),
+        tuple(block.pair for block in session.blocks),
+        tuple(block.digest for block in session.blocks),
+        tuple(map(_packed, session.subagents)),
+        tuple((f.of, f.start, tuple((b.at, b.pair) for b in f.mended), _packed(f.own)) for f in session.forks),
+    )
+
+
+def _unpacked(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -> Session:
+    """A session, or what a branch adds from block `start` on."""
+    texts = _Texts(digests.read(len(packed.kinds) * BYTES), fetch)
+    words = [(role, Bucket(bucket), kind, name) for role, bucket, kind, name in packed.words]
+    columns = (packed.kinds, packed.messages, packed.turns, packed.pairs, packed.digests)
+    blocks = []
+    for n, (word, message, turn, pair, digest) in enumerate(zip(*columns, strict=True)):
+        role, bucket, kind, name = words[word]
+        blocks.append(Block(start + n, message, turn, role, bucket, kind, digest, pair, name, Later(texts, n)))
+    session = structs.replace(
+        packed.head, blocks=tuple(blocks), subagents=tuple(_unpacked(inner, digests, fetch) for inner in packed.subagents)
+    )
+    forks: list[Fork] = []
+    for of, left, pairs, own in packed.forks:
+        mended = tuple(structs.replace(block_at(session, forks, of, at), pair=pair) for at, pair in pairs)
+        forks.append(Fork(_unpacked(own, digests, fetch, left), of, left, mended))
+    return structs.replace(session, forks=tuple(forks))
+
+
+def _give_up(session: Session, digests: BytesIO, fetch: Fetch) -> None:
+    texts = _Texts(digests.read(len(session.blocks) * BYTES), fetch)
+    for n, block in enumerate(session.blocks):
+        structs.force_setattr(block, "content", Later(texts, n))
+    for inner in session.subagents:
+        _give_up(inner, digests, fetch)
+    for fork in session.forks:
+        _give_up(fork.own, digests, fetch)
+        for mended in fork.mended:
+            structs.force_setattr(mended, "content", block_at(session, session.forks, fork.of, mended.at).content)
+
+
+class _Texts:
+    """The contents of one session's blocks, fetched in runs of neighbours and kept from then on. Any thread may ask."""
+
+    def __init__(self, digests: bytes, fetch: Fetch) -> None:
+        self._digests, self._fetch = digests, fetch
+        self._known: dict[int, JSON] = {}
+
+    def __call__(self, at: int) -> JSON:
+        if at not in self._known:
+            start = at - at % RUN
+            wanted = list(digests_of(self._digests[start * BYTES : (start + RUN) * BYTES]))
+            values = self._fetch(wanted)
+            if any(digest not in values for digest in wanted):
+                raise TurnscopeError("a text of this session is no longer kept", hint="Open the session's file again.")
+            self._known.update((start + i, values[digest]) for i, digest in enumerate(wanted))
+        return self._known[at]

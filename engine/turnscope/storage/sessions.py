@@ -1,0 +1,173 @@
+"""Opened sessions as rows and bytes, and exact token counts. Only a cache of what files say: `forget` deletes it.
+
+A session's row is keyed by the digest of its content. Its texts lie among the blobs, which chats share.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from turnscope.session.model import JSON
+from turnscope.storage import blobs
+from turnscope.storage.blobs import Content
+from turnscope.storage.database import immediate, reading, writing
+from turnscope.storage.packing import digests_of
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+KEPT = 24  # sessions kept whole; of older ones only the row in the catalogue stays
+BATCH = 4_000_000  # bytes of texts in one transaction, so that a chat never waits long for its own
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A session as it is kept. `importer`, `version` and `form` say who wrote it; `opinion` how its `page` came about."""
+
+    key: str
+    importer: str
+    version: int
+    form: int
+    opinion: str
+    session: bytes  # as `packing.pack` writes it
+    page: bytes  # what is thought of it: counts, overview, findings
+    blobs: bytes = b""  # digests of its texts, 16 bytes each
+
+
+_NAMES = ", ".join(f.name for f in fields(Row))
+
+
+def find(path: Path, key: str) -> Row | None:
+    """A session by its key."""
+    if not path.exists():
+        return None
+    with reading(path) as db:
+        row = db.conn.execute(f"select {_NAMES} from sessions where key = ?", [key]).fetchone()  # noqa: S608 - names are ours
+    return Row(*row) if row else None
+
+
+def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Content]]]) -> bytes:
+    """Keep a session whole. `contents` gives its texts in order (`packing.contents`); `row.blobs` is made from them here, and
+    given back.
+
+    Texts go first, in several transactions; the session's own row makes them count. What is not among the newest goes.
+    """
+    digests = bytearray()
+
+    def noted() -> Iterator[tuple[str, Content]]:
+        for digest, content in contents():
+            digests.extend(bytes.fromhex(digest))
+            yield digest, content
+
+    with reading(path) as db:
+        for batch in _batches(noted()):
+            with immediate(db):
+                blobs.keep(db, batch, chat=False)
+        with immediate(db):
+            lost = blobs.missing(db, digests_of(bytes(digests)))  # another process may have forgotten them meanwhile
+            blobs.keep(db, (pair for pair in contents() if pair[0] in lost) if lost else (), chat=False)
+            values = astuple(replace(row, blobs=bytes(digests)))
+            places = ", ".join("?" * len(values))
+            db.conn.execute(f"insert or replace into sessions ({_NAMES}) values ({places})", values)  # noqa: S608
+            _drop_old(db, row.key)
+    return bytes(digests)
+
+
+def think_again(path: Path, key: str, opinion: str, page: bytes) -> None:
+    """Replace what is thought of a session that is kept."""
+    with writing(path) as db:
+        db.conn.execute("update sessions set opinion = ?, page = ? where key = ?", [opinion, page, key])
+
+
+def texts(path: Path, digests: Sequence[str]) -> dict[str, JSON]:
+    """Contents of blocks by digest; those that were forgotten are left out."""
+    with reading(path) as db:
+        return blobs.contents(db, digests)
+
+
+def counts(path: Path, family: str) -> dict[str, int]:
+    """Exact token counts by digest for a tokenizer family."""
+    with reading(path) as db:
+        return dict(db.conn.execute("select digest, tokens from counts where family = ?", [family]).fetchall())
+
+
+def put_counts(db: Database, rows: Iterable[tuple[str, str, int]]) -> None:
+    """Write exact counts: digest, family, tokens."""
+    db.conn.executemany("insert or replace into counts (digest, family, tokens) values (?, ?, ?)", rows)
+
+
+def add_counts(path: Path, family: str, tokens: Mapping[str, int]) -> None:
+    """Remember exact counts."""
+    with writing(path) as db:
+        put_counts(db, ((digest, family, count) for digest, count in tokens.items()))
+
+
+def size(path: Path) -> int:
+    """Bytes of rows and texts that no chat holds, and of pages that nothing stands on: what `forget` gives back."""
+    if not path.exists():
+        return 0
+    one = "select coalesce(sum({}), 0) from {}"
+    with reading(path) as db:
+        found = [
+            one.format("length(content)", "blobs where chat = 0"),
+            one.format("length(blobs) + length(session) + length(page)", "sessions"),
+            one.format("length(digest) + length(family) + 8", "counts"),
+            "select freelist_count * page_size from pragma_freelist_count, pragma_page_size",
+        ]
+        return sum(int(db.conn.execute(sql).fetchone()[0]) for sql in found)
+
+
+def forget(path: Path) -> int:
+    """Delete all that is remembered of opened sessions, and nothing of any chat. Gives the bytes that the disk got back."""
+    if not path.exists():
+        return 0
+    before = sum(file.stat().st_size for file in files(path))
+    with reading(path) as db:
+        with immediate(db):
+            for table in ("catalogue", "sessions", "counts", "blobs where chat = 0"):
+                db.conn.execute(f"delete from {table}")  # noqa: S608 - names are ours
+        with suppress(sqlite3.OperationalError):  # somebody reads or writes: the room will be used again, not given back
+            db.conn.execute("vacuum")
+            db.conn.execute("pragma wal_checkpoint(truncate)")
+    return max(0, before - sum(file.stat().st_size for file in files(path)))
+
+
+def files(path: Path) -> list[Path]:
+    """A database's file and its logs, as far as they are there."""
+    found = (path.with_name(path.name + end) for end in ("", "-wal", "-shm"))
+    return [file for file in found if file.is_file()]
+
+
+def _drop_old(db: Database, newest: str) -> None:
+    """Drop sessions whose source holds another one by now, and those beyond the newest, with texts that no other one shares.
+
+    `newest` was kept just now and comes into the catalogue next.
+    """
+    kept = """select s.key from sessions s join catalogue c on c.key = s.key where s.key != ?1
+              group by s.key order by max(c.opened) desc limit ?2"""
+    sql = f"select key, blobs from sessions where key != ?1 and key not in ({kept})"  # noqa: S608 - no value is part of it
+    gone = db.conn.execute(sql, [newest, KEPT - 1]).fetchall()
+    if not gone:
+        return
+    db.conn.executemany("delete from sessions where key = ?", [(key,) for key, _ in gone])
+    held = {digest for (packed,) in db.conn.execute("select blobs from sessions") for digest in digests_of(packed)}
+    blobs.drop(db, {digest for _, packed in gone for digest in digests_of(packed)} - held)
+
+
+def _batches(contents: Iterator[tuple[str, Content]]) -> Iterator[Iterator[tuple[str, Content]]]:
+    """Runs of so many bytes, to be taken one after the other; none of it is held."""
+    for first in contents:
+        yield _run(first, contents)
+
+
+def _run(first: tuple[str, Content], rest: Iterator[tuple[str, Content]]) -> Iterator[tuple[str, Content]]:
+    yield first
+    room = BATCH - len(first[1])
+    while room > 0 and (pair := next(rest, None)):
+        room -= len(pair[1])
+        yield pair

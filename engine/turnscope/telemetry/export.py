@@ -1,0 +1,93 @@
+"""Where spans go: a file of OTLP's JSON lines, and a server of OTLP over HTTP, each only where it is asked for.
+
+A file is written as soon as something is told. A server that does not answer harms nobody: spans wait for it in a queue of
+2,048; the SDK logs what found no place there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from opentelemetry.exporter.otlp.json.file import FileMetricExporter, FileSpanExporter
+from opentelemetry.exporter.otlp.json.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.json.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+
+from turnscope.errors import TurnscopeError
+from turnscope.settings import Telemetry
+from turnscope.telemetry import names
+from turnscope.telemetry.spans import RESOURCE
+
+DELAY = 1_000  # milliseconds that spans wait for others on their way to a server
+EVERY = 15_000  # milliseconds between two looks at the counters
+
+
+class Exporting:
+    """Spans and counters on their way to where `telemetry` says. TurnscopeError where its file cannot be written."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._file = FileSpanExporter(_writable(telemetry.file)) if telemetry.file else None
+        metrics: list[MetricExporter] = []
+        if telemetry.file:
+            metrics.append(FileMetricExporter(_writable(telemetry.file.with_suffix(".metrics.jsonl"))))
+        self._server: BatchSpanProcessor | None = None
+        if telemetry.endpoint:
+            base = telemetry.endpoint.rstrip("/")
+            self._server = BatchSpanProcessor(OTLPSpanExporter(f"{base}/v1/traces"), schedule_delay_millis=DELAY)
+            metrics.append(OTLPMetricExporter(f"{base}/v1/metrics"))
+        readers = [PeriodicExportingMetricReader(exporter, export_interval_millis=EVERY) for exporter in metrics]
+        self._meters = MeterProvider(readers, RESOURCE)
+        self._compactions = self._meters.get_meter("turnscope").create_counter(
+            names.COMPACTIONS, "{compaction}", "condensations of requests that were sent"
+        )
+
+    def spans(self, told: Iterable[ReadableSpan]) -> None:
+        """Hand spans on. TurnscopeError where the file does not take them."""
+        listed = tuple(told)
+        if self._file and self._file.export(listed) is not SpanExportResult.SUCCESS:
+            raise TurnscopeError("the trace file was not written", hint="Look whether its disk is full; the log says why.")
+        for span in listed if self._server else ():
+            self._server.on_end(span)  # type: ignore[union-attr]
+
+    def compacted(self, conversation: str, by: str, rule: str) -> None:
+        """Count a condensation."""
+        self._compactions.add(1, {names.CONVERSATION: conversation, names.BY: by, names.RULE: rule})
+
+    def close(self) -> None:
+        """Hand on what waits, and let go of file and server."""
+        self._meters.shutdown()
+        for end in (self._file, self._server):
+            if end:
+                end.shutdown()
+
+
+def written(path: Path, told: Iterable[ReadableSpan]) -> int:
+    """Write spans to a new file of OTLP's JSON lines, one a line; gives how many.
+
+    The file stands there whole, or as it was. TurnscopeError where it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.part")
+    count = 0
+    exporter = FileSpanExporter(_writable(part, "w"))
+    try:
+        for span in told:
+            if exporter.export((span,)) is not SpanExportResult.SUCCESS:
+                raise TurnscopeError(f"{path} was not written", hint="Look whether its disk is full; the log says why.")
+            count += 1
+    finally:
+        exporter.shutdown()
+    part.replace(path)
+    return count
+
+
+def _writable(path: Path, mode: str = "a") -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open(mode, encoding="utf-8").close()
+    except OSError as error:
+        raise TurnscopeError(f"{path} cannot be written: {error.strerror}", hint="Name another file for the trace.") from error
+    return path

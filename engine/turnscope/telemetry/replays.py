@@ -1,0 +1,53 @@
+"""A replay, or the record itself, as the spans that it would have had: request by request, turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from turnscope.planning.assemble import AS_RECORDED
+from turnscope.planning.render import body
+from turnscope.planning.trace import Trace
+from turnscope.telemetry import spans
+from turnscope.telemetry.spans import Made, Told
+from turnscope.views import decision_log
+
+
+def spans_of(trace: Trace, *, content: bool = False) -> Iterator[ReadableSpan]:
+    """The spans of all requests, those of a turn after one another, then the turn's own.
+
+    Under the record they hold what was billed; under any other policy nothing was, and they say what is expected.
+    """
+    for _, several in groupby(trace.plans, key=lambda plan: plan.request.turn):
+        turn: list[Told] = []
+        for plan in several:
+            turn.append(_told(trace, plan.request.n, turn[0].request.n if turn else plan.request.n, content))
+            yield from spans.spans(turn[-1])
+        yield spans.turn(turn)
+
+
+def _told(trace: Trace, n: int, first: int, content: bool) -> Told:
+    plan, session = trace.plans[n], trace.session
+    request, recorded = plan.request, trace.policy.name == AS_RECORDED
+    expected = trace.fit(n).expected
+    facts = trace.prices.facts(plan.model)
+    cost = trace.prices.cost(request.usage, plan.model, request.sent_at) if recorded and request.usage else None
+    return Told(
+        session.id,
+        facts.provider or "unknown",
+        trace.policy.name,
+        request,
+        plan,
+        "complete" if recorded else "replayed",
+        tuple(Made(by, one, *decision_log.tokens(trace, one)) for by, one in decision_log.made(plan)),
+        trace.tokens(n),
+        {str(bucket): expected(tokens) for bucket, tokens in plan.seen.buckets.items()},
+        usd=cost.total if cost else None,
+        attempts=request.attempts,
+        body=body(plan, session) if content else None,
+        answer=tuple(block.raw for block in session.blocks[request.cut : request.stop]) if content else (),
+        agent=session.source or "turnscope",
+        first=first,
+    )

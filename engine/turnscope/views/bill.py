@@ -1,0 +1,163 @@
+"""What each cell of a request cost: its tokens at their own rate, walked in provider order.
+
+A provider bills a prompt as read from cache, written to it, and uncached, in that order from the front. So the tokens that
+stand first are the cheap ones, and a cell's price depends on where its blocks stand. Holds the walk; rates are those of
+`Trace.prices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+
+from turnscope.counting.reconcile import CELLS, Floats, Ints, Reconciled
+from turnscope.planning.render import first
+from turnscope.planning.trace import Trace
+from turnscope.pricing.prices import Cost, Prices
+from turnscope.session.model import Block, Request, written
+
+READ, WRITTEN, UNCACHED = range(3)  # how a token of the prompt is billed
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one request cost; `cost` is None where nothing was recorded or its model has no known price.
+
+    `answer`: output tokens as billed. Where the recorded number cannot be true they are `counted`, which adds `counted_usd`.
+    """
+
+    answer: int
+    cost: Cost | None = None
+    counted: bool = False
+    counted_usd: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Money and tokens of every request of a path. Cells as `reconcile.CELLS`.
+
+    `tokens[request, cell, how]` of the prompt, with `how` = READ, WRITTEN, UNCACHED; `usd[request, cell]` what that cost, the
+    answer left out; `answer_usd[request]` what the answer cost. Both sum to the price in `charges[request]`.
+    """
+
+    tokens: Ints
+    usd: Floats
+    answer_usd: Floats
+    charges: tuple[Charge, ...]
+
+    @property
+    def totals(self) -> tuple[Decimal | None, ...]:
+        """The exact price of each request, None where there is none."""
+        return tuple(made.cost.total if made.cost else None for made in self.charges)
+
+    @property
+    def answers(self) -> Ints:
+        """Output tokens of each request."""
+        return np.array([made.answer for made in self.charges], dtype=np.int64)
+
+
+def charge(request: Request, prices: Prices, answer: list[Block], count: Callable[[list[Block]], int]) -> Charge:
+    """Price one request. `answer`: what the model wrote; `count` gives its tokens where the record is no help.
+
+    The count is the counter's own, without the scale of the session's fit: on answers whose record is whole the two are
+    equally far off (medians of 0.78 to 1.09 and 0.82 to 1.16 of the record over six sessions), and a fit over few requests
+    can be far out. So a request costs at most its recorded usage and the own text of its answer, both at list price.
+    """
+    usage = request.usage
+    if usage is None:
+        return Charge(count(answer))
+    if not request.output_stub:
+        return Charge(usage.output_tokens, prices.cost(usage, request.model, request.sent_at))
+    tokens = max(usage.output_tokens, count(answer))
+    rates = prices.rates(request.model, usage.prompt_tokens, request.sent_at)
+    more = rates.output * (tokens - usage.output_tokens) / 1_000_000 if rates else Decimal(0)
+    return Charge(tokens, prices.cost(usage, request.model, request.sent_at, output_tokens=tokens), True, more)
+
+
+def bill(trace: Trace, reconciled: Reconciled) -> Bill:
+    """Price every request of a trace of what was really sent."""
+    session, plans, ledger, prices = trace.session, trace.plans, trace.ledger, trace.prices
+    n = len(plans)
+    usages, rates = np.zeros((n, 3), dtype=np.int64), np.zeros((n, 3), dtype=np.float64)
+    passes, answers = np.zeros(n, dtype=np.float64), np.zeros(n, dtype=np.float64)
+    charges: list[Charge] = []
+    for row, plan in enumerate(plans):
+        request, usage = plan.request, plan.request.usage
+        told = usage is not None and not request.output_stub  # how much was written, so that nothing has to be counted
+        answer = [] if told else written(session.blocks[request.cut : request.stop])
+        made = charge(request, prices, answer, ledger.content)
+        charges.append(made)
+        if usage is None:
+            continue
+        usages[row] = usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens
+        rate = prices.rates(request.model, usage.prompt_tokens, request.sent_at)
+        if rate and made.cost:
+            hours = min(1.0, usage.cache_creation_1h_input_tokens / max(1, usage.cache_creation_input_tokens))
+            write = float(rate.cache_write_1h) * hours + float(rate.cache_write_5m) * (1 - hours)
+            rates[row] = float(rate.cache_read), write, float(rate.input)
+            answers[row] = float(made.cost.answer)
+            passes[row] = float(made.cost.iterations - made.cost.iterations_output)
+    walked = _walked(usages, trace, reconciled)
+    usd = (walked * rates[:, :, None]).sum(axis=1) / 1e6
+    if passes.any():  # a further pass reads the whole prompt
+        usd += passes[:, None] * reconciled.cells / np.maximum(reconciled.cells.sum(axis=1), 1)[:, None]
+    return Bill(np.ascontiguousarray(walked.transpose(0, 2, 1)), usd, answers, tuple(charges))
+
+
+def _walked(usages: Ints, trace: Trace, reconciled: Reconciled) -> Ints:
+    """Tokens of each request by how they were billed and by cell. `usages[request, how]` = what was billed; zeros say that
+    nothing was recorded, not that nothing was sent.
+
+    What the log does not hold stands first. The unattributed remainder has no place of its own: the walk is stretched to the
+    recorded total, and the remainder takes what the cells leave of each kind, so that each kind sums to what was recorded.
+    """
+    most, prompts = reconciled.cells[:, :-1], usages.sum(axis=1)
+    stretch = most.sum(axis=1) / np.maximum(1, prompts)
+    hidden, scale = (
+        np.array([getattr(terms, name) for terms in reconciled.terms], dtype=np.float64) for name in ("hidden", "scale")
+    )
+    before, found = np.zeros_like(most), np.zeros((len(prompts), 3, len(CELLS)), dtype=np.int64)
+    for how, edges in enumerate(np.cumsum(usages, axis=1).T):
+        here = np.flatnonzero((usages[:, how] > 0) & (edges < prompts))
+        upto = np.where((usages[:, how] > 0)[:, None], most, before)
+        if len(here):
+            places = edges[here] * stretch[here]
+            upto[here] = _upto(here, places, trace, hidden[here], scale[here], before[here], most[here])
+        found[:, how, :-1] = upto - before
+        found[:, how, -1] = usages[:, how] - found[:, how, :-1].sum(axis=1)
+        before = upto
+    return found
+
+
+def _upto(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Floats, least: Ints, most: Ints) -> Ints:
+    """How much of each cell stands before a place of each prompt, between `least` and `most`."""
+    counted = np.maximum(0.0, places - hidden) / np.where(scale == 0, np.inf, scale)
+    plans, ledger = trace.plans, trace.ledger
+    each = zip(rows.tolist(), counted.tolist(), strict=True)
+    inside = np.array([first(plans[n].seen, ledger, tokens) for n, tokens in each], dtype=np.int64)
+    found = np.empty_like(most)
+    found[:, :5] = np.minimum(np.rint(inside * scale[:, None]), most[:, :5])
+    wholes = np.rint(places).astype(np.int64)
+    left = wholes.copy()
+    for cell in range(5, most.shape[1]):
+        found[:, cell] = np.minimum(most[:, cell], left)
+        left -= found[:, cell]
+    return _settled(found, least, most, wholes)
+
+
+def _settled(found: Ints, least: Ints, most: Ints, wholes: Ints) -> Ints:
+    """Each row brought to its sum, each cell between `least` and `most`: rounding leaves no kind of token below zero.
+
+    What is too much or too little is taken from the largest cells, or put there.
+    """
+    found = np.minimum(np.maximum(found, least), most)
+    off, rows = wholes - found.sum(axis=1), np.arange(len(found))
+    for cells in np.argsort(-found, axis=1, kind="stable").T:
+        have = found[rows, cells]
+        change = np.minimum(np.maximum(off, least[rows, cells] - have), most[rows, cells] - have)
+        found[rows, cells] += change
+        off -= change
+    return found

@@ -1,0 +1,182 @@
+"""What the requests of a replay would cost with the prompt cache that they would have met, and what each decision does to it.
+
+The cache is simulated (`planning.prompt_cache`), prices are list prices, answers are taken as recorded. What was really billed
+is `views.bill`'s; what a page shows of a replay is `views.replay_cost`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil
+
+from turnscope.counting.tokens import count_texts
+from turnscope.envelope.pieces import Decision
+from turnscope.planning.prompt_cache import Kept, behind
+from turnscope.planning.trace import Trace
+from turnscope.pricing.prices import Rates
+from turnscope.session.model import Answer, Ask, Request, Usage, written
+from turnscope.views.bill import charge
+
+SAMPLE = 20_000  # characters of a long text that are counted; the rest is taken to be alike
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """USD of a replay by request, None where there is no known price: prompt and answer, and in `condensing` (also part of
+    `usd`) what summaries asked of a model would have cost. A request that is refused costs nothing.
+
+    `read`, `prompt`: tokens of all priced and unpriced requests that came from the cache, and in all.
+    """
+
+    usd: tuple[Decimal | None, ...]
+    condensing: tuple[Decimal, ...]
+    read: int
+    prompt: int
+
+    @property
+    def total(self) -> Decimal | None:
+        """USD of all requests with a known price; None where none has one."""
+        known = [usd for usd in self.usd if usd is not None]
+        return sum(known, Decimal(0)) if known else None
+
+    @property
+    def unpriced(self) -> int:
+        """Requests without a known price."""
+        return sum(usd is None for usd in self.usd)
+
+    @property
+    def share(self) -> float:
+        """Share of all prompt tokens that came from the cache, 0 to 1."""
+        return self.read / self.prompt if self.prompt else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CachePrice:
+    """What one decision saves, and what it makes the cache write again, in provider tokens of its request.
+
+    `usd`: what writing them again costs beyond reading them; `each`: what is saved at every request from this one on, at the
+    price of reading; None without a price. `pays_off`: after so many requests, its own counted; None where it never does.
+    """
+
+    seq: int
+    saved: int
+    again: int
+    usd: Decimal | None
+    each: Decimal | None
+    pays_off: int | None
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+        saved = f"{abs(self.saved):,} tokens {'more' if self.saved < 0 else 'fewer'} from now on"
+        told = f"{saved}, {self.again:,} written again because of it"
+        if self.usd is None or self.saved < 0 or not self.again:
+            return told
+        if self.pays_off is None:
+            return f"{told}: it never pays off"
+        return f"{told}: it pays off after {self.pays_off:,} request{'' if self.pays_off == 1 else 's'}"
+
+
+def answers_of(trace: Trace) -> tuple[int, ...]:
+    """Output tokens of every recorded answer, which a replay takes over."""
+    session, count, prices = trace.session, trace.ledger.content, trace.prices
+    return tuple(
+        request.usage.output_tokens
+        if request.usage and not request.output_stub
+        else charge(request, prices, written(session.blocks[request.cut : request.stop]), count).answer
+        for request in session.requests
+    )
+
+
+def spent(trace: Trace, kept: Sequence[Kept], answers: Sequence[int] | None = None) -> Spent:
+    """Price a replay. `kept`: what the cache does for its requests; `answers`: see `answers_of`."""
+    answers = answers_of(trace) if answers is None else answers
+    usd: list[Decimal | None] = []
+    condensing: list[Decimal] = []
+    asked: set[str] = set()
+    for n, (plan, cache) in enumerate(zip(trace.plans, kept, strict=True)):
+        request = plan.request
+        calls = Decimal(0)
+        for ask, answer in plan.asks:
+            if ask.kind == "summary" and ask.key not in asked:
+                calls += _called(trace, ask, answer, plan.model, request) or Decimal(0)
+                asked.add(ask.key)
+        condensing.append(calls)
+        if not cache.sent:
+            usd.append(calls)
+            continue
+        billed = Usage(cache.plain, cache.written, cache.read, answers[n], cache.written if cache.hour else 0)
+        cost = trace.prices.cost(billed, plan.model, request.sent_at)
+        usd.append(cost.total + calls if cost else None)
+    return Spent(tuple(usd), tuple(condensing), sum(c.read for c in kept), sum(c.prompt for c in kept))
+
+
+def _called(trace: Trace, ask: Ask, answer: Answer, model: str, request: Request) -> Decimal | None:
+    """What a summary cost, or would: from its recorded usage, else all that was asked as uncached prompt; None: no price.
+
+    A text that was made offline stands for one of the model that the policy names, and is priced as if that had written it.
+    """
+    if answer.failed:
+        return None
+    usage = answer.usage or Usage(
+        input_tokens=_size(trace, ask.prompt) + _size(trace, ask.content), output_tokens=_size(trace, answer.text)
+    )
+    named = answer.model or ask.model
+    cost = trace.prices.cost(usage, named or model, request.sent_at)
+    if cost is None and named:  # the built-in model bills nothing, and a model may be unknown here
+        cost = trace.prices.cost(usage, model, request.sent_at)
+    return cost.total if cost else None
+
+
+def _size(trace: Trace, text: str) -> int:
+    """Tokens of a text; of a long one by what its beginning comes to."""
+    counted = count_texts([text[:SAMPLE]], trace.ledger.counter)[0]
+    return round(counted * max(1.0, len(text) / SAMPLE))
+
+
+def cache_prices(trace: Trace, kept: Sequence[Kept], request: int) -> Mapping[int, CachePrice]:
+    """The price of each decision of a request that changed something, by its number. IndexError: there is no such request.
+
+    What the cache has to write again because the prompt parts is shared out in the order of the decisions: each answers for
+    what stands between its own place and the nearest to the front that was changed before it.
+    """
+    plan, cache = trace.plans[request], kept[request]
+    made = [decision for decision in plan.decisions if decision.splice]
+    ends = trace.plans[request - 1].seen.stop if request else 0
+    parts = _parts(trace, request, made, ends)
+    whole = sum(parts)
+    scale = trace.fit(request).scale
+    rate = trace.prices.rates(plan.model, cache.prompt, plan.request.sent_at)
+    found: dict[int, CachePrice] = {}
+    for decision, part in zip(made, parts, strict=True):
+        again = round(cache.again * part / whole) if whole else 0
+        saved = round((decision.before - decision.after) * scale)
+        found[decision.seq] = _priced(decision.seq, saved, again, rate, hour=cache.hour)
+    return found
+
+
+def _parts(trace: Trace, request: int, made: Sequence[Decision], ends: int) -> list[int]:
+    """For how many counted tokens behind it each decision answers, as `cache_prices` says."""
+    seen = trace.plans[request].seen
+    front, reached, parts = ends, behind(seen, ends, trace.ledger), list[int]()
+    for decision in made:
+        at = decision.splice.place[0] if decision.splice else front
+        if at >= front:
+            parts.append(0)
+            continue
+        now = behind(seen, at, trace.ledger)
+        parts.append(max(0, now - reached))
+        front, reached = at, max(now, reached)
+    return parts
+
+
+def _priced(seq: int, saved: int, again: int, rate: Rates | None, *, hour: bool) -> CachePrice:
+    if rate is None:
+        return CachePrice(seq, saved, again, None, None, None)
+    write = max(rate.cache_write_1h if hour else rate.cache_write_5m, rate.input)
+    usd, each = (write - rate.cache_read) * again / _MILLION, rate.cache_read * saved / _MILLION
+    pays = max(1, ceil(usd / each)) if each > 0 else None
+    return CachePrice(seq, saved, again, usd, each, pays)

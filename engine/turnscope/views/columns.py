@@ -1,0 +1,105 @@
+"""An overview cut into columns for a figure: requests or turns, binned where there are more than fit on a screen.
+
+Pure functions of an `Overview`; no colours, no Plotly. A bin shows the largest value in it and remembers where that stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from turnscope.counting.reconcile import Floats, Ints
+from turnscope.views.bill import READ, UNCACHED, WRITTEN
+from turnscope.views.overview import Overview, turns
+
+Unit = Literal["requests", "turns"]
+Measure = Literal["tokens", "cost", "share"]
+
+WARN_AT = 0.9  # share of the window from which a prompt is close to being cut
+COLD = 0.5  # a cell is cold when more than this share of it was read from cache
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Points of the saw-tooth: position on the axis, and the request that stands there."""
+
+    x: Ints
+    request: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Columns by cells. `width` units stand in one column.
+
+    Cells as `CELLS`: `values[c, cell]` in the chosen measure; `tokens[c, cell]`; `cold[c, cell]` where most was read from
+    cache; `facts[c, cell, 10]`: the request to go to, turn, tokens, share of the prompt, USD, tokens read from cache, written,
+    uncached; the answer's tokens and USD, which no cell bears.
+    """
+
+    width: int
+    values: Floats
+    tokens: Ints
+    cold: np.typing.NDArray[np.bool_]
+    facts: Floats
+
+
+def positions(view: Overview, by: Unit) -> Ints:
+    """Where each request stands on the axis: its number, or the ordinal of its turn."""
+    if by == "requests":
+        return np.arange(len(view))
+    return np.repeat(np.arange(len(turns(view))), [turn.stop - turn.start for turn in turns(view)])
+
+
+def outline(view: Overview, by: Unit, most: int) -> Outline:
+    """The lowest and the highest prompt of each bin in the order they came, so that no drop of the saw-tooth is lost."""
+    shown = _last(view) if by == "turns" else np.arange(len(view))
+    at = np.arange(len(shown))
+    if len(shown) > most:
+        width = -(-len(shown) // most)
+        sizes = view.prompts[shown]
+        kept = {0, len(shown) - 1}
+        for start in range(0, len(shown), width):
+            part = sizes[start : start + width]
+            kept |= {start + int(part.argmin()), start + int(part.argmax())}
+        at = np.array(sorted(kept))
+    return Outline(at, shown[at])
+
+
+def grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
+    """Columns for the heatmap. A turn's tokens are its last request's; its USD are the sum over its requests."""
+    last = _last(view) if by == "turns" else np.arange(len(view))
+    starts = _starts(view) if by == "turns" else np.arange(len(view))
+    tokens, billed = view.cells[last], view.billed[last]
+    usd = np.add.reduceat(view.usd, starts, axis=0) if len(view) else view.usd
+    share = tokens / np.maximum(view.prompts[last], 1)[:, None]
+    window = np.where(view.windows[last] > 0, view.windows[last], max(1, int(view.prompts.max(initial=1))))
+    values = {"tokens": tokens.astype(np.float64), "cost": np.maximum(usd, 0), "share": tokens / window[:, None]}[measure]
+    read, written, uncached = (billed[:, :, how] for how in (READ, WRITTEN, UNCACHED))
+    paid = np.add.reduceat(view.billed, starts, axis=0) if by == "turns" and measure == "cost" else billed
+    cold = paid[:, :, READ] > COLD * np.maximum(paid.sum(axis=2), 1)
+    whole = [np.broadcast_to(row[:, None], tokens.shape) for row in (last, view.turns[last])]
+    answer = (np.add.reduceat(of, starts) if len(view) else of for of in (view.answers, view.answer_usd))
+    said = [np.broadcast_to(row[:, None], tokens.shape) for row in answer]
+    facts = np.stack([*whole, tokens, share, usd, read, written, uncached, *said], axis=2).astype(np.float64)
+    width = max(1, -(-len(last) // most))
+    best = _best(values, width)
+    cell = np.arange(tokens.shape[1])[None, :]
+    return Grid(width, values[best, cell], tokens[best, cell], cold[best, cell], facts[best, cell])
+
+
+def _best(values: Floats, width: int) -> Ints:
+    """Row of the largest value of each bin and cell."""
+    n = len(values)
+    pad = np.full((-n % width, values.shape[1]), -1.0)
+    blocks = np.concatenate([values, pad]).reshape(-1, width, values.shape[1])
+    return np.asarray(blocks.argmax(axis=1) + np.arange(len(blocks))[:, None] * width, dtype=np.int64)
+
+
+def _starts(view: Overview) -> Ints:
+    return np.array([turn.start for turn in turns(view)], dtype=np.int64)
+
+
+def _last(view: Overview) -> Ints:
+    return np.array([turn.stop - 1 for turn in turns(view)], dtype=np.int64)

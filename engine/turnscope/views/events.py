@@ -1,0 +1,61 @@
+"""One word for each thing that happens at a request: what markers, legends, chips, findings and the help all say.
+
+Holds words alone. `overview.Marker.kind` is a key of `EVENTS`; how a kind is drawn is the figures' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from turnscope.session.model import Action
+
+
+class Event(NamedTuple):
+    """`word` = what happened to the request or its window; `noun`, `nouns`: one and several of it; `meaning`: one sentence."""
+
+    word: str
+    noun: str
+    nouns: str
+    meaning: str
+
+    def many(self, count: int) -> str:
+        """How many of it: "1 compaction", "12 clearings"."""
+        return f"{count:,} {self.noun if count == 1 else self.nouns}"
+
+
+EVENTS = {
+    "compact": Event("compacted", "compaction", "compactions", "Earlier messages were replaced by a summary of them."),
+    "cut": Event("cut", "cut", "cuts", "Earlier messages were left out, and no summary took their place."),
+    "clear": Event("cleared", "clearing", "clearings", "Old content was emptied or shortened where it stands."),
+    "unlogged": Event(
+        "cut, not in the log",
+        "cut that is not in the log",
+        "cuts that are not in the log",
+        "The tool cut something that its log does not hold.",
+    ),
+    "back": Event("put back", "retrieval", "retrievals", "Something that had left the window stands in it again."),
+    "break": Event("cache broke", "cache break", "cache breaks", "What the cache had held was billed in full again."),
+    "overflow": Event("over the window", "overflow", "overflows", "The prompt was larger than the window."),
+    "retry": Event("retried", "retry", "retries", "The provider answered with errors first."),
+    "subagent": Event("subagent", "subagent", "subagents", "A subagent was started, with a window of its own."),
+}
+SHRINKS = ("compact", "cut", "clear", "unlogged")  # what takes something out of the window, the heaviest first
+_KINDS: dict[Action, str] = {"condense": "compact", "drop": "cut", "retrieve": "back", "restore": "back"}
+
+
+def kind_of(action: Action) -> str:
+    """The kind of event that an action of a rule is."""
+    return _KINDS.get(action, "clear")
+
+
+def told(kind: str, what: str) -> str:
+    """What happened, beginning with its one word: "compacted into a summary", "cut: the window was full"."""
+    word = EVENTS[kind].word
+    return what if what.startswith(word) else f"{word}: {what}" if what else word
+
+
+def counted(kinds: Iterable[str]) -> list[tuple[str, str]]:
+    """How often something was taken out of the window, by kind: [("compact", "3 compactions"), ...]; without those of none."""
+    found = list(kinds)
+    return [(kind, EVENTS[kind].many(found.count(kind))) for kind in SHRINKS if kind in found]

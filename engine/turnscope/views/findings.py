@@ -1,0 +1,387 @@
+"""What stands out in a session: at most three ranked sentences with numbers, and one of what stands amid a long prompt.
+
+One pure function per kind, each with the threshold below which it says nothing. Nothing found is an answer. Holds no drawing,
+and no opinion that the log does not bear out; the reading of cache breaks stands in `cache_breaks`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import numpy as np
+
+from turnscope.counting.ledger import Ledger
+from turnscope.counting.reconcile import Floats, Ints
+from turnscope.planning.trace import Trace
+from turnscope.session.model import JSON, Action
+from turnscope.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
+from turnscope.views.events import EVENTS, kind_of
+from turnscope.views.overview import CELLS, Marker, Overview
+from turnscope.views.phrases import clock, short, span, times, word
+from turnscope.views.position import LONG, amid, share
+from turnscope.views.repeats import repeats
+from turnscope.views.standing import STANDING, standing
+
+MOST = 3
+BILL_SHARE = 0.5  # one kind of content that is half of the input bill is what to look at first
+THINKING_SHARE = 0.33  # of the prompt; below it the work itself is most of what is sent
+THINKING_TOKENS = 5_000  # of thinking; less is not worth a sentence
+FULL_SHARE = 0.95  # of the window; tools warn and cut at 80 to 92 %
+REBILLED = 10_000  # tokens written again in all; less is not worth a sentence
+WORTH = 0.01  # of the session's price; cheaper breaks are not worth a sentence
+REPEATED = 2_000  # tokens of all copies of one file
+CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
+TRIED = 20  # of those, before it is said that it stands in none
+TRIES = 3  # one repetition is everyday business
+STANDING_SHARE = 0.05  # of all that was sent; below it there is more to win elsewhere
+STANDING_TOKENS = 2_000  # at one request; less is not worth turning anything off
+LEAST_NAMED = 300  # tokens of a kind; smaller ones go unnamed beside it
+DOUBTFUL = 0.05  # share of answers, or of input tokens, beyond which the log itself is worth doubting
+COUNTED = Decimal(1)  # USD that counted answers add; with cents nobody's bill is another, and the price itself says it
+DOUBTFUL_TOKENS = 1_000  # at one request; less is framing that no log holds
+BILLS = {
+    "Tool results are": ("tool_results",),
+    "System prompt and tools are": ("system", "tools", "prefix"),
+    "The conversation before this file begins is": ("earlier",),
+    "What the tool put back after its compactions is": ("put_back",),
+}
+CUTS: frozenset[Action] = frozenset(("condense", "drop", "truncate", "clear"))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence about a session. `request` is where to look; `usd` what it cost, None where money says nothing about it.
+
+    `tokens` ranks it where there is no price; `evidence` holds the numbers behind the sentence.
+    """
+
+    text: str
+    request: int
+    kind: str
+    usd: Decimal | None
+    tokens: int
+    evidence: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What several kinds look at, computed once. `input_usd[n, cell]`: USD without the answer; `broken`: cache breaks."""
+
+    trace: Trace
+    view: Overview
+    prompts: Ints
+    input_usd: Floats
+    broken: tuple[CacheBreak, ...]
+
+    @property
+    def priced(self) -> bool:
+        return bool(self.input_usd.any())
+
+
+def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None = None, most: int = MOST) -> tuple[Finding, ...]:
+    """The findings of a recorded session that weigh most, heaviest first; empty = nothing stands out.
+
+    `broken`: its cache breaks, where they are known already. Money ranks; what has no price of its own weighs its tokens at
+    the session's mean price of an input token, and without prices tokens rank alone. What stands in the middle of a prompt has
+    no price and no rank: it is told besides.
+    """
+    if not len(view):
+        return ()
+    broken = breaks(trace) if broken is None else broken
+    known = _Facts(trace, view, view.prompts, view.usd, tuple(broken))
+    found = [finding for kind in KINDS for finding in kind(known)]
+    mean = float(known.input_usd.sum()) / max(1, int(known.prompts.sum()))
+
+    def weight(finding: Finding) -> float:
+        return (float(finding.usd) if finding.usd is not None else finding.tokens * mean) if mean else finding.tokens
+
+    ranked = sorted((finding for finding in found if finding.kind != "middle"), key=weight, reverse=True)
+    return (*ranked[:most], *(finding for finding in found if finding.kind == "middle"))
+
+
+def headline(view: Overview, n: int) -> str:
+    """One sentence about request `n` alone: what the model saw. IndexError where there is no such request."""
+    window = int(view.windows[n])
+    about = "" if view.recorded[n] >= 0 else "about "
+    return f"At request {n} the model saw {about}{view.prompt(n):,}{f' of {window:,}' if window else ''} tokens."
+
+
+def markers(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
+    """Cache breaks as markers for a chart."""
+    return tuple(Marker(b.request, "break", f"cache broke ({b.cause}): {b.evidence}") for b in broken)
+
+
+def _bill(known: _Facts) -> list[Finding]:
+    """One kind of content that is most of the input bill."""
+    table = known.input_usd if known.priced else known.view.cells.astype(np.float64)
+    whole, cells, sums = float(table.sum()), known.view.cells, table.sum(axis=0)
+    found = []
+    for what, names in BILLS.items():
+        columns = [CELLS.index(name) for name in names]
+        part, tokens = float(sums[columns].sum()), cells[:, columns].sum(axis=1)
+        share = part / whole if whole else 0.0
+        if share >= BILL_SHARE:
+            whose = "this path's" if len(known.view.bill.parts) > 1 else "the"
+            of = f"{whose} input bill: ${part:,.2f} of ${whole:,.2f}" if known.priced else "all input tokens"
+            usd = Decimal(str(round(part, 6))) if known.priced else None
+            evidence = {"share": share, "part": part, "whole": whole, "unit": "USD" if known.priced else "tokens"}
+            most = int(np.argmax(tokens))
+            text = f"{what} {share * 100:.0f} % of {of}; request {most} carries most of them."
+            found.append(Finding(text, most, "bill", usd, int(tokens.sum()), evidence))
+    return found
+
+
+def _cold(known: _Facts) -> list[Finding]:
+    """Cache breaks, one finding per cause, pointing at the dearest."""
+    groups: dict[Cause, list[CacheBreak]] = defaultdict(list)
+    for broken in known.broken:
+        groups[broken.cause].append(broken)
+    found = []
+    bill = known.view.total or Decimal(0)
+    for cause, group in groups.items():
+        tokens = sum(b.rebilled_tokens for b in group)
+        prices = [b.usd for b in group if b.usd is not None]
+        usd = sum(prices, Decimal(0)) if prices else None
+        if tokens < REBILLED or (usd is not None and usd < bill * Decimal(str(WORTH))):
+            continue
+        worst = max(group, key=lambda b: (b.usd or 0, b.rebilled_tokens))
+        price = (
+            f"${usd:,.2f} extra to send {short(tokens)} tokens again"
+            if usd is not None
+            else f"{short(tokens)} tokens sent again"
+        )
+        evidence = {"cause": cause, "requests": [b.request for b in group], "tokens": tokens, "why": worst.evidence}
+        text = f"{_broke(known, cause, worst, len(group))}: {price}."
+        found.append(Finding(text, worst.request, "cache", usd, tokens, evidence))
+    return found
+
+
+def _broke(known: _Facts, cause: Cause, worst: CacheBreak, count: int) -> str:
+    n = worst.request
+    often = f" {times(count)}, worst" if count > 1 else ""
+    if cause == "idle":
+        sent = known.view.sent_at
+        when = clock(float(sent[n]), dated=float(np.nanmax(sent) - np.nanmin(sent)) > 86_400)
+        return f"The cache went cold{often} at request {n} ({when}) after {_idle(known, worst)}"
+    what = {
+        "model": "Switching models left the cache behind",
+        "static": "A change of system prompt or tools broke the cache",
+        "thinking": "Dropping the thinking of past turns broke the cache",
+        "compaction": "Compacting broke the cache",
+        "edit": "Changing what had been sent before broke the cache",
+        "settings": "A changed setting broke the cache",
+        "off": "The prompt was sent without caching",
+        "unknown": "For a reason that the log does not hold the cache broke",
+    }[cause]
+    return f"{what}{often} at request {n}" + (f" (to {known.view.models[n]})" if cause == "model" else "")
+
+
+def _idle(known: _Facts, worst: CacheBreak) -> str:
+    request = known.trace.session.requests[worst.request]
+    idle = worst.idle or 0.0
+    if idle < MINUTES and request.attempts > 1 and request.answered_at and request.sent_at:
+        return f"{word(request.attempts)} attempts in {span(request.answered_at - request.sent_at)}"
+    length, unit = span(idle).split()
+    return f"{length} idle {unit}"
+
+
+def _repeated(known: _Facts) -> list[Finding]:
+    """The file whose repeated reading was dearest to carry."""
+    cells = known.view.cells[:, 3]
+    table = known.input_usd[:, 3] if known.priced else cells.astype(np.float64)
+    per_token = np.divide(table, cells, out=np.zeros(len(cells)), where=cells > 0)
+    found = repeats(known.trace, known.view.scales, np.concatenate([[0.0], np.cumsum(per_token)]))
+    worst = max((r for r in found if r.tokens >= REPEATED), key=lambda r: r.weight, default=None)
+    if worst is None:
+        return []
+    name = "/".join(worst.path.replace("\\", "/").split("/")[-2:])
+    many = worst.stop > worst.start
+    where = f"Requests {worst.start}-{worst.stop} carry up to" if many else f"Request {worst.start} carries"
+    most = f", all of them at request {worst.most}" if many else ""
+    text = f"{where} {short(worst.tokens)} tokens of a file read {times(worst.reads)}{most} ({name})."
+    usd = Decimal(str(round(worst.weight, 6))) if known.priced else None
+    evidence = {"path": worst.path, "reads": worst.reads, "start": worst.start, "stop": worst.stop, "tokens": worst.tokens}
+    return [Finding(text, worst.most, "repeated", usd, int(worst.weight) if usd is None else worst.tokens, evidence)]
+
+
+def _standing(known: _Facts) -> list[Finding]:
+    """What the tool itself put in and every request carries. Priced as messages are on the average."""
+    carried, whole = standing(known.trace, known.view.scales), max(1, int(known.prompts.sum()))
+    summed: Floats = sum(carried.values(), np.zeros(len(known.view)))
+    there = summed[summed > 0]
+    if len(there) < 2 or np.median(there) < STANDING_TOKENS or summed.sum() < STANDING_SHARE * whole:
+        return []
+    (first, row), *others = carried.items()
+    sizes = {kind: round(float(np.median(tokens[tokens > 0]))) for kind, tokens in carried.items()}
+    often = "every request" if row.all() else f"{np.count_nonzero(row):,} of {len(row):,} requests"
+    more = ", ".join(f"{STANDING[kind]} {short(sizes[kind])}" for kind, _ in others if sizes[kind] >= LEAST_NAMED)
+    text = f"{STANDING[first]}: {short(sizes[first])} tokens on {often} ({row.sum() / whole * 100:.0f} % of what was sent)"
+    text += f"; beside them {more} ({summed.sum() / whole * 100:.0f} % in all)" if more else ""
+    paid = known.input_usd[:, 2] / np.maximum(known.view.cells[:, 2], 1)
+    usd = Decimal(str(round(float((summed * paid).sum()), 6))) if known.priced else None
+    text += f": about ${usd:,.2f}." if usd is not None and usd >= Decimal("0.01") else "."
+    evidence = {"kinds": sizes, "share": float(summed.sum()) / whole, "requests": len(there)}
+    return [Finding(text[:1].upper() + text[1:], int(np.argmax(summed)), "standing", usd, int(summed.sum()), evidence)]
+
+
+def _cut(known: _Facts) -> list[Finding]:
+    """What was taken out of the window, by the kind of event that took most; points at the largest of them."""
+    groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for plan in known.trace.plans:
+        n = plan.request.n
+        acted = [d for d in (*plan.decisions, *plan.server) if d.splice and d.action in CUTS]
+        for kind in {kind_of(d.action) for d in acted}:
+            size = round(sum(d.before - d.after for d in acted if kind_of(d.action) == kind) * plan.calibration.scale)
+            if kind == "compact" and n:  # the summary came in with it: what counts is how much shorter the prompt is
+                size = int(known.prompts[n - 1] - known.prompts[n])
+            if n and size >= CUT_SHARE * known.prompts[n - 1] > 0:
+                groups[kind].append((n, size))
+    if not groups:
+        return []
+    kind, made = max(groups.items(), key=lambda item: sum(size for _, size in item[1]))
+    removed, event = sum(size for _, size in made), EVENTS[kind]
+    largest, size = max(made, key=lambda item: item[1])
+    what = f"{word(len(made)).capitalize()} {event.noun if len(made) == 1 else event.nouns} took out {short(removed)} tokens"
+    left = f"leaving {short(int(known.prompts[largest]))}"
+    where = f" at request {largest}, {left}" if len(made) == 1 else f"; the largest, {short(size)} at request {largest}, {left}"
+    evidence = {"requests": [n for n, _ in made], "removed": removed, "event": kind}
+    return [Finding(f"{what}{where}.", largest, "cut", None, removed, evidence)]
+
+
+def _unlogged(known: _Facts) -> list[Finding]:
+    """The tool cut something that its log does not hold: the prompt fell though all that was counted is still there."""
+    fallen = [fit for fit in known.view.fits if fit.gone]
+    if not fallen:
+        return []
+    worst, gone = max(fallen, key=lambda fit: fit.gone), sum(fit.gone for fit in fallen)
+    often = f" {times(len(fallen))}, most at request {worst.start}" if len(fallen) > 1 else f" at request {worst.start}"
+    text = f"The tool cut something{often} that its log does not hold: about {short(gone)} tokens."
+    return [Finding(text, worst.start, "unlogged", None, gone, {"requests": [fit.start for fit in fallen], "tokens": gone})]
+
+
+def _forgotten(known: _Facts) -> list[Finding]:
+    """The first user message left the window."""
+    trace = known.trace
+    at = next((m.start for m in trace.session.messages if m.origin == "prompt"), None)
+    if at is None:
+        return []
+    spans = next(trace.carried([at]))
+    n = spans[0].stop if spans else trace.entered(at)
+    if n == len(trace.plans):
+        return []
+    plan, out = trace.plans[n], trace.why(at, n)
+    since = ", and the model has a summary of it since" if out.decision and out.decision.action == "condense" else ""
+    tokens = round(sum(d.before - d.after for d in (*plan.decisions, *plan.server) if d.splice) * plan.calibration.scale)
+    text = f"The first user message left the window at request {n}{since}."
+    return [Finding(text, n, "forgotten", None, tokens, {"block": at, "because": out.because})]
+
+
+def _middle(known: _Facts) -> list[Finding]:
+    """The task, or the last instruction, stands in the middle half of a long prompt: where models make least of it.
+
+    Of how many prompts is said by what was said behind it, whatever was done to that since; the one named is looked at.
+    """
+    trace, session = known.trace, known.trace.session
+    asked = np.array([message.start for message in session.messages if message.origin == "prompt"], dtype=np.int64)
+    long = np.flatnonzero(known.prompts >= LONG)
+    cuts = np.array([session.requests[n].cut for n in long], dtype=np.int64)
+    last = np.searchsorted(asked, cuts) - 1
+    found: list[Finding] = []
+    for what, number in (("task", np.where(last >= 0, 0, -1)), ("last instruction", np.where(last > 0, last, -1))):
+        there, at = long[number >= 0], asked[number[number >= 0]]
+        whole, per_token = _messages(trace.ledger, cuts[number >= 0]), known.view.scales[there] / known.prompts[there]
+        begins, ends = (1 - (whole - _messages(trace.ledger, edge)) * per_token for edge in (at, at + 1))
+        rows = [
+            (int(known.prompts[n]), int(n), int(block))
+            for n, block, *edges in zip(there, at, begins, ends, strict=True)
+            if amid(*edges)
+        ]
+        for tokens, n, block in sorted(rows, reverse=True)[:TRIED]:
+            exact = share(trace, n, block)
+            upto = share(trace, n, block + 1) if block + 1 < session.requests[n].cut else 1.0
+            if amid(exact, upto) and trace.plans[n].seen.at(block).body is None:
+                many = f"and so in {len(rows):,} long prompts" if len(rows) > 1 else "there alone"
+                place = f"behind {exact * 100:.0f} % of the prompt at request {n} ({short(tokens)} tokens), {many}"
+                text = f"The {what} stands {place}."
+                found.append(Finding(text, n, "middle", None, tokens, {"what": what, "share": exact, "requests": len(rows)}))
+                break
+    return sorted(found, key=lambda each: -int(str(each.evidence["requests"])))[:1]
+
+
+def _messages(ledger: Ledger, at: Ints) -> Ints:
+    """Counted tokens of messages that stand before each address."""
+    system, tools, *_ = ledger.sums
+    return np.array([ledger.total[a] - system[a] - tools[a] for a in at], dtype=np.int64)
+
+
+def _thinking(known: _Facts) -> list[Finding]:
+    """Thinking became a large part of the prompt."""
+    cells = known.view.cells[:, 4]
+    share = np.minimum(cells / np.maximum(known.prompts, 1), 1.0)  # an estimate may overshoot
+    n = int(np.argmax(np.where(cells >= THINKING_TOKENS, share, 0)))
+    if share[n] < THINKING_SHARE or cells[n] < THINKING_TOKENS:
+        return []
+    text = f"Thinking grew to {share[n] * 100:.0f} % of the prompt at request {n} ({short(int(cells[n]))} tokens)."
+    usd = Decimal(str(round(float(known.input_usd[:, 4].sum()), 6))) if known.priced else None
+    return [Finding(text, n, "thinking", usd, int(cells.sum()), {"share": float(share[n]), "tokens": int(cells[n])})]
+
+
+def _full(known: _Facts) -> list[Finding]:
+    """A prompt nearly filled the window, or was larger."""
+    fill = np.nan_to_num(known.view.fill)
+    n = int(np.argmax(fill))
+    if fill[n] < FULL_SHARE:
+        return []
+    tokens, window = int(known.prompts[n]), int(known.view.windows[n])
+    text = f"Request {n} filled {fill[n] * 100:.0f} % of the window ({tokens:,} of {window:,} tokens)."
+    return [Finding(text, n, "full", None, tokens, {"fill": float(fill[n])})]
+
+
+def _retried(known: _Facts) -> list[Finding]:
+    """A prompt had to be sent again and again."""
+    request = max(known.trace.session.requests, key=lambda r: r.attempts)
+    if request.attempts < TRIES:
+        return []
+    took = ""
+    if request.sent_at is not None and request.answered_at is not None and request.answered_at - request.sent_at >= 60:
+        took = f", {span(request.answered_at - request.sent_at)} after the first time"
+    text = f"Request {request.n} was sent {times(request.attempts)} before the provider answered{took}."
+    again = sum(r.attempts > 1 for r in known.trace.session.requests)
+    evidence = {"attempts": request.attempts, "requests_with_retries": again}
+    return [Finding(text, request.n, "retry", None, int(known.prompts[request.n]), evidence)]
+
+
+def _stubs(known: _Facts) -> list[Finding]:
+    """The log understates what was answered."""
+    stubs = [request.n for request in known.trace.session.requests if request.output_stub]
+    tokens, whole = int(known.view.answers[stubs].sum()), int(known.view.answers.sum())
+    usd, path = known.view.bill.path.counted_usd, known.view.path_total
+    if path is not None and (usd < COUNTED or usd < path * Decimal(str(DOUBTFUL))):
+        return []
+    if len(stubs) < DOUBTFUL * len(known.view) or tokens < DOUBTFUL * whole:
+        return []
+    of = f"{len(stubs)} of {len(known.view)} answers, the first at request {stubs[0]},"
+    money = f", which adds ${usd:,.2f} to a recorded ${path - usd:,.2f}" if path is not None else ""
+    text = f"{of} record fewer output tokens than their text has: {short(tokens)} were counted{money}."
+    evidence = {"requests": len(stubs), "counted": tokens, "usd": float(usd)}
+    return [Finding(text, stubs[0], "stub", usd if path is not None else None, tokens, evidence)]
+
+
+def _unattributed(known: _Facts) -> list[Finding]:
+    """The log does not account for what was billed."""
+    view = known.view
+    rest, whole = view.cells[:, CELLS.index("unattributed")] + view.over, int(known.prompts.sum())
+    share = rest.sum() / max(1, whole)
+    n = int(np.argmax(rest))
+    if share <= DOUBTFUL or rest[n] < DOUBTFUL_TOKENS:
+        return []
+    text = f"{share * 100:.0f} % of all recorded input is not accounted for by what the log holds, most at request {n}."
+    return [Finding(text, n, "unattributed", None, int(rest.sum()), {"share": float(share), "tokens": int(rest.sum())})]
+
+
+KINDS: tuple[Callable[[_Facts], list[Finding]], ...] = (
+    _bill, _standing, _cold, _repeated, _cut, _unlogged, _forgotten, _middle, _thinking, _full, _retried, _stubs, _unattributed,
+)  # fmt: skip

@@ -1,0 +1,161 @@
+"""A request of a chat that is not sent yet, in the provider's tokens.
+
+Its total is the plan's own projection, by which it is sent or refused; what is hidden and the scale are those of everything
+else shown.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from turnscope.counting.ledger import Ledger
+from turnscope.counting.reconcile import CELLS, Fit, Terms
+from turnscope.envelope.pieces import Piece
+from turnscope.envelope.plan import Plan
+from turnscope.planning.prompt_cache import behind
+from turnscope.planning.trace import fits_of
+from turnscope.session.model import Session
+from turnscope.views import position
+
+Fits = Sequence[Fit]
+
+
+def fits(session: Session, sizes: Sequence[int], plan: Plan | None = None) -> Fits:
+    """Prefix and scale of a chat's requests, which carried `sizes` counted tokens, and of the one that is planned next."""
+    requests = session.requests
+    if plan and plan.request.n >= len(requests):
+        return fits_of(session, (*requests, plan.request), (*sizes[: len(requests)], plan.seen.tokens))
+    return fits_of(session, requests, sizes[: len(requests)])
+
+
+def fit(fits: Fits, request: int) -> Terms:
+    """That of one request; where nothing was sent yet, nothing hidden and the counter's own scale."""
+    return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0)).elsewhere
+
+
+def parts(plan: Plan, fit: Terms) -> dict[str, int]:
+    """Provider tokens by part, as `CELLS` names them; they sum to `plan.projected`. What is hidden only where it is."""
+    prefix = min(fit.prefix, plan.projected)
+    earlier = min(fit.earlier, plan.projected - prefix)
+    scale = (plan.projected - prefix - earlier) / max(1, plan.seen.tokens)
+    named = {name: round(count * scale) for name, count in zip(CELLS[:5], plan.seen.counts, strict=True)}
+    return {name: tokens for name, tokens in (("prefix", prefix), ("earlier", earlier)) if tokens} | named
+
+
+def amid(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, float] | None:
+    """The task or the last instruction, where it stands in the middle half of a long prompt as it was said, and which share
+    of the prompt stands before it. The words are those of the findings (`views.findings`)."""
+    asked = [message.start for message in session.messages if message.origin == "prompt" and message.start < plan.seen.stop]
+    if not asked or plan.projected < position.LONG:
+        return None
+    named = {asked[0]: "task"} | ({asked[-1]: "last instruction"} if len(asked) > 1 else {})
+    for at, what in reversed(named.items()):
+        before, upto = (1 - behind(plan.seen, n, ledger) * plan.calibration.scale / plan.projected for n in (at, at + 1))
+        if position.amid(before, upto) and plan.seen.at(at).body is None:
+            return what, before
+    return None
+
+
+# What becomes of each message
+
+State = Literal["whole", "shortened", "summarised", "left out"]
+
+
+def states(plan: Plan, session: Session) -> tuple[State, ...]:
+    """What the request carries of each message of the session, in order; those said after it was made are whole."""
+    pieces = [*_told(plan)]
+    starts = [piece.start for piece, _ in pieces]
+    found: list[State] = []
+    for message in session.messages:
+        first = max(0, bisect_left(starts, message.start + 1) - 1)
+        last = bisect_left(starts, message.stop)
+        here = {state for piece, state in pieces[first:last] if message.start < piece.stop}
+        found.append(here.pop() if len(here) == 1 else "shortened" if here else "whole")
+    return tuple(found)
+
+
+def _told(plan: Plan) -> list[tuple[Piece, State]]:
+    """Every piece that holds blocks, with its state. What is gone right after a summary is what that stands for, too."""
+    found: list[tuple[Piece, State]] = []
+    summed = False
+    for piece in plan.after.pieces:
+        if any(part.kind == "summary" for part in piece.body or ()):
+            summed = True
+        elif piece.body != () and piece.start < piece.stop:
+            summed = False
+        state: State = "whole" if piece.body is None else "summarised" if summed else "shortened" if piece.body else "left out"
+        if piece.start < piece.stop:
+            found.append((piece, state))
+    return found
+
+
+def begins(states: Sequence[State], said: Sequence[int]) -> int | None:
+    """Which of the messages `said` the context begins with, after the first ones that are gone from it; None: none is gone."""
+    gone = False
+    for number in said:
+        if states[number] in ("summarised", "left out"):
+            gone = True
+        elif gone:
+            return number
+    return None
+
+
+# When it is cut
+
+FILL = "word "  # about one token
+TURNS = 64  # looked ahead
+
+
+class Ahead(Struct, frozen=True):
+    """When a chat is cut next. `mark`: prompt tokens before the policy from which it is, None = none below its window;
+    `turns`: in about how many turns as large as the newest ones, None = not within `TURNS`; `growth`: tokens of such a turn,
+    0 = there is none yet, and `mark` is that of turns of a usual size. `ends`: nothing is cut there,
+    and nothing is sent from there on.
+    """
+
+    mark: int | None
+    turns: int | None
+    growth: int
+    ends: bool = False
+
+
+def growth(session: Session, ledger: Ledger, scale: float) -> int:
+    """Provider tokens that the newest turns have added, each, on average; 0 where there was none."""
+    prompts = [message.start for message in session.messages if message.origin == "prompt"][-8:]
+    return round(scale * ledger.tokens(prompts[0], len(ledger)) / len(prompts)) if prompts else 0
+
+
+Weigh = Callable[[Sequence[tuple[str, str]]], Plan]
+
+
+def ahead(weigh: Weigh, growth: int) -> Ahead:
+    """Find out by trying: `weigh` plans the next request, were these messages (role and text) said first."""
+    window = weigh(()).budget.window
+    usual = growth or max(64, window // 32)
+
+    def said(turns: int, tokens: int) -> Plan:
+        half = FILL * (usual // 2 + 1)
+        return weigh([*[("user", half), ("assistant", half)] * (turns - 1), ("user", FILL * tokens)])
+
+    turns = _first(TURNS, lambda turns: said(turns, usual))
+    most = window if turns is None else usual
+    tokens = _first(most, lambda tokens: said(turns or 1, tokens))
+    if tokens is None:
+        return Ahead(None, None, growth)
+    plan = said(turns or 1, tokens)
+    mark = min(window, plan.calibration.predict(plan.before.tokens))
+    return Ahead(mark, turns if growth else None, growth, ends=not plan.changed)
+
+
+def _first(most: int, plan: Callable[[int], Plan]) -> int | None:
+    """The smallest number up to `most` with which something is cut, or would not go."""
+    found = bisect_left(range(1, most + 1), True, key=lambda number: _cuts(plan(number))) + 1
+    return found if found <= most else None
+
+
+def _cuts(plan: Plan) -> bool:
+    return plan.changed or plan.verdict in ("overflow", "refuse")

@@ -1,0 +1,220 @@
+"""A session as arrays over its requests, and its turns.
+
+Pure functions of a trace. No Plotly, no Streamlit; session text passes through as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+
+import numpy as np
+
+from turnscope import notebook
+from turnscope.counting.reconcile import CELLS as CELLS  # noqa: PLC0414 - pages find it beside the labels
+from turnscope.counting.reconcile import Fit, Floats, Ints, reconcile
+from turnscope.envelope.pieces import Decision
+from turnscope.envelope.plan import Plan
+from turnscope.planning.provider_edits import GOES_ON, UNASKED
+from turnscope.planning.trace import Trace, prompt_of
+from turnscope.pricing.windows import one_prompt
+from turnscope.session.model import Session
+from turnscope.views.bill import bill
+from turnscope.views.events import SHRINKS, kind_of
+from turnscope.views.whole_bill import WholeBill, whole_bill
+
+LABELS = {
+    "system": "System",
+    "tools": "Tools",
+    "messages": "Messages",
+    "tool_results": "Tool results",
+    "thinking": "Thinking",
+    "prefix": "System + tools, not in the log",
+    "earlier": "Earlier conversation, not in this file",
+    "put_back": "Put back after the compaction, not in the log",
+    "unattributed": "Unattributed",
+}
+
+SHOWN = 12  # requests listed in a notebook, besides the largest and those that were cut
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Something that happened at a request. `kind` as in `events.EVENTS`; `findings.markers` adds those of broken caches."""
+
+    request: int
+    kind: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A session as arrays over its requests (rows). Tokens are the provider's; money is USD.
+
+    `cells[n, 9]` as `CELLS`; `recorded[n]` prompt tokens, -1 where the log has none; `billed[n, 9, 3]` tokens of the prompt by
+    how they were billed (read, written, uncached); `usd[n, 9]` what they cost; `answers[n]` output tokens, `answer_usd[n]` what
+    they cost; `totals[n]` exact price of a request, answer included, or None; `windows[n]` tokens, 0 = unknown; `over[n]`
+    tokens that were counted beyond what was billed: by so much the cells were made smaller; `scales[n]` provider tokens per
+    counted one.
+
+    Rows are the requests of one path. `bill` is that of the whole session, and so is `total`; `path_total` is the path's own.
+    """
+
+    session_id: str
+    title: str
+    source: str
+    models: tuple[str, ...]  # by request
+    turns: Ints
+    sent_at: Floats  # NaN where the log has no time
+    cells: Ints
+    recorded: Ints
+    windows: Ints
+    billed: Ints
+    usd: Floats
+    totals: tuple[Decimal | None, ...]
+    answers: Ints
+    answer_usd: Floats
+    markers: tuple[Marker, ...]
+    fits: tuple[Fit, ...]
+    counter: str  # label of the counter behind the estimates
+    over: Ints
+    scales: Floats
+    bill: WholeBill
+    proved: tuple[str, ...]  # how windows are known that are larger than the tables say
+
+    def __len__(self) -> int:
+        return len(self.recorded)
+
+    @property
+    def prompts(self) -> Ints:
+        """Prompt tokens of each request: recorded, else estimated."""
+        return np.where(self.recorded >= 0, self.recorded, self.cells.sum(axis=1))
+
+    def prompt(self, n: int) -> int:
+        """Prompt tokens of one request."""
+        return int(self.recorded[n] if self.recorded[n] >= 0 else self.cells[n].sum())
+
+    @property
+    def fill(self) -> Floats:
+        """Share of the window that each prompt filled; NaN where the window is unknown."""
+        return np.where(self.windows > 0, self.prompts / np.maximum(self.windows, 1), np.nan)
+
+    @property
+    def total(self) -> Decimal | None:
+        """USD of the whole session: this path, branches and subagents; None where no request has a price."""
+        return self.bill.whole.usd
+
+    @property
+    def path_total(self) -> Decimal | None:
+        """USD of the requests of this path, which are the rows; None where none has a price."""
+        return self.bill.path.usd
+
+    def __repr__(self) -> str:
+        total = f"${self.total:,.2f}" if self.total is not None else "no price"
+        peak = self.prompts.max(initial=0)
+        return f"<Overview of {self.title or self.session_id!r}: {len(self)} requests, peak {peak:,} tokens, {total}>"
+
+    def _repr_html_(self) -> str:
+        """The largest request as a bar; below it some requests from first to last, the first ones with a cut among them."""
+        if not len(self):
+            return notebook.card(self.title or self.session_id, notebook.line("No request."), note=self.source)
+        prompts, peak = self.prompts, int(self.prompts.argmax())
+        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in SHRINKS}
+        evenly = {round(i * (len(self) - 1) / (SHOWN - 1)) for i in range(SHOWN)}
+        rows = (
+            (n, int(self.turns[n]), int(prompts[n]), notebook.bar(self._cells(n), int(prompts[peak]), slim=True),
+             "" if self.totals[n] is None else f"${self.totals[n]:,.4f}", cuts.get(n, ""))
+            for n in sorted({*evenly, *list(cuts)[:SHOWN], peak})
+        )  # fmt: skip
+        head = ("request", "turn", "prompt tokens", "", "USD", "")
+        note = f"{self.source} · {len(self):,} requests · {'no price' if self.total is None else f'${self.total:,.2f}'}"
+        if self.total is not None and len(self.bill.parts) > 1:
+            note += f" in all ({', '.join(f'{name} ${share.usd or 0:,.2f}' for name, share in self.bill.parts)})"
+        parts = (notebook.line(f"Largest: request {peak}, {int(prompts[peak]):,} tokens"), notebook.bar(self._cells(peak)))
+        return notebook.card(self.title or self.session_id, *parts, notebook.table(head, rows), note=note)
+
+    def _cells(self, n: int) -> dict[str, int]:
+        return dict(zip(CELLS, map(int, self.cells[n]), strict=True))
+
+
+def overview(trace: Trace) -> Overview:
+    """Everything that is shown of a session as a whole."""
+    session, plans = trace.session, trace.plans
+    counts = np.array([plan.seen.counts for plan in plans], dtype=np.int64).reshape(-1, 5)
+    recorded = np.array([prompt_of(plan.request) for plan in plans], dtype=np.int64)
+    models = tuple(plan.request.model for plan in plans)
+    fitted = reconcile(counts, recorded, trace.fits)
+    money = bill(trace, fitted)
+    return Overview(
+        session.id,
+        session.title,
+        session.source,
+        models,
+        np.array([plan.request.turn for plan in plans], dtype=np.int64),
+        np.array([np.nan if plan.request.sent_at is None else plan.request.sent_at for plan in plans], dtype=np.float64),
+        fitted.cells,
+        recorded,
+        np.array([plan.limit or 0 for plan in plans], dtype=np.int64),
+        money.tokens,
+        money.usd,
+        money.totals,
+        money.answers,
+        money.answer_usd,
+        tuple(_markers(session, plans, trace.fits)),
+        trace.fits,
+        trace.ledger.label,
+        np.array([terms.over for terms in fitted.terms], dtype=np.int64),
+        np.array([terms.scale for terms in fitted.terms], dtype=np.float64),
+        whole_bill(trace, money.charges),
+        tuple(proof.sentence for proof in trace.prices.proofs),
+    )
+
+
+def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> list[Marker]:
+    found = [
+        Marker(fit.start, "unlogged", f"the tool cut something here that its log does not hold: about {fit.gone:,} tokens")
+        for fit in fits
+        if fit.gone
+    ]
+    summed = -1  # the newest request that the provider itself summed up: the next one shows the same again
+    for plan in plans:
+        n = plan.request.n
+        theirs = [d for d in plan.server if d.rule not in UNASKED and (summed < n - 1 or d.rule != GOES_ON)]
+        summed = n if any(d.rule != GOES_ON and d.action == "condense" for d in theirs) else summed
+        acted = {d.action: d for d in (*plan.decisions, *theirs) if _happened(session, d)}
+        found += [Marker(n, kind_of(action), decision.edit.because) for action, decision in acted.items()]
+        if plan.request.attempts > 1:
+            found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
+        if plan.limit and prompt_of(plan.request) > plan.limit and one_prompt(session, plan.request):
+            found.append(Marker(n, "overflow", f"larger than the window of {plan.limit:,} tokens"))
+    starts = [request.cut for request in session.requests]
+    for agent in session.subagents:
+        if agent.at >= 0 and starts:
+            n = int(np.searchsorted(starts, agent.at, side="right")) - 1
+            found.append(Marker(max(0, n), "subagent", f"started subagent {agent.title or agent.id}"))
+    return sorted(found, key=lambda marker: marker.request)
+
+
+def _happened(session: Session, decision: Decision) -> bool:
+    """Whether a decision changed something of the conversation: no insert, no notice, no older version of a prompt or tool."""
+    if not decision.splice or decision.edit.because == "superseded":
+        return False
+    span = decision.edit.span
+    return span is None or any(session.blocks[at].kind != "notice" for at in range(*span))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn: its requests `[start, stop)`; tokens are its last request's, cost is the sum."""
+
+    n: int
+    start: int
+    stop: int
+
+
+def turns(view: Overview) -> tuple[Turn, ...]:
+    """The session's turns that made at least one request."""
+    edges = [0, *(np.flatnonzero(np.diff(view.turns)) + 1).tolist(), len(view)]
+    return tuple(Turn(int(view.turns[a]), a, b) for a, b in pairwise(edges) if a < b)

@@ -1,0 +1,130 @@
+"""Files that were read again and again: which requests carried more than one copy of the same reading, and how much of it.
+
+Holds the search over tool calls and their results. Only calls with the very same input count as the same reading, so parts of
+a file are no repetition of one another.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from turnscope.counting.reconcile import Floats
+from turnscope.envelope.plan import Plan
+from turnscope.planning.trace import Trace
+from turnscope.session.model import Block
+
+SMALL = 200  # tokens; shorter results are not worth following
+WRITES = frozenset("content contents new_string old_string new_str old_str file_text edits insert_text patch diff".split())
+PATHS = ("file_path", "path", "notebook_path", "filePath", "absolute_path", "target_file")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Requests `start` to `stop` (both included) carried copies of one reading of `path`, all but the newest in vain.
+
+    `most`: the first of these requests that carried the most of it, which were `reads` copies of `tokens` together; `weight`:
+    what the older copies came to, in the unit of `paid`.
+    """
+
+    path: str
+    start: int
+    stop: int
+    most: int
+    reads: int
+    tokens: int
+    weight: float
+
+
+class _Copy(NamedTuple):
+    tokens: int
+    came: int  # first request that carried it
+    left: int  # first request after that which did not
+
+
+def repeats(trace: Trace, scales: Floats, paid: Floats) -> Iterator[Repeat]:
+    """Every stretch of requests that carried a reading more than once.
+
+    `scales[n]`: provider tokens per counted token; `paid[n]`: what one token of a tool result came to in requests before `n`.
+    """
+    plans, ledger = trace.plans, trace.ledger
+    cuts = [plan.request.cut for plan in plans]
+    changed = [plan.request.n for plan in plans if any(d.splice for d in (*plan.decisions, *plan.server))]
+    for path, places in _readings(trace):
+        copies = []
+        for at in places:
+            came = bisect_right(cuts, at)
+            if came < len(plans):
+                size = round(ledger.tokens(at, at + 1) * float(scales[came]))
+                copies.append(_Copy(size, came, _left(plans, changed, at, came)))
+        yield from _stretches(path, copies, paid)
+
+
+def _readings(trace: Trace) -> Iterator[tuple[str, list[int]]]:
+    """Path and results (addresses) of each call that was made more than once."""
+    session, ledger = trace.session, trace.ledger
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for block in session.blocks:
+        if block.kind == "tool_result" and block.pair >= 0 and ledger.tokens(block.at, block.at + 1) >= SMALL:
+            groups[_key(session.blocks[block.pair])].append(block.at)
+    groups.pop((), None)
+    return ((key[0], places) for key, places in groups.items() if len(places) > 1)
+
+
+def _key(call: Block) -> tuple[str, ...]:
+    """What makes two reading calls the same: path first, then tool and input. Empty for calls that read no file."""
+    given = call.raw.get("input") if isinstance(call.raw, dict) else None
+    if not isinstance(given, dict) or not WRITES.isdisjoint(given):
+        return ()
+    path = next((given[key] for key in PATHS if isinstance(given.get(key), str) and given[key]), "")
+    if "." not in path.replace("\\", "/").rpartition("/")[2]:  # a folder: listed or searched, not read
+        return ()
+    return (path, call.name, *(f"{key}={given[key]}" for key in sorted(given, key=str)))
+
+
+def _left(plans: Sequence[Plan], changed: Sequence[int], at: int, came: int) -> int:
+    """First request from `came` on that no longer carries block `at`, past the end where all do. What left stays away."""
+    if plans[-1].seen.at(at).body is None:
+        return len(plans)
+    low, high = bisect_left(changed, came), len(changed)
+    while low < high:
+        middle = (low + high) // 2
+        if plans[changed[middle]].seen.at(at).body is None:
+            low = middle + 1
+        else:
+            high = middle
+    return changed[low] if low < len(changed) else len(plans)
+
+
+def _stretches(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[Repeat]:
+    """Overlapping lives of older copies, joined. A copy is old from the arrival of the next one on."""
+    group: list[_Copy] = []
+    stop = start = 0
+    weight = 0.0
+    for old, new in pairwise(copies):
+        if old.left <= new.came:
+            continue
+        if group and new.came >= stop:
+            yield _repeat(path, start, stop, group, weight)
+            group, weight, stop = [], 0.0, 0
+        if not group:
+            group, start = [old], new.came
+        group.append(new)
+        stop = max(stop, old.left)
+        weight += old.tokens * float(paid[old.left] - paid[new.came])
+    if group:
+        yield _repeat(path, start, stop, group, weight)
+
+
+def _repeat(path: str, start: int, stop: int, group: Sequence[_Copy], weight: float) -> Repeat:
+    peak = held = most = reads = copies = 0
+    events = [(copy.came, copy.tokens) for copy in group] + [(copy.left, -copy.tokens) for copy in group]
+    for request, tokens in sorted(events):  # at one request, what leaves goes before what comes
+        held, copies = held + tokens, copies + (1 if tokens > 0 else -1)
+        if held > peak:
+            peak, most, reads = held, request, copies
+    return Repeat(path, start, stop - 1, most, reads, peak, weight)

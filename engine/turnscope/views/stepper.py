@@ -1,0 +1,369 @@
+"""A trace as the stepper in the browser needs it: sent once, so that every step forwards or back is made there.
+
+Holds the arrangement of data only; what was kept and why is the trace's. Arrays stand in columns, texts in one table. The
+state of a block at (request, step) is: `carried` painted request by request, then the first `step` decisions of that request.
+A change is a decision after which the request differs from the request before it; a rule that makes the same cut again only
+stands still. Tokens are in the ledger's units; what the log does not hold of a request, its scale and its rest (`Trace.fit`)
+turn them into the provider's.
+
+Two totals of each request are the provider's: `size`, as it was sent (recorded where it was), and `start`, before its first
+decision. What lies between them goes by counted tokens. A recorded condensation names its summary, which is a message of its
+own: nothing from there on (`later`) existed before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turnscope.counting.reconcile import Terms
+from turnscope.envelope import difference
+from turnscope.envelope.envelope import Envelope, total
+from turnscope.envelope.pieces import Decision, Piece
+from turnscope.envelope.plan import Plan
+from turnscope.planning.foreign_summaries import LEFT_OUT, summary_at
+from turnscope.planning.trace import Cursor, Trace
+from turnscope.session.model import JSON, Body, Bucket, Edit, Span
+from turnscope.views import kept_of
+from turnscope.views.labels import label
+from turnscope.views.replay_cost import Costs, costs
+
+STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped", "summed")
+KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED, SUMMED = range(7)  # summed: condensed, and the summary stands elsewhere
+KINDS = ("look", "change", "still", "event")  # event: a warning, fallback or refusal that the request before did not have
+LOOK, CHANGE, STILL, EVENT = range(4)
+VERDICTS = ("send", "warn", "overflow", "refuse")
+
+_OF = {"condense": CONDENSED, "drop": DROPPED, "clear": CLEARED, "strip": CLEARED}
+_EVENTS = ("warn", "fallback", "refuse")
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_HOLE = "\x01"  # stands for a number in a sentence of the table: most sentences differ in their numbers alone
+_LONGEST = 400  # characters of a sentence or of a fact
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What the browser gets, and what a page says about the whole.
+
+    `data`: JSON in UTF-8. `changes`: every place at which something changed, in order; `changed`: requests that have one.
+    `sent`, `whole`: provider tokens of all requests, under the policy and with everything kept. `peak`: provider tokens of the
+    largest request, and its number. `verdicts`: requests by verdict, as VERDICTS. `sizes`: provider tokens by request; `costs`:
+    what they cost.
+    """
+
+    data: bytes
+    changes: tuple[Cursor, ...]
+    changed: int
+    decisions: int
+    sent: int
+    whole: int
+    peak: tuple[int, int]
+    verdicts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    costs: Costs
+
+
+def steps(trace: Trace) -> Steps:
+    """Arrange a trace for the browser. Work grows with what changed, and once with the number of blocks."""
+    columns = _Columns(trace)
+    previous: Plan | None = None
+    for plan in trace.plans:
+        columns.carry(previous, plan)
+        columns.plan(previous, plan)
+        previous = plan
+    sent = columns.sizes
+    paid = columns.priced()
+    top = max(range(len(sent)), key=sent.__getitem__, default=0)
+    return Steps(
+        data=json.dumps(columns.payload(), separators=(",", ":")).encode(),
+        changes=tuple(columns.changes),
+        changed=len({cursor.request for cursor in columns.changes}),
+        decisions=len(columns.actions),
+        sent=sum(sent),
+        whole=trace.whole,
+        peak=(sent[top] if sent else 0, top),
+        verdicts=tuple(sum(plan.verdict == verdict for plan in trace.plans) for verdict in VERDICTS),
+        sizes=tuple(sent),
+        costs=paid,
+    )
+
+
+def size(trace: Trace, n: int) -> tuple[int, bool]:
+    """Provider tokens of request `n` as it is sent here, and whether they are recorded; else they are estimated."""
+    return trace.tokens(n), trace.fit(n).error == 0.0
+
+
+def beginning(trace: Trace, n: int) -> tuple[int, Terms, int]:
+    """Request `n` before its first decision: provider tokens, what turns counted ones into them, and the block from which on
+    nothing existed yet, because the recorded condensation that it came with had not been made (-1 = all did)."""
+    plan, terms = trace.plans[n], trace.fit(n)
+    tokens, sure = size(trace, n)
+    later = min((at for d in plan.decisions if d.splice and (at := summary_at(d.edit)) >= 0), default=-1)
+    standing = plan.before.tokens - (trace.ledger.tokens(later, plan.request.cut) if later >= 0 else 0)
+    if later >= 0 and sure and n:  # what stood there was sent, and billed, one request ago
+        terms = trace.fit(n - 1)
+        grown = standing - trace.plans[n - 1].after.tokens
+        return max(0, trace.tokens(n - 1) + round(terms.scale * grown)), terms, later
+    changed = round(terms.scale * (standing - plan.after.tokens)) if plan.changed else 0
+    return max(0, tokens + changed), terms, later
+
+
+def error(record: Trace) -> float | None:
+    """How far estimates of a session lie off, as a share that nine of ten requests keep within. None: nothing was recorded.
+
+    `record`: the session as recorded, for usage belongs to what was really sent.
+    """
+    return max((fit.error for fit in record.fits if fit.error is not None), default=None)
+
+
+def summary_of(trace: Trace, cursor: Cursor, at: int) -> int | None:
+    """The block that holds the summary of block `at` at a place, where what stands for it is a message of its own."""
+    envelope = trace.frame(cursor).envelope
+    piece = envelope.at(at) if 0 <= at < envelope.stop else None
+    if piece is None or piece.body != () or piece.by < 0:
+        return None
+    found = summary_at(trace.decision(piece.by).edit)
+    return found if found >= 0 else None
+
+
+def still(decision: Decision, previous: Plan | None, slots: dict[str, list[Body]]) -> tuple[bool, int]:
+    """Whether the request before stood as this decision makes it, and the first address that did not.
+
+    `slots`: bodies of the inserts of the request before, by slot.
+    """
+    edit = decision.edit
+    span = edit.span or Span(0, 0)
+    body = None if edit.restore else edit.body
+    if span.start == span.stop:
+        return (body or None) in (slots.get(edit.slot) or [None]), span.start
+    at = span.start
+    reach = previous.after.stop if previous else 0
+    while previous and at < min(span.stop, reach):
+        piece = previous.after.at(at)
+        same = piece.body == body and (not body or (piece.start, piece.stop) == span)
+        if not same:
+            return False, at
+        at = piece.stop
+    return body is None or at >= span.stop, min(at, span.stop - 1)
+
+
+class _Columns:
+    """The payload while it grows, request by request."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.memory = {part.rule.name: part.rule.memory for part in trace.policy.rules}
+        self.hidden = any(plan.server for plan in trace.plans)
+        self.table: dict[str, int] = {}
+        self.actions: list[str] = []  # by decision
+        self.changes: list[Cursor] = []
+        self.requests: dict[str, list[Any]] = defaultdict(list)
+        self.decisions: dict[str, list[Any]] = defaultdict(list)
+        self.carried: dict[str, list[Any]] = {"paint": [], "until": [0], "hide": [], "hidden": [0], "come": [], "gone": []}
+        self.facts: dict[str, int] = {}  # decisions of one rule at one request often share them
+        self.begun: set[int] = set()  # inserts that stand before the request's first decision, by decision
+        self.ended: set[int] = set()  # inserts of the request before, as it was sent
+        self.sizes: list[int] = []  # provider tokens of each request, as it was sent
+        self.summed: set[int] = set()  # blocks that hold a summary of the tool's
+
+    def text(self, text: str) -> int:
+        """Number of a text in the table."""
+        return self.table.setdefault(text[:_LONGEST], len(self.table))
+
+    def carry(self, previous: Plan | None, plan: Plan) -> None:
+        """What differs between the beginnings of two neighbours, and between what the provider leaves out of them."""
+        self.actions += [decision.action for decision in plan.decisions]
+        start = previous.before if previous else Envelope()
+        for begin, stop, (state, by) in difference.differs(start, plan.before, self._standing, (KEPT, -1)):
+            self.carried["paint"] += (begin, stop, state, by)
+        self.carried["until"].append(len(self.carried["paint"]) // 4)
+        come, gone = difference.inserts(start, plan.before)
+        self.begun = self.begun - gone | come
+        self.carried["come"].append(sorted(come))
+        self.carried["gone"].append(sorted(gone))
+        if self.hidden:
+            for begin, stop, value in difference.differs(previous.seen if previous else Envelope(), plan.seen, _absent, 0):
+                self.carried["hide"] += (begin, stop, value)
+        self.carried["hidden"].append(len(self.carried["hide"]) // 3)
+
+    def _standing(self, piece: Piece) -> tuple[int, int]:
+        return self._state(piece.body, piece.by), piece.by
+
+    def _state(self, body: Body, by: int) -> int:
+        action = self.actions[by] if by >= 0 else ""
+        if body is None:
+            return RESTORED if action in ("restore", "retrieve") else KEPT
+        if not body:
+            return SUMMED if action == "condense" else DROPPED
+        return _OF.get(action, REWRITTEN)
+
+    def plan(self, previous: Plan | None, plan: Plan) -> None:
+        """The columns of one request and of its decisions."""
+        back = self._back(previous, plan)
+        if back[2]:
+            self.changes.append(Cursor(plan.request.n, 0))
+        slots: dict[str, list[Body]] = defaultdict(list)
+        for edit in (self.trace.decision(number).edit for number in self.ended):
+            slots[edit.slot].append(edit.body)
+        warned = {(d.rule, d.action) for d in previous.decisions if d.splice is None} if previous else set()
+        standing = set(self.begun)
+        for number, decision in enumerate(plan.decisions, 1):
+            span = decision.edit.span or Span(0, 0)
+            kind, focus = STILL if decision.splice is None and span.start < span.stop else LOOK, span.start
+            if decision.splice and any(
+                piece.body is not None for part in (decision.splice.old, decision.splice.new) for piece in part
+            ):
+                same, focus = still(decision, previous, slots)
+                kind = STILL if same else LOOK if decision.rule == LEFT_OUT else CHANGE
+            elif decision.action in _EVENTS and (decision.rule, decision.action) not in warned:
+                kind = EVENT
+            if kind in (CHANGE, EVENT):
+                self.changes.append(Cursor(plan.request.n, number))
+            standing = self._decision(plan, decision, kind, focus, standing)
+        self.ended = standing
+        self._request(plan, back)
+
+    def _decision(self, plan: Plan, decision: Decision, kind: int, focus: int, standing: set[int]) -> set[int]:
+        """The columns of one decision; gives the inserts that stand after it."""
+        edit, splice, add = decision.edit, decision.splice, self.decisions
+        start, stop = edit.span or (0, 0)
+        body = None if edit.restore else edit.body
+        before, after = (total(splice.old), total(splice.new)) if splice else ((0,) * 5, (0,) * 5)
+        old, new = (difference.slotted(splice.old), difference.slotted(splice.new)) if splice else (set(), set())
+        add["rule"].append(self.text(decision.rule))
+        add["action"].append(self.text(decision.action))
+        add["why"].append(self.text(_NUMBER.sub(_HOLE, edit.because[:_LONGEST])))
+        add["numbers"].append("|".join(_NUMBER.findall(edit.because[:_LONGEST])))
+        add["start"].append(start)
+        add["stop"].append(stop)
+        add["focus"].append(focus)
+        add["state"].append(self._state(body, decision.seq) if splice and start < stop else -1)
+        add["kind"].append(kind)
+        add["lasts"].append(int(self.memory.get(decision.rule, "remembers") != "fresh"))
+        add["offline"].append(int(_offline(plan, body)))
+        add["size"].append(self._stands(edit, summary_at(edit)) if splice else 0)
+        add["summary"].append(summary_at(edit))
+        add["slot"].append(self.text(edit.slot) if edit.slot else -1)
+        add["facts"].append(self._facts(decision))
+        add["delta"] += [b - a for a, b in zip(before, after, strict=True)]
+        add["removes"].append(sorted(old - new) or 0)
+        return standing - (old - new) | (new - old)
+
+    def _stands(self, edit: Edit, summary: int) -> int:
+        """Counted tokens of what stands in place of a span; of a summary that is a message of its own, once."""
+        if summary >= 0 and summary not in self.summed:
+            self.summed.add(summary)
+            session = self.trace.session
+            message = session.messages[session.blocks[summary].message]
+            return self.trace.ledger.tokens(message.start, message.stop)
+        return sum(self.trace.ledger.body(edit.body)) if edit.body and not edit.restore else 0
+
+    def _facts(self, decision: Decision) -> int:
+        told = kept_of.asked(self.trace.plans[decision.request], decision)
+        facts = dict(told) | ({"model": decision.edit.model} if decision.edit.model else {})
+        if not facts:
+            return -1
+        values = [value if isinstance(value, (int, float)) else _said(value)[:_LONGEST] for value in facts.values()]
+        names = self.text("|".join(name.replace("_", " ") for name in facts))
+        return self.facts.setdefault(json.dumps([names, *values]), len(self.facts))
+
+    def _request(self, plan: Plan, back: tuple[int, int, int]) -> None:
+        add, fit, n = self.requests, self.trace.fit(plan.request.n), plan.request.n
+        tokens, sure = size(self.trace, n)
+        start, terms, later = beginning(self.trace, n)
+        self.sizes.append(tokens)
+        add["size"].append(tokens)
+        add["sure"].append(int(sure))
+        add["start"].append(start)
+        add["was"].append([terms.prefix, terms.earlier, terms.put_back, terms.scale])
+        add["later"].append(later)
+        add["turn"].append(plan.request.turn)
+        add["cut"].append(plan.request.cut)
+        add["first"].append(len(self.actions))  # number of the first decision after this request
+        add["model"].append(self.text(plan.model))
+        add["verdict"].append(VERDICTS.index(plan.verdict))
+        for name in ("prefix", "earlier", "put_back", "unattributed", "uncut"):
+            add[name].append(getattr(fit, name))
+        add["scale"].append(fit.scale)
+        add["window"].append(plan.budget.window)
+        add["known"].append(int(plan.budget.known))
+        add["limit"].append(plan.budget.limit)
+        add["recorded"].append(plan.request.usage.carried if plan.request.usage else 0)
+        add["left"] += [sent - seen for sent, seen in zip(plan.after.counts, plan.seen.counts, strict=True)]  # by the provider
+        add["back"].append(back if back[2] else 0)
+        add["before"] += plan.before.counts
+        add["server"].append(self.text(plan.server[-1].edit.because) if plan.server else -1)
+
+    def _back(self, previous: Plan | None, plan: Plan) -> tuple[int, int, int]:
+        """Blocks that stand otherwise than in the request before though no decision touched them: first run, and how many."""
+        if previous is None:
+            return 0, 0, 0
+        spans = sorted(d.edit.span for d in plan.decisions if d.splice and d.edit.span)
+        runs = difference.differs(previous.after, plan.after, lambda piece: self._standing(piece)[0], KEPT)
+        rest = [free for start, stop, _ in runs for free in _outside(start, stop, spans)]
+        return (*rest[0], sum(stop - start for start, stop in rest)) if rest else (0, 0, 0)
+
+    def priced(self) -> Costs:
+        """The columns of money and cache, once all requests are there: USD of each, and of each decision the provider tokens
+        that are written again because of it and after how many requests it pays off (0 = never, -1 = nothing is known).
+        """
+        paid, prices = costs(self.trace, self.sizes)
+        self.requests["usd"] = [None if usd is None else round(float(usd), 6) for usd in paid.usd]
+        found = [prices.get(number) for number in range(len(self.actions))]
+        self.decisions["again"] = [price.again if price else 0 for price in found]
+        self.decisions["pays"] = [-1 if price is None or price.usd is None else price.pays_off or 0 for price in found]
+        return paid
+
+    def payload(self) -> dict[str, Any]:
+        """Everything as JSON can hold it."""
+        order = {bucket: str(number) for number, bucket in enumerate(Bucket)}
+        blocks, sums = self.trace.session.blocks, self.trace.ledger.total
+        about: dict[str, Any] = {
+            "label": [self.text(label(self.trace.session, block)) for block in blocks],
+            "bucket": "".join(order[block.bucket] for block in blocks),
+            "tokens": [sums[at + 1] - sums[at] for at in range(len(blocks))],
+            "turn": [block.turn for block in blocks],
+        }
+        names = {"states": STATES, "kinds": KINDS, "verdicts": VERDICTS, "table": list(self.table)}
+        calls: dict[str, list[int]] = defaultdict(list)
+        for block in blocks:
+            if block.kind == "tool_use":
+                calls[block.name or "tool"].append(block.at)
+        about["calls"] = calls
+        rows = {"blocks": about, "requests": self.requests, "decisions": self.decisions, "carried": self.carried}
+        return {**rows, "facts": [json.loads(fact) for fact in self.facts], **names}
+
+
+def _absent(piece: Piece) -> int:
+    return int(piece.body == ())
+
+
+def _offline(plan: Plan, body: Body) -> bool:
+    """Whether a stand-in holds a summary that was made without a model."""
+    made = [answer.text for _, answer in plan.asks if answer.source == "offline" and answer.text]
+    return any(text in part.text for text in made for part in body or ())
+
+
+def _outside(start: int, stop: int, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
+    """What of `[start, stop)` no span covers."""
+    for span in spans:
+        if span.start >= stop:
+            break
+        if start < span.start:
+            yield start, span.start
+        start = max(start, span.stop)
+    if start < stop:
+        yield start, stop
+
+
+def _said(value: JSON) -> str:
+    """A fact as people read it: what a list or table holds, without its brackets."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_said(of)}" for name, of in value.items())
+    if not isinstance(value, list | tuple):
+        return str(value)
+    return ", ".join(" ".join(map(str, of)) if isinstance(of, list | tuple) else _said(of) for of in value)

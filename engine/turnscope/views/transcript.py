@@ -1,0 +1,78 @@
+"""Every block of a session in order, and how each stands in one request: in it, or out of it and why.
+
+Pure functions of a trace. `lines` looks closely, so it is asked for one page; `states` looks at all blocks at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from turnscope.planning.trace import Standing, State, Trace
+from turnscope.session.model import Block
+from turnscope.views.events import kind_of, told
+from turnscope.views.labels import label
+
+__all__ = ["Line", "State", "lines", "role_of", "states", "why"]
+
+BEGINNING = 160  # characters of a block's text on its line
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One block as a line of the transcript. `tokens` are the provider's; `because`: why it is not in the request as it is."""
+
+    at: int
+    turn: int
+    role: str
+    kind: str
+    tool: str
+    label: str
+    bucket: str
+    tokens: int
+    state: State
+    because: str
+    text: str
+
+
+def role_of(block: Block) -> str:
+    """Who speaks: user, assistant, system, or tool for what a tool gave back."""
+    return "tool" if block.kind == "tool_result" else block.role
+
+
+def states(trace: Trace, n: int) -> list[State]:
+    """How every block of the session stands in request `n`, by address. IndexError where there is no such request."""
+    plan = trace.plans[n]
+    found: list[State] = ["later"] * len(trace.session.blocks)
+    for piece in plan.after.pieces:
+        state: State = "unseen" if piece.body is None else "replaced" if piece.body else "absent"
+        found[piece.start : piece.stop] = [state] * (piece.stop - piece.start)
+    for piece in plan.seen.pieces:
+        if piece.body is None:
+            found[piece.start : piece.stop] = ["here"] * (piece.stop - piece.start)
+    return found
+
+
+def lines(trace: Trace, n: int, places: Iterable[int]) -> tuple[Line, ...]:
+    """The blocks at these addresses as request `n` has them, each with the reason where it is not there as it is."""
+    return tuple(_line(trace, n, trace.session.blocks[at]) for at in places)
+
+
+def why(standing: Standing) -> str:
+    """Why a block is not in a request as it is, in the words of `events`; "" where it is there."""
+    if standing.state == "here":
+        return ""
+    made = standing.decision
+    if standing.by != "policy" or made is None:
+        return standing.sentence
+    return f"{told(kind_of(made.action), made.edit.because)}, at request {standing.since}."
+
+
+def _line(trace: Trace, n: int, block: Block) -> Line:
+    standing = trace.why(block.at, n)
+    tokens = round(trace.ledger.tokens(block.at, block.at + 1) * trace.fit(n).scale)
+    text = " ".join(block.text[: 2 * BEGINNING].split())[:BEGINNING]
+    name, because = label(trace.session, block), why(standing)
+    return Line(
+        block.at, block.turn, role_of(block), block.kind, block.name, name, block.bucket, tokens, standing.state, because, text
+    )
