@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import turnscope
-from test_attachments import png
+from tests.live.test_attachments import png
 from turnscope.counting.media import image_size
 from turnscope.live import branches, providers, windows
 from turnscope.live.chat import Chat, Settings

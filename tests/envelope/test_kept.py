@@ -6,7 +6,7 @@ import json
 
 import pytest
 import turnscope
-from test_condense import RULE, chat, condensed, planned
+from tests.rules.test_condense import RULE, chat, condensed, planned
 from turnscope.envelope.kept import compared
 from turnscope.planning.policy import parse
 from turnscope.session.model import Answer
