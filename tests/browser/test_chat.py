@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from conftest import idle, look, looks
 from playwright.sync_api import expect
+
 from tests.live.test_attachments import png
 
 if TYPE_CHECKING:
