@@ -25,7 +25,7 @@ from turnscope.reading.registry import find_importers, find_places, find_related
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
 
-EXAMPLES = Path(__file__).parent / "examples" / "importers"
+EXAMPLES = Path(__file__).parents[1] / "examples" / "importers"
 
 
 @pytest.fixture
