@@ -1,1 +1,1 @@
-"""From a path to its conversations: sources, importers, contents. And what importers share; nothing here knows a single tool."""
+"""From a path to its conversations: sources, the choice of an importer, contents. And what importers share."""
