@@ -9,7 +9,7 @@ from typing import Any
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.envelope import Envelope
-from turnscope.ports.rows import rows_of
+from turnscope.ports.rows import read_rows
 from turnscope.session.builder import Builder
 from turnscope.session.content import text_of
 from turnscope.session.model import BUCKETS, Block, Body, Counts, Part, Session
@@ -70,7 +70,7 @@ class Fake(Ledger):
 
 def fake(session: Session, whole: Any, bare: Any, trial: Any) -> Fake:
     """A ledger for a session; the sums are those of single blocks, which add up where the counter does."""
-    found, blocks = rows_of(session).rows, session.blocks
+    found, blocks = read_rows(session).rows, session.blocks
     row_of = [0] * len(blocks)
     total, system = [0], [0]
     for number, row in enumerate(found):
