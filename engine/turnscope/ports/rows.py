@@ -81,13 +81,13 @@ def read_rows(session: Session) -> Rows:
 
 
 @memoize_by_ledger
-def _memoized_rows(session: Session, _index: Index, _own: Ledger) -> Rows:
+def _get_rows(session: Session, _index: Index, _own: Ledger) -> Rows:
     return read_rows(session)
 
 
 def get_rows(ctx: Ctx) -> Rows:
     """The rows of the session at hand."""
-    return _memoized_rows(ctx)
+    return _get_rows(ctx)
 
 
 def count_row_tokens(own: Ledger, row: Row, frame: int) -> int:

@@ -37,7 +37,7 @@ class _Results(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: up to which address results are cleared, by this rule or by a compaction."""
     done: int = ctx.state or 0
-    seen = _memoized_results(ctx) if params.tools == port.TOOLS else _find_results(ctx.session, ctx.index, params.tools)
+    seen = _get_results(ctx) if params.tools == port.TOOLS else _find_results(ctx.session, ctx.index, params.tools)
     there = upto(seen.at, ctx.request.cut)
     first = upto(seen.at, done)
     while first < there and envelope.at(seen.at[first]).body is not None:  # a summary stands for it, or it was cleared
@@ -68,7 +68,7 @@ def _find_results(session: Session, index: Index, tools: tuple[str, ...]) -> _Re
 
 
 @memoize
-def _memoized_results(session: Session, index: Index) -> _Results:
+def _get_results(session: Session, index: Index) -> _Results:
     return _find_results(session, index, port.TOOLS)
 
 

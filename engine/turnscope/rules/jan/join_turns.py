@@ -28,19 +28,19 @@ class Params:
 
 
 @memoize_by_ledger
-def _memoized_runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[tuple[int, int]]]:
+def _get_runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[tuple[int, int]]]:
     return {}
 
 
 @memoize_by_ledger
-def _memoized_bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Body]:
+def _get_bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Body]:
     """What runs of messages became that stand as a whole."""
     return {}
 
 
 def _find_changed(ctx: Ctx, vision: bool) -> list[tuple[int, int]]:
     """Runs of messages that are not sent as they stand: numbers of the first, and behind the last."""
-    known = _memoized_runs(ctx)
+    known = _get_runs(ctx)
     if vision not in known:
         found, held, number = [], get_chat(ctx).units, 0
         while number < len(held):
@@ -67,7 +67,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Looks at every run that stands and is not sent as it stands."""
     talk = get_chat(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
-    changed, bodies = _find_changed(ctx, params.vision), _memoized_bodies(ctx)
+    changed, bodies = _find_changed(ctx, params.vision), _get_bodies(ctx)
     begin = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
     for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
         held = talk.units[start : min(stop, there)]
