@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from turnscope.importers.claude_code.api_requests import TYPES, ApiRequests
 from turnscope.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
 from turnscope.reading.source import Source
 from turnscope.session.content import block_text, dumps
@@ -88,6 +89,8 @@ class File:
     unsent: Tally[str] = field(default_factory=Tally)  # attachments by type
     strange: dict[tuple[str, bool], list[int]] = field(default_factory=dict)  # unknown types: [how many, their characters]
     chain: Chain = field(default_factory=Chain)
+    api: ApiRequests = field(default_factory=ApiRequests)  # requests that the log records whole
+    refs: dict[str, str] = field(default_factory=dict)  # answer -> the recorded request that it answers
 
     def note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
         """Note something about a line."""
@@ -96,6 +99,13 @@ class File:
     @property
     def preserved(self) -> dict[str, frozenset[str]]:
         return self.chain.preserved
+
+    def boundary_of(self, summary: Entry) -> Entry | None:
+        """The line that tells of the compaction which left a summary; attachments may stand between the two."""
+        found = self.entries.get(summary.parent)
+        while found is not None and found.type == "attachment":
+            found = self.entries.get(found.parent)
+        return found if found is not None and found.data.get("subtype") == "compact_boundary" else None
 
     def notes(self, last: Iterable[Note] = ()) -> tuple[Note, ...]:
         """What a person should know; of many notes alike only the first few with their line. `last`: of a last line."""
@@ -166,6 +176,9 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
         file.titles[string(get("leafUuid"))] = record["summary"]
     elif kind in TITLES and isinstance(get(TITLES[kind]), str):
         file.titles[kind] = record[TITLES[kind]]
+    if kind in TYPES:
+        file.api.add(record, line)
+        return
     uuid = get("uuid")
     if not isinstance(uuid, str):
         if kind in ("user", "assistant"):
@@ -186,6 +199,10 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
     if kind in ("user", "assistant") and not entry.message:
         file.note("warning", line, "a message without content, skipped")
     file.entries[uuid] = entry
+    if entry.spoken:
+        file.api.hear(entry.message)
+        if isinstance(ref := get("requestRef"), str) and entry.id:
+            file.refs[entry.id] = ref
     if kind == "attachment":
         _left_out(file, entry)
 
@@ -223,8 +240,8 @@ def _link(file: File) -> None:
         if entry.data.get("subtype") == "compact_boundary":
             chain.preserved[entry.uuid] = kept = _preserved(entry, file)
             chain.moved.update(dict.fromkeys(kept, entry.uuid))
-        elif entry.summary and entry.parent in chain.preserved:
-            chain.moved.update(dict.fromkeys(chain.preserved[entry.parent], entry.uuid))
+        elif entry.summary and (boundary := file.boundary_of(entry)) is not None:
+            chain.moved.update(dict.fromkeys(chain.preserved.get(boundary.uuid, ()), entry.uuid))
         chain.last[strand] = entry.uuid
     chain.entries = len(file.entries)
 
