@@ -1,4 +1,4 @@
-"""The table of formats in the docs, from what the importers say of themselves: `python -m tests.formats_table` writes it anew."""
+"""The table of formats in the docs: `python -m tests.formats_table` writes it from what the importers say of themselves."""
 
 from __future__ import annotations
 

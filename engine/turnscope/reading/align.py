@@ -80,9 +80,7 @@ class Alignment:
         self.cells.append(Cell(number, number + 1, [message]))
         system = message.role == "system"  # a system message among messages is no system prompt: it stays where it is
         origin, kinds = self.label(message)
-        draft = self.builder.message(
-            message.role, message.parts, origin=origin, sent_at=at, fence=system, extra=message.extra
-        )
+        draft = self.builder.message(message.role, message.parts, origin=origin, sent_at=at, fence=system, extra=message.extra)
         if any(kinds):
             draft.parts = list(zip(message.parts, kinds, strict=True))
         return draft

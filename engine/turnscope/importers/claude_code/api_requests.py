@@ -19,8 +19,9 @@ from hashlib import sha256
 from typing import Any
 
 import orjson
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from turnscope.reading.source import Source
 from turnscope.session.model import JSON
 
 SHAPE, BLOB, REQUEST = "api-request-shape", "api-request-blob", "api-request"
@@ -77,6 +78,20 @@ class ApiRequests:
             whole["content"].extend(content)
         elif message.get("role") == "user" and isinstance(content, (str, list)):
             self.prompts.append({"role": "user", "content": content})
+
+    def add_origin(self, source: Source) -> None:
+        """Take in the requests of another session's file, from which this one copied what was said. Their line is 0."""
+        other = ApiRequests()
+        for record, line in source.records():
+            if isinstance(record, dict):
+                other.add(record, line)
+                if isinstance(message := record.get("message"), dict):
+                    other.hear(message)
+        self.shapes = other.shapes | self.shapes
+        for request in other.requests.values():
+            self.requests.setdefault(request.id, structs.replace(request, line=0))
+            found = ((hash, other.find(hash)) for hash in request.messages if hash not in self.messages)
+            self.messages |= {hash: message for hash, message in found if message is not None}
 
     def find(self, hash: str) -> dict[str, JSON] | None:
         """The message with that hash; None where the file does not hold it."""
@@ -158,7 +173,7 @@ def _unmarked(value: JSON) -> JSON:
 
 
 def _marked(value: JSON, path: tuple[str | int, ...], mark: JSON) -> JSON:
-    """A value with a `cache_control` at the end of a path; only what lies on the path is copied. A wrong path changes nothing."""
+    """A value with a `cache_control` at the end of a path; copies only what lies on it. A wrong path changes nothing."""
     if not path:
         return {**value, "cache_control": mark} if isinstance(value, dict) else value
     key = path[0]

@@ -8,33 +8,46 @@ reads the transcript, `api_requests` rebuilds the bodies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import structs
 
-from turnscope.importers.claude_code.api_requests import ApiRequest, ApiRequests, as_blocks
+from turnscope.importers.claude_code.api_requests import ApiRequest, as_blocks
 from turnscope.importers.claude_code.lines import File
 from turnscope.reading.align import Alignment
 from turnscope.reading.body import Msg, RecordedBody, take_apart
+from turnscope.reading.source import Source
 from turnscope.reading.standins import Label
 from turnscope.session.builder import Builder
 from turnscope.session.model import JSON, Fork, Message, Observed, Request, Session, joined
 
-EXACT = "exact_requests"  # key of Session.about: how many requests were recorded whole, of how many
+EXACT = "exact_requests"  # key of Session.about: how many requests were recorded whole
 REMINDER = "<system-reminder>"
 TOOL, PROMPT, META, SUMMARY = "tool", "prompt", "meta", "summary"
 REFUSED = "the provider refused it, or it was interrupted"
 
 
-def with_exact_requests(session: Session, file: File) -> Session:
-    """The session with the envelopes that its log records; the session as it is where the log records none.
+def origins_of(source: Source, file: File) -> Iterator[Source]:
+    """Files beside a resumed or forked session's that hold the requests of the answers which it copies."""
+    for session in file.origins:
+        if session != source.path.stem and (found := source.near(f"{session}.jsonl")) is not None:
+            yield found
 
-    A request without a record (of an earlier version, or copied from another file) carries what was said until then.
+
+def with_exact_requests(session: Session, file: File, origins: Iterable[Source] = ()) -> Session:
+    """The session with the envelopes that its log records; the session as it is where the log does not record all of them.
+
+    Args:
+        session: a session as its transcript tells it.
+        file: the lines that it was made of.
+        origins: files that may hold the records of requests that the session copies; see `origins_of`.
     """
-    if not file.api:
+    if not (file.api or file.origins):
         return session
+    for origin in origins:
+        file.api.add_origin(origin)
     reading = _Reading(file)
     main = reading.lay_out(session)
     if main is None:
@@ -65,44 +78,32 @@ class _Reading:
                 self.kinds[content] = SUMMARY
 
     def lay_out(self, path: Session) -> Session | None:
-        """One path by its recorded bodies; None where none of its requests has one."""
+        """One path by its recorded bodies; None where one of its requests has none."""
         api, refs = self.file.api, self.file.refs
-        answered = {refs.get(request.id): request for request in path.requests}
-        bodies = {id: body for id in answered if id in api.requests and (body := self.body(api.requests[id]))}
-        if not bodies:
+        sent = [api.requests.get(refs.get(request.id, "")) for request in path.requests]
+        bodies = [self.body(request) if request else None for request in sent]
+        if not bodies or None in bodies:
             return None
         builder = Builder(path.id, path.source, path.title, **path.about)
         builder.notes, builder.window = list(path.notes), path.window
         alignment = Alignment(builder, label=self.label)
         numbers: list[int] = []  # of the requests of the transcript
         compacted = {seen.request for seen in path.observed if seen.edit.action == "condense"}
-        said, at, after = list(path.messages), 0, -1
-        for request in path.requests:
-            ref = refs.get(request.id, "")
-            body = bodies.get(ref)
-            if body:
-                for lost in self.unanswered(api, after, api.requests[ref]):
-                    alignment.request(lost[0], None, **_unanswered(lost[1]))
-                after = api.requests[ref].line
-            while at < len(said) and said[at].stop <= request.cut:
-                if body is None:
-                    self.append(alignment, path, said[at])
-                at += 1
-            at = at + 1 if at < len(said) else at
-            answer = _message(path, Message(request.cut, request.stop, "assistant"))
+        after = -1
+        for request, recorded, body in zip(path.requests, sent, bodies, strict=True):
+            assert recorded is not None
+            assert body is not None
+            for lost, without in self.unanswered(after, recorded):
+                alignment.request(without, None, **_unanswered(lost))
+            after = recorded.line
             numbers.append(alignment.requests)
-            fields = _fields(request)
-            if body:
-                alignment.request(body, answer, compacted=request.n in compacted, **fields)
-            else:
-                draft = alignment.append(answer, request.answered_at)
-                draft.id = request.id
-                builder.request(draft, settings=request.settings, **fields)
-                alignment.requests += 1
-        for message in said[at:]:
-            self.append(alignment, path, message)
+            answer = _message(path, Message(request.cut, request.stop, "assistant"))
+            alignment.request(body, answer, compacted=request.n in compacted, **_fields(request))
+        for message in path.messages:
+            if message.start >= path.requests[-1].stop:  # said behind the last answer: no request has carried it
+                alignment.append(_message(path, message), message.sent_at)
         session = alignment.build()
-        about = {**session.about, EXACT: [len(bodies), len(path.requests)]}
+        about = {**session.about, EXACT: len(bodies)}
         return structs.replace(session, about=about, observed=_named(session, path.observed, numbers))
 
     def body(self, request: ApiRequest) -> RecordedBody | None:
@@ -124,19 +125,13 @@ class _Reading:
             self.parts[hash] = take_apart({"messages": [found]}).messages[0]
         return self.parts.get(hash)
 
-    def unanswered(self, api: ApiRequests, after: int, until: ApiRequest) -> Iterator[tuple[RecordedBody, ApiRequest]]:
-        """Requests that were sent between two answered ones and have no answer in the log."""
+    def unanswered(self, after: int, until: ApiRequest) -> Iterator[tuple[ApiRequest, RecordedBody]]:
+        """Requests that were sent between two answered ones (by line) and have no answer in the log."""
         answered = set(self.file.refs.values())
-        for request in api.requests.values():
-            between = after < request.line < until.line and after >= 0
-            if between and request.id not in answered and request.source == until.source and (body := self.body(request)):
-                yield body, request
-
-    def append(self, alignment: Alignment, path: Session, message: Message) -> None:
-        """A message of the transcript that no recorded body has held so far."""
-        found = _message(path, message)
-        if found.key not in alignment.where:
-            alignment.append(found, message.sent_at)
+        for request in self.file.api.requests.values():
+            lost = request.id not in answered and request.source == until.source
+            if lost and -1 < after < request.line < until.line and (body := self.body(request)):
+                yield request, body
 
     def label(self, message: Msg) -> Label:
         """What a message of a body is, and the kind of each of its blocks ("" = as its type says)."""
@@ -185,8 +180,9 @@ def _named(session: Session, recorded: Sequence[Observed], numbers: Sequence[int
         if account and left:
             facts = {name: value for name, value in account.edit.facts.items() if name != "summary"}  # an address of the log's
             edit = structs.replace(seen.edit, action="condense", because=account.edit.because, facts=facts)
-            seen = structs.replace(seen, edit=edit)
-        named.append(seen)
+            named.append(structs.replace(seen, edit=edit))
+        else:
+            named.append(seen)
     return tuple(named)
 
 

@@ -91,6 +91,7 @@ class File:
     chain: Chain = field(default_factory=Chain)
     api: ApiRequests = field(default_factory=ApiRequests)  # requests that the log records whole
     refs: dict[str, str] = field(default_factory=dict)  # answer -> the recorded request that it answers
+    origins: dict[str, None] = field(default_factory=dict)  # sessions whose answers were copied here, with their ids
 
     def note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
         """Note something about a line."""
@@ -167,21 +168,19 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
     """Take one record in."""
     get = record.get
     kind = string(get("type"))
-    for key in ABOUT if len(file.about) < len(ABOUT) else ():
-        if isinstance(get(key), str) and record[key]:
-            file.about.setdefault(key, record[key])
+    if len(file.about) < len(ABOUT):
+        file.about = {key: record[key] for key in ABOUT if isinstance(get(key), str) and record[key]} | file.about
     if isinstance(session := get("sessionId"), str):
         file.sessions[session] = None
     if kind == "summary" and isinstance(get("summary"), str):
         file.titles[string(get("leafUuid"))] = record["summary"]
     elif kind in TITLES and isinstance(get(TITLES[kind]), str):
         file.titles[kind] = record[TITLES[kind]]
-    if kind in TYPES:
-        file.api.add(record, line)
-        return
     uuid = get("uuid")
     if not isinstance(uuid, str):
-        if kind in ("user", "assistant"):
+        if kind in TYPES:
+            file.api.add(record, line)
+        elif kind in ("user", "assistant"):
             file.note("warning", line, "a message without a uuid, skipped")
         elif kind not in ("summary", *TITLES):
             file.unknown[kind or "no type"] += 1
@@ -200,11 +199,19 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
         file.note("warning", line, "a message without content, skipped")
     file.entries[uuid] = entry
     if entry.spoken:
-        file.api.hear(entry.message)
-        if isinstance(ref := get("requestRef"), str) and entry.id:
-            file.refs[entry.id] = ref
-    if kind == "attachment":
+        _refer(file, entry)
+    elif kind == "attachment":
         _left_out(file, entry)
+
+
+def _refer(file: File, entry: Entry) -> None:
+    """Note a message for the requests that hold it, and which recorded request an answer belongs to."""
+    file.api.hear(entry.message)
+    ref, origin = string(entry.data.get("requestRef")), string(entry.data.get("requestSessionId"))
+    if ref and entry.id:
+        file.refs[entry.id] = ref
+        if origin and origin != entry.data.get("sessionId"):
+            file.origins[origin] = None
 
 
 def _tell(content: Any, hear: Callable[[str], object]) -> None:
