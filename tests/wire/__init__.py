@@ -1,4 +1,4 @@
-"""Recorded runs of agents, each beside the transcripts that it wrote: what went over the wire, and what Turnscope rebuilds of it.
+"""Recorded runs of agents, each beside the transcripts that it wrote.
 
 A run is a folder with `wire.json.xz` and `transcripts.tar.xz`, or both unpacked (`wire.jsonl`, `transcripts/`).
 """
@@ -52,7 +52,7 @@ def opened(folder: Path) -> Iterator[Run]:
         lines = (folder / "wire.jsonl").read_text("utf-8").splitlines()
         yield Run(name, [json.loads(line) for line in lines], folder / "transcripts")
         return
-    packed = json.loads(lzma.open(folder / "wire.json.xz").read())
+    packed = json.loads(lzma.decompress((folder / "wire.json.xz").read_bytes()))
     rows = []
     for row in packed["rows"]:
         lists = {key: [packed["blobs"][digest] for digest in row["lists"][key]] for key in row["lists"]}

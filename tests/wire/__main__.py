@@ -33,7 +33,9 @@ def main(arguments: list[str]) -> int:
         missing = next((f"{one.arrival}: {one.missing}" for one in made if one.missing), "")
         print(f"    first difference at request {missing}" if missing else "    no difference")
         for one in made if verbose else ():
-            print("   ", one.arrival, " ".join(f"{part} {share:.1%}" for part, share in one.equal.items()), one.more, one.missing)
+            print(
+                "   ", one.arrival, " ".join(f"{part} {share:.1%}" for part, share in one.equal.items()), one.more, one.missing
+            )
     return int(lost > 0)
 
 

@@ -47,8 +47,7 @@ class Compared:
 
 def compare(run: Run) -> list[Compared]:
     """Each main request of a run beside its rebuilt form, in the order in which they were sent."""
-    found = list(rebuilt(run.transcripts))
-    sent = [row for row in run.main]
+    found, sent = list(rebuilt(run.transcripts)), run.main
     pairs = dict(_pairs([_tokens(row) for row in sent], [one.tokens for one in found]))
     return [_compare(row, found[pairs[n]] if n in pairs else None) for n, row in enumerate(sent)]
 
@@ -73,7 +72,9 @@ def sessions(folder: Path) -> Iterator[Session]:
     """The sessions below a folder, with their branches and subagents."""
     from turnscope.library.discovery import sources_in
 
-    for path in sorted(path for inside in folder.iterdir() for path in sources_in(inside)):  # agents keep them in hidden folders
+    for path in sorted(
+        path for inside in folder.iterdir() for path in sources_in(inside)
+    ):  # agents keep them in hidden folders
         try:
             entries = list(turnscope.entries(path))
         except turnscope.TurnscopeError:
