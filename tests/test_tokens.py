@@ -348,7 +348,7 @@ def test_a_process_of_its_own_counts_the_same_and_whoever_asks_counts_on_where_i
     here = count_texts(texts, O200K)
     monkeypatch.setattr(tokens, "_LOADED", set())
     monkeypatch.setattr(tokens, "_APART", {})
-    monkeypatch.setattr(tokens, "_load", lambda _encoding: pytest.fail("it was loaded here"))
+    monkeypatch.setattr(tokens, "_load_vocabulary", lambda _encoding: pytest.fail("it was loaded here"))
     tokens.prepare()
     assert count_texts(texts, O200K) == here
     tokens._APART["o200k_base"].end()
@@ -371,8 +371,8 @@ def test_texts_that_were_heard_while_a_file_was_read_are_counted_as_any_other(
             hear(block.text)
     tokens._AHEAD["o200k_base"].counted()
     asked: list[str] = []
-    count = tokens._toktok_counts
-    monkeypatch.setattr(tokens, "_toktok_counts", lambda texts, encoding: (asked.extend(texts), count(texts, encoding))[1])
+    count = tokens._count_with_toktok
+    monkeypatch.setattr(tokens, "_count_with_toktok", lambda texts, encoding: (asked.extend(texts), count(texts, encoding))[1])
     assert count_blocks(blocks, counter) == wanted
     assert asked == ["never heard"]
     assert tokens._AHEAD == {}
@@ -442,7 +442,7 @@ def test_a_process_without_questions_ends_and_the_next_question_begins_another(m
     here = count_texts(["some words"], O200K)
     monkeypatch.setattr(tokens, "_LOADED", set())
     monkeypatch.setattr(tokens, "_APART", {})
-    monkeypatch.setattr(tokens, "_load", lambda _encoding: pytest.fail("it was loaded here"))
+    monkeypatch.setattr(tokens, "_load_vocabulary", lambda _encoding: pytest.fail("it was loaded here"))
     monkeypatch.setattr(apart, "IDLE", 0.05)
     tokens.prepare()
     first = tokens._APART["o200k_base"]

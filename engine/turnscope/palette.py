@@ -58,16 +58,18 @@ PALETTES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _channels(colour: str) -> tuple[int, int, int]:
+def _split_channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def mix(one: str, other: str, share: float) -> str:
     """`share` of `other` in `one`, both as #RRGGBB."""
-    return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in zip(_channels(one), _channels(other), strict=True))
+    return "#" + "".join(
+        f"{round(a + (b - a) * share):02X}" for a, b in zip(_split_channels(one), _split_channels(other), strict=True)
+    )
 
 
 def ink(colour: str) -> str:
     """The text colour that reads better on `colour`."""
-    red, green, blue = _channels(colour)
+    red, green, blue = _split_channels(colour)
     return "#0F1319" if red * 299 + green * 587 + blue * 114 > 140_000 else "#FFFFFF"

@@ -43,9 +43,9 @@ class Ahead:
 
     def _hand_over(self) -> None:
         texts, self._texts, self._size = self._texts, [], 0
-        self._done.append(self._thread.submit(self._counts, texts))
+        self._done.append(self._thread.submit(self._count_by_key, texts))
 
-    def _counts(self, texts: list[str]) -> dict[tuple[int, int], int]:
+    def _count_by_key(self, texts: list[str]) -> dict[tuple[int, int], int]:
         return dict(zip(map(key_of, texts), self._count(texts), strict=True))
 
 

@@ -83,7 +83,7 @@ class Calibration(Struct, frozen=True, gc=False):
                 grown, billed = grown + dx, billed + dy
         scale = (billed + PRIOR) / (grown + PRIOR)
         level = recorded - round(scale * counted)
-        hidden = self._hidden(level, counted, recorded, bool(same))
+        hidden = self._update_hidden(level, counted, recorded, bool(same))
         if hidden.level > level and not hidden.cut:  # more was counted than billed: the scale gives way
             scale = max(SMALLEST, (recorded - hidden.level) / max(1, counted))
         miss = abs(self.predict(counted) - recorded) / max(1, recorded)
@@ -96,7 +96,7 @@ class Calibration(Struct, frozen=True, gc=False):
             miss if after else self.missed_after,
         )  # fmt: skip
 
-    def _hidden(self, level: int, counted: int, recorded: int, same: bool) -> Hidden:
+    def _update_hidden(self, level: int, counted: int, recorded: int, same: bool) -> Hidden:
         """What is hidden in a request at this level, and why it differs from the one before."""
         if not self.seen:
             return Hidden.first(level, self.begun)

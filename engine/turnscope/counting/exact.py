@@ -47,11 +47,11 @@ def count_exactly(text: str, family: str) -> int:
 
     Slow (1 MB takes seconds). Raises KeyError for a family that is not in `VERSIONS`, ImportError without ctok.
     """
-    return _counter(family)(text) if text else 0
+    return _load_counter(family)(text) if text else 0
 
 
 @cache
-def _counter(family: str) -> Callable[[str], int]:
+def _load_counter(family: str) -> Callable[[str], int]:
     """The fastest counting function that the installed ctok allows; all give the same counts."""
     version, frame = VERSIONS[family], FRAMES[family]
     import ctok
@@ -60,12 +60,12 @@ def _counter(family: str) -> Callable[[str], int]:
         return int(ctok.token_count(text, version)) - frame
 
     try:
-        return _by_segments(version, frame)
+        return _make_segment_counter(version, frame)
     except (ImportError, AttributeError, TypeError, ValueError):  # another ctok, built differently inside
         return plain
 
 
-def _by_segments(version: str, frame: int) -> Callable[[str], int]:
+def _make_segment_counter(version: str, frame: int) -> Callable[[str], int]:
     """ctok's `engine.tile` with remembered segments, 1.4-2 times as fast.
 
     No piece of the vocabulary holds the end-of-word mark but at its end, so no token crosses one: the marked text splits
@@ -232,13 +232,13 @@ class ExactCounts:
     def _run(self) -> None:
         """The thread: one job after the other; it ends, and ends the worker, when none is left."""
         try:
-            while job := self._next():
+            while job := self._take_job():
                 self._count(job)
         except Exception as error:  # noqa: BLE001 - a callback or the system failed: say so, nobody sees a thread die
             self.failed = f"{type(error).__name__}: {error}"
-            self._next()
+            self._take_job()
 
-    def _next(self) -> _Job | None:
+    def _take_job(self) -> _Job | None:
         """The next job; if there is none, all ends here, under the lock, so that the next `start` begins a new thread."""
         with self._lock:
             if self._jobs and not self.failed:
@@ -257,7 +257,7 @@ class ExactCounts:
         reported = monotonic()
         for digest, text in job.texts.items():
             key = (job.family, digest)
-            if key not in self._known and not self._settle(key, text):
+            if key not in self._known and not self._count_text(key, text):
                 break
             if (tokens := self._known[key]) is not None:
                 found[digest] = tokens
@@ -267,7 +267,7 @@ class ExactCounts:
         if found and not self._closed:
             job.done(found)
 
-    def _settle(self, key: tuple[str, str], text: str) -> bool:
+    def _count_text(self, key: tuple[str, str], text: str) -> bool:
         """Count one text, or give it up when two workers died on it; False when counting has ended."""
         line = json.dumps({"digest": key[1], "text": text, "family": key[0]}) + "\n"
         answer = self._ask(line) or self._ask(line)

@@ -75,7 +75,7 @@ class Ledger:
         """Tokens per bucket of a stand-in."""
         counts = [0, 0, 0, 0, 0]
         for part in parts or ():
-            counts[_INDEX[bucket_of(part)]] += self._part(part)
+            counts[_INDEX[bucket_of(part)]] += self._count_part(part)
         return (counts[0], counts[1], counts[2], counts[3], counts[4])
 
     def content(self, blocks: Iterable[Block]) -> int:
@@ -93,13 +93,13 @@ class Ledger:
 
     def expect(self, parts: Iterable[Part]) -> None:
         """Count parts together that are about to stand for blocks, one by one."""
-        new = {key: part for part in parts if part.ref is None and (key := _key(part)) not in self.memo}
+        new = {key: part for part in parts if part.ref is None and (key := _make_key(part)) not in self.memo}
         self.memo.update(zip(new, count_texts([part.text for part in new.values()], self.counter), strict=True))
 
-    def _part(self, part: Part) -> int:
+    def _count_part(self, part: Part) -> int:
         if part.ref is not None:
             return self.tokens(part.ref, part.ref + 1)
-        key = _key(part)
+        key = _make_key(part)
         if key not in self.memo:
             self.memo[key] = self.each([part])[0]
         return self.memo[key]
@@ -111,7 +111,7 @@ def text_key(text: str) -> str:
     return "text:" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _key(part: Part) -> str:
+def _make_key(part: Part) -> str:
     return part.key or text_key(part.text)
 
 
@@ -137,14 +137,14 @@ def build_ledger(
     for message in session.messages:
         if message.start < message.stop and message.role not in _UNFRAMED:
             counts[message.start] += per_message
-    sums = _sums(counts, [_INDEX[block.bucket] for block in session.blocks])
-    return Ledger(counter, sums, _prefix(counts), memo, per_message)
+    sums = _sum_by_bucket(counts, [_INDEX[block.bucket] for block in session.blocks])
+    return Ledger(counter, sums, _accumulate(counts), memo, per_message)
 
 
-def _prefix(counts: Iterable[int]) -> list[int]:
+def _accumulate(counts: Iterable[int]) -> list[int]:
     return [*accumulate(counts, initial=0)]
 
 
-def _sums(counts: Sequence[int], buckets: Sequence[int]) -> tuple[list[int], ...]:
+def _sum_by_bucket(counts: Sequence[int], buckets: Sequence[int]) -> tuple[list[int], ...]:
     pairs = list(zip(counts, buckets, strict=True))
-    return tuple(_prefix([count if bucket == i else 0 for count, bucket in pairs]) for i in range(len(BUCKETS)))
+    return tuple(_accumulate([count if bucket == i else 0 for count, bucket in pairs]) for i in range(len(BUCKETS)))

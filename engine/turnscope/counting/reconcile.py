@@ -109,7 +109,7 @@ class Reconciled:
     terms: tuple[Terms, ...]
 
 
-class _Piece(NamedTuple):
+class _Segment(NamedTuple):
     """Requests from `start` on that share a level. `prompt`: the largest of what was billed; `after`: how it begins; `told`:
     counted tokens went as well, so the log records something there."""
 
@@ -138,21 +138,23 @@ def fitted(
     log records one; `begun`: the log begins mid-conversation. Where a model has no recorded request, what was found before
     stands on, as it does in planning.
     """
-    pieces: list[_Piece] = []
-    for start, stop in _stretches(models):
+    pieces: list[_Segment] = []
+    for start, stop in _group_by_model(models):
         use = np.flatnonzero(recorded[start:stop] >= 0) + start
         if len(use):
-            pieces += _pieces(sizes, recorded, use, start, stop, known_static, compactions, tools)
+            pieces += _find_segments(sizes, recorded, use, start, stop, known_static, compactions, tools)
     first = next((piece.level for piece in pieces if piece.after == "compaction"), 0)
     found: list[Fit] = []
     hidden: Hidden | None = None
     for piece in pieces:
         before = hidden.cut if hidden else 0
-        hidden = Hidden.first(piece.level, begun=False) if known_static else _next(hidden, piece, begun, max(0, first))
+        hidden = (
+            Hidden.first(piece.level, begun=False) if known_static else _advance_hidden(hidden, piece, begun, max(0, first))
+        )
         gone = 0 if piece.told or piece.after != "fall" else max(0, hidden.cut - before)
         parts = (hidden.prefix, piece.scale, hidden.earlier, hidden.put_back, hidden.cut, gone)
         found.append(Fit(piece.start, piece.stop, *parts))
-    return tuple(_stated(_whole(found, len(models)), sizes, recorded, models))
+    return tuple(_add_errors(_fill_gaps(found, len(models)), sizes, recorded, models))
 
 
 def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciled:
@@ -181,13 +183,13 @@ def shared(counts: Ints, wholes: Ints) -> Ints:
     return np.where(sizes[:, None] > 0, parts, 0)
 
 
-def _stretches(models: Sequence[str]) -> list[tuple[int, int]]:
+def _group_by_model(models: Sequence[str]) -> list[tuple[int, int]]:
     """Neighbouring requests of one model."""
     edges = [0, *(i for i in range(1, len(models)) if models[i] != models[i - 1]), len(models)]
     return [(a, b) for a, b in pairwise(edges) if a < b]
 
 
-def _pieces(
+def _find_segments(
     sizes: Ints,
     recorded: Ints,
     use: npt.NDArray[np.intp],
@@ -196,37 +198,37 @@ def _pieces(
     known: bool,
     compactions: Collection[int],
     tools: bool,
-) -> Iterator[_Piece]:
+) -> Iterator[_Segment]:
     """One model's requests as pieces, cut where the log or the level says that something changed."""
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
     if known:
-        beside, scale = _beside(x, y, ADDED if tools else 0)
-        yield _Piece(start, stop, beside, scale, float(y.max()), "model")
+        beside, scale = _fit_known_static(x, y, ADDED if tools else 0)
+        yield _Segment(start, stop, beside, scale, float(y.max()), "model")
         return
-    scale = _scale(x, y)
+    scale = _estimate_scale(x, y)
     level = y - scale * x
-    after = {0: "model"} | _changes(x, y, level)
+    after = {0: "model"} | _find_level_changes(x, y, level)
     for n in compactions:
         at = int(np.searchsorted(use, n))
         if start <= n < stop and at < len(use):
             after[at] = "compaction"
     hard = [*sorted(after), len(use)]
-    edges = [e for a, b in pairwise(hard) for e in (a, *_breaks(level[a:b], float(np.mean(y)), a))]
+    edges = [e for a, b in pairwise(hard) for e in (a, *_find_breaks(level[a:b], float(np.mean(y)), a))]
     bounds = [start, *(int(use[edge]) for edge in edges[1:]), stop]
     for i, (a, b) in enumerate(pairwise((*edges, len(use)))):
         how = after.get(a, "")
         told = a > 0 and bool(x[a] < (1 - CUT) * x[a - 1])
-        yield _Piece(bounds[i], bounds[i + 1], round(float(np.median(level[a:b]))), scale, float(y[a:b].max()), how, told)
+        yield _Segment(bounds[i], bounds[i + 1], round(float(np.median(level[a:b]))), scale, float(y[a:b].max()), how, told)
 
 
-def _beside(x: Floats, y: Floats, most: int) -> tuple[int, float]:
+def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
     """What a provider adds to prompts whose system prompt and tools the log holds, `most` tokens, and the scale of the rest.
 
     Its instructions for tools are a few hundred tokens, the same in every request. They are told from the scale where the
     prompts have grown enough to tell; else there is a scale alone.
     """
     if len(x) >= PIECE and x.max() - x.min() >= PRIOR:
-        scale = _scale(x, y)
+        scale = _estimate_scale(x, y)
         short = np.argsort(x, kind="stable")[:PIECE]  # of a short prompt least is counted wrongly
         level = round(float(np.median((y - scale * x)[short])))
         if 0 < level <= most:
@@ -236,7 +238,7 @@ def _beside(x: Floats, y: Floats, most: int) -> tuple[int, float]:
     return 0, float(np.clip(scale, *SCALES))
 
 
-def _changes(x: Floats, y: Floats, level: Floats) -> dict[int, str]:
+def _find_level_changes(x: Floats, y: Floats, level: Floats) -> dict[int, str]:
     """Where the level moves at once by more than counting can be off, and does not come back at the next request."""
     found = {}
     for i in range(1, len(x)):
@@ -249,7 +251,7 @@ def _changes(x: Floats, y: Floats, level: Floats) -> dict[int, str]:
     return found
 
 
-def _next(hidden: Hidden | None, piece: _Piece, begun: bool, first: int) -> Hidden:
+def _advance_hidden(hidden: Hidden | None, piece: _Segment, begun: bool, first: int) -> Hidden:
     """What is hidden in a piece, from what was hidden before it."""
     if hidden is None:
         return Hidden.first(piece.level, begun, first)
@@ -260,7 +262,7 @@ def _next(hidden: Hidden | None, piece: _Piece, begun: bool, first: int) -> Hidd
     return hidden.moved(piece.level, piece.prompt, {"fall": -1, "rise": 1}.get(piece.after, 0))
 
 
-def _whole(found: Sequence[Fit], count: int) -> list[Fit]:
+def _fill_gaps(found: Sequence[Fit], count: int) -> list[Fit]:
     """Every request in a stretch: those of models without a recorded request go on with what was found before them."""
     whole: list[Fit] = []
     at = 0
@@ -274,7 +276,7 @@ def _whole(found: Sequence[Fit], count: int) -> list[Fit]:
     return whole
 
 
-def _stated(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str]) -> Iterator[Fit]:
+def _add_errors(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str]) -> Iterator[Fit]:
     """The fits with their error, which is that of all the requests of their model."""
     missed: dict[str, list[float]] = {}
     counted, billed = sizes.tolist(), recorded.tolist()  # numpy is slow at single numbers
@@ -289,14 +291,14 @@ def _stated(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[s
         yield replace(fit, error=errors.get(models[fit.start], fit.error))
 
 
-def _scale(x: Floats, y: Floats) -> float:
+def _estimate_scale(x: Floats, y: Floats) -> float:
     """Billed growth over counted growth, from request to request; the counter's own factor where there is little."""
     dx, dy = np.diff(x), np.diff(y)
     plain = (dx > 0) & (dy > dx / STEP) & (dy < dx * STEP)
     return float(np.clip((dy[plain].sum() + PRIOR) / (dx[plain].sum() + PRIOR), *SCALES))
 
 
-def _breaks(level: Floats, prompt: float, offset: int) -> list[int]:
+def _find_breaks(level: Floats, prompt: float, offset: int) -> list[int]:
     """Where the level changes: binary segmentation by least squares, each side at least `PIECE` requests."""
     n = len(level)
     if n < 2 * PIECE:
@@ -309,4 +311,4 @@ def _breaks(level: Floats, prompt: float, offset: int) -> list[int]:
     if abs(float(np.median(level[: k[best]]) - np.median(level[k[best] :]))) < jump(prompt):
         return []
     cut = int(k[best])
-    return [*_breaks(level[:cut], prompt, offset), offset + cut, *_breaks(level[cut:], prompt, offset + cut)]
+    return [*_find_breaks(level[:cut], prompt, offset), offset + cut, *_find_breaks(level[cut:], prompt, offset + cut)]

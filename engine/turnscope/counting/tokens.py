@@ -47,11 +47,11 @@ TOGETHER = 512  # texts counted at once
 SHARED = 200_000  # characters from which more than one core is worth the time that it takes to begin
 
 _LOADED: set[str] = set()  # toktok's vocabularies
-_APART: dict[str, Apart] = {}  # by encoding: who counts until it is loaded here
-_AHEAD: dict[str, Ahead] = {}  # by encoding: who heard the texts of the session that was read last
-_LOADING = Lock()
+_PROCESSES: dict[str, Apart] = {}  # by encoding: who counts until it is loaded here
+_EAGER: dict[str, Ahead] = {}  # by encoding: who heard the texts of the session that was read last
+_LOAD_LOCK = Lock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_APART.clear)  # who counts for this process does not for a copy of it
+    os.register_at_fork(after_in_child=_PROCESSES.clear)  # who counts for this process does not for a copy of it
 
 # Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
 _CHARS_ERROR = "±50 %"
@@ -137,37 +137,37 @@ def exact_counter(family: str) -> Counter | None:
 def count_texts(texts: Sequence[str], counter: Counter) -> list[int]:
     """Tokens of each text, rounded once per text; 0 for an empty text. Media are not counted here."""
     if counter.name == "toktok":
-        counts = _toktok_counts(texts, counter.encoding)
+        counts = _count_with_toktok(texts, counter.encoding)
     elif counter.name == "tiktoken":
         counts = tiktoken_counts(texts, counter.encoding)
     elif counter.name == "ctok":
         counts = [count_exactly(text, counter.encoding) for text in texts]
     elif counter.name in ("chars", "words"):
-        counts = [_units(text, counter) for text in texts]
+        counts = [_count_units(text, counter) for text in texts]
     else:
         raise ValueError(f"no counter is called {counter.name!r}")
     if counter.rounding:
-        return [_rounded(n, counter) for n in counts]
-    return counts if counter.factor == 1.0 else [_scaled(n, counter) for n in counts]
+        return [_round(n, counter) for n in counts]
+    return counts if counter.factor == 1.0 else [_scale(n, counter) for n in counts]
 
 
 def count_message(blocks: Sequence[Block], counter: Counter) -> list[int]:
     """Tokens of each block of one message under a counter with a `rounding`: together what the message as a whole counts."""
-    sums = list(accumulate(_units(block.text, counter) for block in blocks))
+    sums = list(accumulate(_count_units(block.text, counter) for block in blocks))
     media = [media_tokens(block.raw, counter.family) for block in blocks]
-    rounded = [_rounded(units, counter) for units in sums]
+    rounded = [_round(units, counter) for units in sums]
     return [now - before + own for before, now, own in zip([0, *rounded], rounded, media, strict=False)]
 
 
-def _units(text: str, counter: Counter) -> int:
+def _count_units(text: str, counter: Counter) -> int:
     return len(text) if counter.name == "chars" else len(text.split())
 
 
-def _scaled(tokens: int, counter: Counter) -> int:
+def _scale(tokens: int, counter: Counter) -> int:
     return int(tokens * counter.factor + 0.5)
 
 
-def _rounded(units: int, counter: Counter) -> int:
+def _round(units: int, counter: Counter) -> int:
     return (ceil if counter.rounding == "up" else floor)(round(units * counter.factor, 6))
 
 
@@ -178,24 +178,24 @@ def count_blocks(blocks: Sequence[Block], counter: Counter, memo: dict[str, int]
     """
     memo = {} if memo is None else memo
     new = {block.digest: block for block in blocks if block.digest not in memo}
-    memo.update(_counted(list(new.values()), counter))
+    memo.update(_count_by_digest(list(new.values()), counter))
     return [memo[block.digest] for block in blocks]
 
 
-def _counted(blocks: Sequence[Block], counter: Counter) -> Iterator[tuple[str, int]]:
+def _count_by_digest(blocks: Sequence[Block], counter: Counter) -> Iterator[tuple[str, int]]:
     """Tokens of each block by its digest. Texts are counted in a thread while those to come are put together."""
-    if counter.name == "toktok" and (ahead := _AHEAD.pop(counter.encoding, None)):
+    if counter.name == "toktok" and (ahead := _EAGER.pop(counter.encoding, None)):
         known, unheard = ahead.counted(), list[Block]()
         for block in blocks:
             tokens = known.get(key_of(block.text))
             if tokens is None:
                 unheard.append(block)
             else:
-                yield block.digest, _scaled(tokens, counter) + media_tokens(block.raw, counter.family)
+                yield block.digest, _scale(tokens, counter) + media_tokens(block.raw, counter.family)
         blocks = unheard
     if len(blocks) <= TOGETHER:
         texts = count_texts([block.text for block in blocks], counter)
-        yield from _with_media(blocks, texts, counter)
+        yield from _add_media(blocks, texts, counter)
         return
     rest = iter(blocks)
     with ThreadPoolExecutor(1) as thread:
@@ -203,13 +203,13 @@ def _counted(blocks: Sequence[Block], counter: Counter) -> Iterator[tuple[str, i
         while some := list(islice(rest, TOGETHER)):  # a tokenizer holds copies of all texts that it is given at once
             counting = thread.submit(count_texts, [block.text for block in some], counter)
             if before:
-                yield from _with_media(before[0], before[1].result(), counter)
+                yield from _add_media(before[0], before[1].result(), counter)
             before = some, counting
         if before:
-            yield from _with_media(before[0], before[1].result(), counter)
+            yield from _add_media(before[0], before[1].result(), counter)
 
 
-def _with_media(blocks: Sequence[Block], texts: Sequence[int], counter: Counter) -> Iterator[tuple[str, int]]:
+def _add_media(blocks: Sequence[Block], texts: Sequence[int], counter: Counter) -> Iterator[tuple[str, int]]:
     for block, tokens in zip(blocks, texts, strict=True):
         yield block.digest, tokens + media_tokens(block.raw, counter.family)
 
@@ -236,55 +236,55 @@ def tiktoken_counts(texts: Sequence[str], encoding: str) -> list[int]:
 
 def prepare(encoding: str = "o200k_base") -> None:
     """Have a process of its own load a vocabulary, and count what is asked next: meanwhile a file can be read here."""
-    if encoding in _LOADED or encoding in _APART:
+    if encoding in _LOADED or encoding in _PROCESSES:
         return
     with suppress(OSError):
-        _APART[encoding] = Apart(encoding)
+        _PROCESSES[encoding] = Apart(encoding)
 
 
 @contextmanager
 def listening(encoding: str = "o200k_base") -> Iterator[Callable[[str], None]]:
     """Count texts that are told, apart, while somebody reads: whoever counts blocks next finds them counted."""
     prepare(encoding)
-    ahead = _AHEAD[encoding] = Ahead(lambda texts: _toktok_counts(texts, encoding))
+    ahead = _EAGER[encoding] = Ahead(lambda texts: _count_with_toktok(texts, encoding))
     try:
         yield ahead.hear
     finally:
         ahead.end()
 
 
-def _load(encoding: str) -> None:
-    with _LOADING:  # by one thread: toktok would load it once for each that asks meanwhile
+def _load_vocabulary(encoding: str) -> None:
+    with _LOAD_LOCK:  # by one thread: toktok would load it once for each that asks meanwhile
         toktok.batch_count([], encoding)
         _LOADED.add(encoding)
 
 
-def _counted_apart(texts: Sequence[str], encoding: str) -> list[int] | None:
+def _count_in_process(texts: Sequence[str], encoding: str) -> list[int] | None:
     """The same by the process that was prepared, or by the next where that had nothing to do for long; None without one."""
-    while (apart := _APART.get(encoding)) is not None:
+    while (apart := _PROCESSES.get(encoding)) is not None:
         try:
             counts = apart.count(texts)
         except UnicodeEncodeError:
             counts = apart.count([well_formed(text) for text in texts])
         if counts is not None:
             return counts
-        with _LOADING:
-            if _APART.get(encoding) is apart:
-                _APART.pop(encoding)
+        with _LOAD_LOCK:
+            if _PROCESSES.get(encoding) is apart:
+                _PROCESSES.pop(encoding)
                 if apart.tired:  # a vocabulary here would stay, 70 MB of memory
                     prepare(encoding)
         apart.end()
     return None
 
 
-def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:
+def _count_with_toktok(texts: Sequence[str], encoding: str) -> list[int]:
     counts: list[int]
     if not texts:
         return []
     if encoding not in _LOADED:
-        if (made := _counted_apart(texts, encoding)) is not None:
+        if (made := _count_in_process(texts, encoding)) is not None:
             return made
-        _load(encoding)
+        _load_vocabulary(encoding)
     threads = 1 if sum(map(len, texts)) < SHARED else 0  # 0 = one per core
     try:
         counts = toktok.batch_count(texts, encoding, threads)

@@ -71,15 +71,15 @@ def read(source: Source, _entry: Entry) -> Thread:
         builder.about["agent"] = document["agent"]
     model = as_text(about.get("model"))
     stored = document["messages"]
-    nodes = list(nodes_of(stored, lambda message: _request(message, model), passed, "ts"))
+    nodes = list(nodes_of(stored, lambda message: _make_request(message, model), passed, "ts"))
     sidecar = source.near(f"{stem}.compaction.json")
-    nodes = _compacted(nodes, stored, mapping(sidecar.document if sidecar else None), builder.notes)
+    nodes = _add_compaction(nodes, stored, mapping(sidecar.document if sidecar else None), builder.notes)
     prompt = as_text(document.get("system_prompt"))
     passed.tell(builder)
     return thread(builder, nodes, lead=[Said("system", prompt, "system")] if prompt else [])
 
 
-def _compacted(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
+def _add_compaction(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
     """The nodes with what the sidecar says; it stands for the first messages of the file."""
     count, held = sidecar.get("source_message_count"), rows(sidecar.get("messages"))
     if not held or not isinstance(count, int) or isinstance(count, bool):
@@ -98,7 +98,7 @@ def _compacted(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any],
     return [*nodes[:at], cut, *nodes[at:]]
 
 
-def _request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
+def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
     told, metrics = mapping(message.get("modelInfo")), mapping(message.get("metrics"))
     tokens = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
     used = dict(

@@ -59,19 +59,19 @@ def read(source: Source, _entry: Entry) -> Thread:
             or message.get("object") == "response"
             or message.get("type") in ("function_call_output", "message")
         ):
-            chat.append(_plain(message))
-    nodes = list(nodes_of(list(with_commands(chat, _command)), lambda message: _request(message, model), passed))
+            chat.append(_simplify(message))
+    nodes = list(nodes_of(list(with_commands(chat, _find_command)), lambda message: _make_request(message, model), passed))
     passed.tell(builder)
     return thread(builder, nodes)
 
 
-def _command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
+def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
     """The one command in an answer; an answer with none or several was refused."""
     found = list(COMMAND.finditer(text_of(message.get("content"))))
     return (found[0].start(), found[0].end(), found[0][1]) if len(found) == 1 else None
 
 
-def _plain(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _simplify(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message of the Responses API as one with a role."""
     at = {
         "timestamp": message.get("timestamp") or mapping(message.get("extra")).get("timestamp"),
@@ -85,7 +85,7 @@ def _plain(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**message, **at}
 
 
-def _request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
+def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
     extra = mapping(message.get("extra"))
     response = mapping(extra.get("response")) or mapping(message.get("response"))
     choice = next(iter(rows(response.get("choices"))), {})

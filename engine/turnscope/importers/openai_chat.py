@@ -33,7 +33,7 @@ def entries(source: Source) -> Iterator[Entry]:
 
 def read(source: Source, entry: Entry) -> Thread:
     if _is_history(source):
-        return Thread(_history(source.document, source.path.stem))
+        return Thread(_build_history(source.document, source.path.stem))
     return Thread(conversations(source, call_of).session(entry.id, NAME))
 
 
@@ -43,7 +43,7 @@ def _is_history(source: Source) -> bool:
     return isinstance(document, list) and bare_list(document) and any(m["role"] == "assistant" for m in document)
 
 
-def _history(messages: list[dict[str, Any]], stem: str) -> Session:
+def _build_history(messages: list[dict[str, Any]], stem: str) -> Session:
     """Each answer had a request of its own, with all that stands before it."""
     body = converted({"messages": messages})
     prompts = [text_of(m["content"]) for m in body["messages"] if m["role"] == "user"]

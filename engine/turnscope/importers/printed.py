@@ -41,11 +41,11 @@ def read(source: Source, _entry: Entry) -> Thread:
         if kind == "init" or (kind == "system" and event.get("subtype") == "init"):
             about = {key: event[key] for key in ("session_id", "model", "cwd", "permissionMode", "tools") if event.get(key)}
         elif kind in ("user", "assistant") and isinstance(event.get("message"), dict) and not event.get("parent_tool_use_id"):
-            _claude(builder, kind, event["message"], f"line {line}")
+            _read_claude(builder, kind, event["message"], f"line {line}")
         elif kind in ("message", "tool_use", "tool_result"):
-            _gemini(builder, event, as_text(about.get("model")), before, at)
+            _read_gemini(builder, event, as_text(about.get("model")), before, at)
         elif kind == "result":
-            _ended(builder, event, line)
+            _add_run_usage(builder, event, line)
         else:
             passed.add("message of a subagent" if event.get("parent_tool_use_id") else kind, event, line)
         before = at or before
@@ -56,7 +56,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     return Thread(builder.build())
 
 
-def _claude(builder: Builder, role: str, message: Event, line: str) -> None:
+def _read_claude(builder: Builder, role: str, message: Event, line: str) -> None:
     content = message.get("content")
     held = content if isinstance(content, (str, list)) else ""
     if role == "user":
@@ -68,7 +68,7 @@ def _claude(builder: Builder, role: str, message: Event, line: str) -> None:
     builder.request(draft, id=id, model=as_text(message.get("model")), usage=usage(message.get("usage")), stop_reason=stop)
 
 
-def _gemini(builder: Builder, event: Event, model: str, before: float | None, at: float | None) -> None:
+def _read_gemini(builder: Builder, event: Event, model: str, before: float | None, at: float | None) -> None:
     """A piece of a text, a call or a result. Pieces and calls without a result between them are one answer."""
     id, last = as_text(event.get("tool_id")), builder.drafts[-1] if builder.drafts else None
     if event["type"] == "tool_result":
@@ -89,7 +89,7 @@ def _gemini(builder: Builder, event: Event, model: str, before: float | None, at
         builder.message("assistant", blocks, id=last.id)
 
 
-def _ended(builder: Builder, event: Event, line: int) -> None:
+def _add_run_usage(builder: Builder, event: Event, line: int) -> None:
     """What the whole run took: its one request's usage, or told in a note."""
     stats, requests = mapping(event.get("stats")), [draft.request for draft in builder.drafts if draft.request]
     if cost := dollars(event.get("total_cost_usd")):

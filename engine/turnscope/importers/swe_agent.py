@@ -45,7 +45,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     name = as_text(document.get("environment"))
     about = {key: info[key] for key in ABOUT if info.get(key)}
     builder, passed = Builder(source.path.name.removesuffix(".traj"), NAME, config=config.get("name"), **about), Passed()
-    history = rows(document.get("history")) or _steps(rows(document.get("trajectory")))
+    history = rows(document.get("history")) or _list_steps(rows(document.get("trajectory")))
     answers = sum(message.get("role") == "assistant" and not message.get("is_demo") for message in history)
     stats = mapping(info.get("model_stats"))
     if stats:
@@ -54,15 +54,15 @@ def read(source: Source, _entry: Entry) -> Thread:
         sizes = f"{stats.get('tokens_sent', 0)} tokens sent, {stats.get('tokens_received', 0)} received"
         builder.note("info", 0, f"the log tells the run's totals alone: {stats.get('api_calls', answers)} calls, {sizes}{cost}")
     marked = [{**message, "origin": "meta"} if message.get("is_demo") else message for message in history]
-    messages = [_message(message) for message in with_commands(marked, _command, "command")]
+    messages = [_convert_message(message) for message in with_commands(marked, _find_command, "command")]
     nodes = list(nodes_of(messages, lambda message: None if message.get("is_demo") else {"model": model}, passed))
     builder.about |= {"environment": name} if name and name != "main" else {}
     passed.tell(builder)
     queries = [rows(step.get("query")) for step in rows(document.get("trajectory"))]
-    return thread(builder, nodes, looks=[lambda session: _elided(session, queries)] if any(queries) else ())
+    return thread(builder, nodes, looks=[lambda session: _observe_elided(session, queries)] if any(queries) else ())
 
 
-def _elided(session: Session, queries: list[list[Mapping[str, Any]]]) -> Iterator[Observed]:
+def _observe_elided(session: Session, queries: list[list[Mapping[str, Any]]]) -> Iterator[Observed]:
     """What queries hold in place of messages; only where they hold a message for each that was said before the request."""
     shown: dict[int, str] = {}
     for request, query in zip(session.requests, queries, strict=False):
@@ -79,7 +79,7 @@ def _elided(session: Session, queries: list[list[Mapping[str, Any]]]) -> Iterato
             yield Observed(request.n, Edit("clear", "the query held something else here", span, parts_of(message.role, [body])))
 
 
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message of the history; the model's thoughts and its command repeat the content."""
     held = {key: value for key, value in message.items() if key not in ("thought", "action", "agent", "message_type")}
     blocks = rows(message.get("thinking_blocks"))
@@ -89,7 +89,7 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     return held
 
 
-def _command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
+def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
     """Where the command that was run stands in an answer: in a fence, in `<command>`, or bare at its end."""
     action, told = as_text(message.get("action")).strip(), text_of(message.get("content"))
     start = told.rfind(action) if action else -1
@@ -101,7 +101,7 @@ def _command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
     return (before.start(), stop + after.end(), action) if before and after else (start, stop, action)
 
 
-def _steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _list_steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The chat as the steps tell it, where the file has no other."""
     first = next((step.get("query") or step.get("messages") for step in steps), None)
     said = list(rows(first))

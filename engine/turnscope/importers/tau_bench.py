@@ -35,10 +35,10 @@ def sniff(source: Source) -> int:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return listed(source, _entry, "simulations")
+    return listed(source, _make_entry, "simulations")
 
 
-def _entry(run: Mapping[str, Any]) -> Entry:
+def _make_entry(run: Mapping[str, Any]) -> Entry:
     trial = f".{run['trial']}" if isinstance(run.get("trial"), int) else ""
     reward = run.get("reward", mapping(run.get("reward_info")).get("reward"))
     return Entry(f"{run.get('task_id')}{trial}", f"task {run.get('task_id')}{trial}: reward {reward}")
@@ -48,7 +48,7 @@ def read(source: Source, entry: Entry) -> Thread:
     run = conversation(source, entry, "simulations")
     about = {key: run[key] for key in ABOUT if run.get(key) is not None}
     builder, passed = (
-        Builder(f"{source.path.stem}/{entry.id}" if entry.id else source.path.stem, NAME, _entry(run).title),
+        Builder(f"{source.path.stem}/{entry.id}" if entry.id else source.path.stem, NAME, _make_entry(run).title),
         Passed(),
     )
     builder.about |= about  # a reward of 0 is one

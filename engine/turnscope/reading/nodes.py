@@ -101,7 +101,7 @@ def thread(
     leaves = [node for node in tree.nodes if node not in tree.parents]
     main = current if current in tree.nodes else leaves[-1] if leaves else ""
     for said in lead:
-        _say(builder, said, None, "")
+        _add_message(builder, said, None, "")
     tree.lay(builder, tree.path(main))
     builder.title = builder.title or title_of(builder)
     session = builder.build([*tree.looks(main), *looks])
@@ -216,27 +216,27 @@ class _Tree:
             node = self.nodes[id]
             first = builder.shared + len(builder.drafts)
             for number, said in enumerate(node.said):
-                _say(builder, said, node.at, f"{id}:{number}" if number else id)
+                _add_message(builder, said, node.at, f"{id}:{number}" if number else id)
             self.places[id] = first, builder.shared + len(builder.drafts)
             self.homes[id] = builder
 
     def looks(self, leaf: str) -> list[Look]:
         """What the cuts on a path did."""
         cuts = [self.nodes[id] for id in self.path(leaf) if self.nodes[id].cut] if self.cuts else []
-        return [lambda session: self._observed(cuts, session)] if cuts else []
+        return [lambda session: self._observe_cuts(cuts, session)] if cuts else []
 
-    def _observed(self, cuts: Sequence[Node], session: Session) -> Iterator[Observed]:
+    def _observe_cuts(self, cuts: Sequence[Node], session: Session) -> Iterator[Observed]:
         gone: set[int] = set()  # messages that something stands in for, or nothing
         for node in cuts:
             assert node.cut
             before = self.places[node.id][0]
             end = session.messages[before - 1].stop if before else 0
             request = bisect_left(session.requests, end, key=lambda request: request.cut)
-            edits = list(self._edits(node.cut, node.id, before, gone, session))
+            edits = list(self._make_edits(node.cut, node.id, before, gone, session))
             if request < len(session.requests):
                 yield from (Observed(request, edit) for edit in edits)
 
-    def _edits(self, cut: Cut, id: str, before: int, gone: set[int], session: Session) -> Iterator[Edit]:
+    def _make_edits(self, cut: Cut, id: str, before: int, gone: set[int], session: Session) -> Iterator[Edit]:
         static = next((n for n, message in enumerate(session.messages) if message.role not in STATIC), len(session.messages))
         row: list[int | tuple[Part, ...]] = list(range(min(static, before)))
         for item in cut.keep:
@@ -245,20 +245,20 @@ class _Tree:
                 continue
             for ordinal in range(*self.places.get(item, (0, 0))):
                 if static <= ordinal < before:
-                    row.append(_copy(session, ordinal) if ordinal in gone else ordinal)
+                    row.append(_copy_message(session, ordinal) if ordinal in gone else ordinal)
         summed = self.places.get(cut.summary, (0, 0))
         facts = dict(cut.facts)
         if summed[0] < summed[1] and summed[0] < len(session.messages):
             facts["summary"] = session.messages[summed[0]].start
         row += range(*summed) if cut.summary != id and summed[1] <= before else ()
-        for start, stop, body in _gaps(row, before, static, session):
+        for start, stop, body in _find_gaps(row, before, static, session):
             span = Span(session.messages[start].start, session.messages[stop - 1].stop)
             gone |= {*range(start, stop)}
             told = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
             yield Edit("condense", cut.because, span, tuple(body), facts=told)
 
 
-def _gaps(
+def _find_gaps(
     row: Sequence[int | tuple[Part, ...]], before: int, static: int, session: Session
 ) -> list[tuple[int, int, list[Part]]]:
     """The ranges of messages between those that stay, with what stands in for each. No stand-in is without a range: where
@@ -269,18 +269,18 @@ def _gaps(
         if isinstance(item, tuple):
             held += item
         elif item <= stays or (item == stays + 1 < before and held):
-            held += _copy(session, item)
+            held += _copy_message(session, item)
         else:
             if item > stays + 1:
                 found.append((stays + 1, item, held))
             elif held and stays >= static:
                 start, _, ahead = found.pop() if found and found[-1][1] == stays else (stays, 0, [])
-                found.append((start, before, [*ahead, *_copy(session, stays), *held]))
+                found.append((start, before, [*ahead, *_copy_message(session, stays), *held]))
             stays, held = item, []
     return found
 
 
-def _copy(session: Session, ordinal: int) -> tuple[Part, ...]:
+def _copy_message(session: Session, ordinal: int) -> tuple[Part, ...]:
     """A message as parts of a stand-in."""
     message = session.messages[ordinal]
     blocks = session.blocks[message.start : message.stop]
@@ -293,7 +293,7 @@ def parts_of(role: str, content: str | Sequence[JSON]) -> tuple[Part, ...]:
     return tuple(stand_in(role, raw, "before" if n else "own", fence=not n) for n, raw in enumerate(raws))
 
 
-def _say(builder: Builder, said: Said, at: float | None, id: str) -> None:
+def _add_message(builder: Builder, said: Said, at: float | None, id: str) -> None:
     fields = {"answered_at": said.at or at, "id": f"{builder.id}:{id}", **(said.request or {})}
     if not said.role:
         builder.unanswered(**{**fields, "answered_at": None})

@@ -94,7 +94,7 @@ class Builder:
         parts = [(content, kind)] if isinstance(content, str) else [(part, kind) for part in content]
         draft = self._by_id.get(id) if id else None
         if draft is None:
-            draft = Draft(role, origin or _origin(role, parts), [], id, sent_at, fence, extra or {})
+            draft = Draft(role, origin or _infer_origin(role, parts), [], id, sent_at, fence, extra or {})
             draft.ordinal = self.shared + len(self.drafts)
             self.drafts.append(draft)
             if id:
@@ -121,7 +121,7 @@ class Builder:
         branch = Builder(id, self.source, title)
         branch.about = dict(self.about)
         branch.base, branch.shared, branch.line = self, messages, self.line.fork(messages)
-        branch.first = self._before(branch.line.start)
+        branch.first = self._count_requests_before(branch.line.start)
         return branch
 
     @property
@@ -134,14 +134,14 @@ class Builder:
 
     def build(self, observe: Iterable[Look] = ()) -> Session:
         """The session, with what `observe` sees in it."""
-        session = self._own()
+        session = self._lay_out()
         observed = sorted((o for look in observe for o in look(session)), key=lambda o: o.request)
         return structs.replace(session, observed=tuple(observed)) if observed else session
 
     def fork(self, trunk: Session, forks: Sequence[Fork], observe: Sequence[Look] = ()) -> Fork:
         """What this branch adds: the next one of `forks`, which hang from `trunk`. `observe` sees the whole path."""
         assert self.base is not None
-        fork = Fork(self._own(), self.base.number, self.line.start, tuple(self.line.mended.values()))
+        fork = Fork(self._lay_out(), self.base.number, self.line.start, tuple(self.line.mended.values()))
         self.number = len(forks) + 1
         if observe:
             path = joined(trunk, (*forks, fork), self.number)
@@ -149,12 +149,12 @@ class Builder:
             fork = structs.replace(fork, own=structs.replace(fork.own, observed=tuple(seen)))
         return fork
 
-    def _own(self) -> Session:
+    def _lay_out(self) -> Session:
         """Lay the drafts out behind what is shared."""
         line = self.line
         requests: list[Request] = []
         for ordinal, draft in enumerate(self.drafts):
-            self._open(requests, ordinal)
+            self._add_pending(requests, ordinal)
             message = line.append(
                 draft.role,
                 draft.parts,
@@ -169,7 +169,7 @@ class Builder:
                 stub = _is_stub(draft, line)
                 about = {"n": self.first + len(requests), "turn": line.turn, "cut": draft.start, "stop": draft.stop}
                 requests.append(structs.replace(draft.request, **about, output_stub=stub))
-        self._open(requests, len(self.drafts))
+        self._add_pending(requests, len(self.drafts))
         self.requests = tuple(requests)
         return Session(
             self.id,
@@ -184,12 +184,12 @@ class Builder:
             self.window,
         )
 
-    def _open(self, requests: list[Request], ordinal: int) -> None:
+    def _add_pending(self, requests: list[Request], ordinal: int) -> None:
         at, turn = self.line.end, max(0, self.line.turn)
         for request in self._unanswered.get(ordinal, ()):
             requests.append(structs.replace(request, n=self.first + len(requests), turn=turn, cut=at, stop=at))
 
-    def _before(self, start: int) -> int:
+    def _count_requests_before(self, start: int) -> int:
         """How many requests of its path ended before block `start`."""
         return self.first + bisect_right(self.requests, start, key=lambda request: request.stop)
 
@@ -211,17 +211,17 @@ def usage(raw: Any) -> Usage | None:
         return None
     hours, listed = raw.get("cache_creation"), raw.get("iterations")
     whole = Usage(
-        _int(raw.get("input_tokens")),
-        _int(raw.get("cache_creation_input_tokens")),
-        _int(raw.get("cache_read_input_tokens")),
-        _int(raw.get("output_tokens")),
-        _int(hours.get("ephemeral_1h_input_tokens")) if isinstance(hours, (dict, Mapping)) else 0,
+        _parse_count(raw.get("input_tokens")),
+        _parse_count(raw.get("cache_creation_input_tokens")),
+        _parse_count(raw.get("cache_read_input_tokens")),
+        _parse_count(raw.get("output_tokens")),
+        _parse_count(hours.get("ephemeral_1h_input_tokens")) if isinstance(hours, (dict, Mapping)) else 0,
     )
     if not isinstance(listed, list):
         return whole
     told = [(held, u) for held in listed if isinstance(held, Mapping) and (u := usage(held))]
-    extra = [structs.replace(u, kind=str(held["type"]), model=_name(held)) for held, u in told if _apart(held)]
-    answers = [u.prompt_tokens for held, u in told if not _apart(held)]
+    extra = [structs.replace(u, kind=str(held["type"]), model=_get_model(held)) for held, u in told if _is_extra_pass(held)]
+    answers = [u.prompt_tokens for held, u in told if not _is_extra_pass(held)]
     return structs.replace(whole, iterations=tuple(extra), context=answers[-1] if len(answers) > 1 else 0)
 
 
@@ -233,18 +233,22 @@ def applied(raw: Any) -> tuple[Applied, ...]:
     edits = [held for held in told if isinstance(held, Mapping)] if isinstance(told, list) else []
     counts = ("cleared_tool_uses", "cleared_thinking_turns")
     return tuple(
-        Applied(str(held["type"]), sum(_int(held.get(key)) for key in counts), _int(held.get("cleared_input_tokens")))
+        Applied(
+            str(held["type"]),
+            sum(_parse_count(held.get(key)) for key in counts),
+            _parse_count(held.get("cleared_input_tokens")),
+        )
         for held in edits
         if isinstance(held.get("type"), str)
     )
 
 
-def _apart(held: Mapping[str, Any]) -> bool:
+def _is_extra_pass(held: Mapping[str, Any]) -> bool:
     """Whether a pass is billed beside the answer: the usage as a whole is the sum of all that answered, whoever did."""
     return held.get("type") not in (None, "message", "fallback_message")
 
 
-def _name(held: Mapping[str, Any]) -> str:
+def _get_model(held: Mapping[str, Any]) -> str:
     return held["model"] if isinstance(held.get("model"), str) else ""
 
 
@@ -254,11 +258,11 @@ def dollars(value: Any, otherwise: float | None = None) -> float | None:
     return float(value) if known else otherwise
 
 
-def _int(value: Any) -> int:
+def _parse_count(value: Any) -> int:
     return value if type(value) is int and 0 <= value < 1 << 53 else 0
 
 
-def _origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
+def _infer_origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
     if role != "user":
         return "answer" if role == "assistant" else "system"
     results = [isinstance(raw, Mapping) and raw.get("type") == "tool_result" for raw, _ in parts]

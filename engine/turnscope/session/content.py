@@ -81,25 +81,25 @@ def is_text(raw: Any) -> bool:
 def text_of(content: Any) -> str:
     """The readable text of a message's or tool result's content. Media have none, nor has what nests too deep to be read."""
     try:
-        return _text(content)
+        return _extract(content)
     except RecursionError:
         return ""
 
 
-def _text(content: Any) -> str:
+def _extract(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(filter(None, map(_text, content)))
+        return "\n".join(filter(None, map(_extract, content)))
     if isinstance(content, (dict, Mapping)):  # a dict is found out ten times as fast
         for key in ("text", "thinking", "content"):
             if key in content:
-                return _text(content[key])
+                return _extract(content[key])
         if content.get("type") not in _MEDIA:
             return dumps(content)
         source = content.get("source")  # a document may bring its own text
         if isinstance(source, Mapping) and source.get("type") in ("text", "content"):
-            return _text(source.get("data") or source.get("content"))
+            return _extract(source.get("data") or source.get("content"))
         return ""
     return "" if content is None else dumps(content)
 

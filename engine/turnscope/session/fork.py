@@ -42,22 +42,22 @@ def forked(session: Session, request: int) -> Session:
     cut = session.requests[request].cut
     start = structs.replace(upto(session, cut, request), id=f"{session.id}@{request}", parent=session.id, at=cut)
     last = next((m for m in reversed(start.messages) if m.role == "assistant"), None)
-    calls = [b for b in start.blocks[last.start : last.stop] if b.pair < 0 and _calls(b)] if last else []
+    calls = [b for b in start.blocks[last.start : last.stop] if b.pair < 0 and _is_client_call(b)] if last else []
     if last is None or not calls:
         return start
     place = max((last.stop, *(r.stop for r in start.requests)))
     results: list[JSON] = [
         {"type": "tool_result", "tool_use_id": call.raw.get("id"), "content": OPEN, "is_error": True} for call in calls
     ]
-    return _with_results(start, place, calls, results)
+    return _insert_results(start, place, calls, results)
 
 
-def _calls(block: Block) -> bool:
+def _is_client_call(block: Block) -> bool:
     """True for calls that the caller answers; a provider answers calls of its own tools in the answer itself."""
     return block.kind == "tool_use" and block.raw.get("type") == "tool_use"
 
 
-def _with_results(session: Session, place: int, calls: Sequence[Block], results: Sequence[JSON]) -> Session:
+def _insert_results(session: Session, place: int, calls: Sequence[Block], results: Sequence[JSON]) -> Session:
     """The session with a message of results at address `place`, where a message begins; what stands behind it moves on."""
     ordinal = next((i for i, m in enumerate(session.messages) if m.start >= place), len(session.messages))
     far = len(results)

@@ -42,7 +42,7 @@ class Index:
                 results.append(block.at)
             elif block.bucket == Bucket.THINKING:
                 thinking.append(block.at)
-            elif block.kind == "compaction" and _made(block):
+            elif block.kind == "compaction" and _has_summary(block):
                 compactions.append(block.at)
         talk = [m for m in session.messages if m.start < m.stop and session.blocks[m.start].bucket not in _STATIC]
         turns: dict[int, int] = {}
@@ -62,7 +62,7 @@ class Index:
             yield Span(start, stop)
 
 
-def _made(block: Block) -> bool:
+def _has_summary(block: Block) -> bool:
     """Whether a compaction came to a summary: the API returns a block without one where it did not, which changes nothing."""
     raw = block.raw
     return not isinstance(raw, Mapping) or raw.get("content") is not None or bool(raw.get("encrypted_content"))

@@ -71,12 +71,12 @@ def hanging(session: Session) -> Iterator[Hanging]:
 
 def forks_of(main: Session, branches: Sequence[Session]) -> tuple[Fork, ...]:
     """Whole sessions as branches of `main`: each as what it does not share with that."""
-    return tuple(_fork(main, branch) for branch in branches)
+    return tuple(_make_fork(main, branch) for branch in branches)
 
 
-def _fork(main: Session, branch: Session) -> Fork:
+def _make_fork(main: Session, branch: Session) -> Fork:
     pairs = zip(main.messages, branch.messages, strict=False)
-    shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1] and _alike(main, branch, pair[0]), pairs)]
+    shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1] and _is_same_message(main, branch, pair[0]), pairs)]
     start = shared[-1].stop if shared else 0
     requests = list(takewhile(lambda request: request.stop <= start, branch.requests))
     observed = [o for o in branch.observed if o.request < len(requests)]
@@ -94,7 +94,7 @@ def _fork(main: Session, branch: Session) -> Fork:
     return Fork(own, 0, start, mended)
 
 
-def _alike(main: Session, branch: Session, message: Message) -> bool:
+def _is_same_message(main: Session, branch: Session, message: Message) -> bool:
     """Whether two paths hold the same blocks in a message, whatever they are paired with."""
     pairs = zip(main.blocks[message.start : message.stop], branch.blocks[message.start : message.stop], strict=False)
     return all(a == b or structs.replace(a, pair=b.pair) == b for a, b in pairs)

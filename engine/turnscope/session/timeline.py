@@ -73,7 +73,7 @@ class Timeline:
         line.start = self.messages[own - 1].stop if own > 0 else self.start
         if 0 <= self._spoken < messages:
             line._spoken, line.turn = self._spoken, self.block(line.start - 1).turn
-        for call in self._open(line.start):
+        for call in self._find_open_calls(line.start):
             line.mended[call] = structs.replace(self.block(call), pair=-1)
         return line
 
@@ -123,7 +123,7 @@ class Timeline:
 
     def _add(self, block: Block) -> None:
         if block.kind == "tool_result" and isinstance(raw := block.raw, (dict, Mapping)):
-            call = self._call(str(raw.get("tool_use_id")), block.at)
+            call = self._find_call(str(raw.get("tool_use_id")), block.at)
             if call is not None:
                 before = self.block(call)
                 linked, block = paired_with(before, block)
@@ -142,7 +142,7 @@ class Timeline:
         elif block.kind == "tool_result" and 0 <= block.pair < block.at:
             self._pairs.append((block.at, block.pair))
 
-    def _call(self, id: str, before: int) -> int | None:
+    def _find_call(self, id: str, before: int) -> int | None:
         """The newest call of that id before an address of the whole path."""
         line: Timeline | None = self
         while line is not None:
@@ -152,7 +152,7 @@ class Timeline:
             before, line = min(before, line.start), line.base
         return None
 
-    def _open(self, stop: int) -> list[int]:
+    def _find_open_calls(self, stop: int) -> list[int]:
         """Calls before `stop` whose result stands at `stop` or behind it, on this path."""
         if len(self._low) != len(self._pairs):
             self._low = list(accumulate((call for _, call in reversed(self._pairs)), min))[::-1]
@@ -174,7 +174,10 @@ def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) 
     name = ""
     bucket = Bucket.SYSTEM if role == "system" else Bucket.TOOLS if role == "tools" else Bucket.MESSAGES
     if isinstance(raw, str):
-        kind, digest = kind or ("system" if role == "system" else "text"), _digest(f"s{raw}".encode("utf-8", "surrogatepass"))
+        kind, digest = (
+            kind or ("system" if role == "system" else "text"),
+            _compute_digest(f"s{raw}".encode("utf-8", "surrogatepass")),
+        )
     elif isinstance(raw, (dict, Mapping)):
         declared = raw["type"] if isinstance(raw.get("type"), str) else ""
         if bucket is Bucket.MESSAGES:
@@ -185,15 +188,15 @@ def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) 
         else:
             kind = "tool" if bucket is Bucket.TOOLS else "system"
         name = raw["name"] if isinstance(raw.get("name"), str) else ""
-        digest = _digest(encoded(raw))
+        digest = _compute_digest(encoded(raw))
     else:
-        kind, digest = kind or "empty", _digest(b"")
+        kind, digest = kind or "empty", _compute_digest(b"")
     if kind == "text" and role == "assistant" and is_thought(text_of(raw)):
         kind, bucket = "thinking", Bucket.THINKING
     return Block(at, message, turn, role, bucket, kind, digest, -1, name, raw)
 
 
-def _digest(content: bytes) -> str:
+def _compute_digest(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 STATIC = ("system", "tools")
-_BEHIND, _RELOAD = "this chat was continued in another window", "Reload to see it; nothing was lost."
+_CONTINUED_ELSEWHERE, _RELOAD = "this chat was continued in another window", "Reload to see it; nothing was lost."
 
 
 _LOST = TurnscopeError(
@@ -61,20 +61,20 @@ class Keeper:
 
     def message(self, message: Message, blocks: Sequence[JSON], status: str) -> None:
         """Keep one message, or a system prompt or tool definitions where its role says so."""
-        with self._appending() as db:
+        with self._begin_append() as db:
             sql = "select n from requests where thread = ? and status = ?"
             if any(row["n"] != self.begun for row in db.query(sql, [self.thread, under_way.BEGUN])):
                 raise Conflict("an answer is coming in another window of this chat", hint="Wait for its end, then reload.")
-            self._insert(db, message, blocks, status)
+            self._insert_message(db, message, blocks, status)
 
     def began(self, request: Request, plan: Plan) -> None:
         """Keep a request before it is sent. Conflict: another window sends one now, or has."""
         first = under_way.opened(self.path, self.thread, request.n)  # before anybody can see a row and take it for lost
         try:
-            with self._appending() as db:
-                self._taken_back(db, request.n)
+            with self._begin_append() as db:
+                self._delete_pending(db, request.n)
                 more = {"estimate": packed(Usage(plan.projected)), "owner": under_way.owner(), "draft": "[]"}
-                self._request(db, request, plan, under_way.BEGUN, (), more)
+                self._insert_request(db, request, plan, under_way.BEGUN, (), more)
         except BaseException:
             if first:
                 under_way.closed(self.path, self.thread, request.n)
@@ -91,27 +91,27 @@ class Keeper:
     def ended(self, ended: RequestEnded) -> None:
         """Keep a request, its decisions and its answer in one transaction."""
         number = ended.request.n
-        with self._appending() as db:
-            self._taken_back(db, number)
+        with self._begin_append() as db:
+            self._delete_pending(db, number)
             if ended.answer:
-                self._insert(db, ended.answer, ended.blocks, ended.status)
+                self._insert_message(db, ended.answer, ended.blocks, ended.status)
             problem = dumps(told(ended.error)) if ended.error else None
             more = {"seconds": ended.seconds, "problem": problem}
-            self._request(db, ended.request, ended.plan, ended.status, ended.gone, more)
+            self._insert_request(db, ended.request, ended.plan, ended.status, ended.gone, more)
         under_way.closed(self.path, self.thread, number)
         self.begun = -1
 
-    def _taken_back(self, db: Database, number: int) -> None:
+    def _delete_pending(self, db: Database, number: int) -> None:
         """The row of a request that this sink has begun makes room for what it became. Conflict: somebody settled it."""
         if self.begun != number:
             return
         at = [self.thread, number]
         gone = db.execute("delete from requests where thread = ? and n = ? and status = ?", [*at, under_way.BEGUN]).rowcount
         if gone != 1:
-            raise Conflict(_BEHIND, hint=_RELOAD)
+            raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
         db.execute("delete from decisions where thread = ? and request = ?", at)
 
-    def _request(
+    def _insert_request(
         self, db: Database, request: Request, plan: Plan, status: str, gone: Sequence[Edit], more: Mapping[str, Any]
     ) -> None:
         row: dict[str, Any] = {
@@ -135,7 +135,7 @@ class Keeper:
             "estimate": packed(request.estimate) if request.estimate else None,
             "applied": packed(request.applied) if request.applied else None,
         }
-        statics = {role: _in_force(db, self.thread, role, request.cut) for role in STATIC}
+        statics = {role: _find_static(db, self.thread, role, request.cut) for role in STATIC}
         insert(db, "requests", row | statics | dict(more))
         made = [(d.rule, d.edit, int(d.splice is not None)) for d in plan.decisions]
         for seq, (rule, edit, changed) in enumerate([*(("", edit, 1) for edit in gone), *made], -len(gone)):
@@ -144,14 +144,14 @@ class Keeper:
 
     def settle(self) -> None:
         """Requests whose process is gone amid them end as interrupted, with what was shown of their answers."""
-        with self._appending() as db:
+        with self._begin_append() as db:
             for row in unsettled(db, self.path, self.thread):
                 texts = json.loads(row["draft"] or "[]")
                 blocks, now = delivered(texts), self.clock()
                 if blocks:
                     start = row["cut"]
                     message = Message(start, start + len(blocks), "assistant", "answer", sent_at=now)
-                    self._insert(db, message, blocks, "interrupted")
+                    self._insert_message(db, message, blocks, "interrupted")
                 said = sum(count_texts(texts, CHARS))
                 estimate = structs.replace(unpacked(row["estimate"], Usage), output_tokens=said)
                 values = ["interrupted", "interrupted", row["cut"] + len(blocks), now, packed(estimate), dumps(told(_LOST))]
@@ -160,12 +160,12 @@ class Keeper:
 
     def fact(self, fact: Fact) -> None:
         """Keep a fact; what was recorded before stays."""
-        with self._writing() as db:
+        with self._begin_write() as db:
             insert(db, "facts", {"thread": self.thread, "fact": packed(fact)})
 
     def policy(self, policy: Policy, request: int) -> None:
         """Keep the policy that is in force from a request on."""
-        with self._writing() as db:
+        with self._begin_write() as db:
             db.execute(
                 "insert or replace into policies (thread, request, toml) values (?, ?, ?)",
                 [self.thread, request, f"name = {json.dumps(policy.name)}\n{write(policy)}"],
@@ -173,12 +173,12 @@ class Keeper:
 
     def place(self, place: Place, request: int) -> None:
         """Keep where the thread goes from a request on: a decision of the person."""
-        with self._writing() as db:
+        with self._begin_write() as db:
             sql = "insert or replace into places (thread, request, place, decided) values (?, ?, ?, ?)"
             db.execute(sql, [self.thread, request, packed(place), self.clock()])
 
     @contextmanager
-    def _writing(self) -> Iterator[Database]:
+    def _begin_write(self) -> Iterator[Database]:
         """A write into a thread of this user's. TurnscopeError where it is nobody's, or another's."""
         with writing(self.path) as db:
             if self.thread != answers_of(self.user):
@@ -186,21 +186,21 @@ class Keeper:
             yield db
 
     @contextmanager
-    def _appending(self) -> Iterator[Database]:
+    def _begin_append(self) -> Iterator[Database]:
         """A write at the thread's end. Rows have one place each: a place that is taken was taken by another window."""
         if self.behind:
-            raise Conflict(_BEHIND, hint=_RELOAD)
+            raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
         try:
-            with self._writing() as db:
+            with self._begin_write() as db:
                 try:
                     yield db
                 except sqlite3.IntegrityError as error:
-                    raise Conflict(_BEHIND, hint=_RELOAD) from error
+                    raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD) from error
         except Conflict:
             self.behind = True
             raise
 
-    def _insert(self, db: Database, message: Message, blocks: Sequence[JSON], status: str) -> None:
+    def _insert_message(self, db: Database, message: Message, blocks: Sequence[JSON], status: str) -> None:
         digests = []
         for raw in blocks:
             content = dumps(raw)
@@ -214,7 +214,7 @@ class Keeper:
             "sent": message.sent_at,
             "blobs": dumps(digests),
         }
-        previous = self._previous(db, message.start)
+        previous = self._find_previous(db, message.start)
         if message.role in STATIC:
             insert(db, "statics", row)
         else:
@@ -224,14 +224,14 @@ class Keeper:
             db.execute("insert into messages_fts (rowid, text) values (?, ?)", [place, text])
         db.execute("update threads set updated = ? where id = ?", [self.clock(), self.thread])
 
-    def _previous(self, db: Database, start: int) -> str:
+    def _find_previous(self, db: Database, start: int) -> str:
         """Id of the newest message, "" where there is none. Conflict where the thread does not end at address `start`."""
         newest = "select {} from {} where thread = ? order by n desc limit 1"
         said = next(db.query(newest.format("n, blobs, uid", "messages"), [self.thread]), None)
         static = next(db.query(newest.format("n, blobs", "statics"), [self.thread]), None)
         last = max((row for row in (said, static) if row), key=lambda row: int(row["n"]), default=None)
         if last and last["n"] + max(1, len(json.loads(last["blobs"]))) != start:
-            raise Conflict(_BEHIND, hint=_RELOAD)
+            raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
         return str(said["uid"]) if said else ""
 
 
@@ -276,11 +276,11 @@ def insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
     return int(cursor.lastrowid or 0)
 
 
-def _in_force(db: Database, thread: str, role: str, cut: int) -> str | None:
+def _find_static(db: Database, thread: str, role: str, cut: int) -> str | None:
     """Digests of the system prompt or tools that stand last before address `cut`, in the thread or those it came from."""
     sql = "select blobs from statics where thread = ? and role = ? and n < ? order by n desc limit 1"
     found = next(db.query(sql, [thread, role, cut]), None)
     if found:
         return str(found["blobs"])
     come = next(db.query("select parent, at from threads where id = ?", [thread]), None)
-    return _in_force(db, come["parent"], role, min(cut, come["at"])) if come and come["parent"] else None
+    return _find_static(db, come["parent"], role, min(cut, come["at"])) if come and come["parent"] else None

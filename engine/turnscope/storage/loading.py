@@ -35,15 +35,15 @@ def loaded(db: Database, path: Path, thread: str) -> Session:
     row = row_of(db, thread)
     start = Session(thread, source=CHAT)
     if row["base"] is not None:
-        start = _base(path, row["base"])
+        start = _load_base(path, row["base"])
     elif row["parent"]:
         start = upto(loaded(db, path, row["parent"]), row["at"])
     rows = [*db.query("select * from messages where thread = ?", [thread])]
     rows += db.query("select * from statics where thread = ?", [thread])
     rows.sort(key=lambda r: r["n"])
     texts = texts_of(db, [json.loads(r["blobs"]) for r in rows])
-    built = _built(start, rows, texts)
-    requests = [_request(r) for r in _ended(db, thread)]
+    built = _append_rows(start, rows, texts)
+    requests = [_make_request(r) for r in _query_ended(db, thread)]
     edits = [
         Observed(r["request"], unpacked(r["edit"], Edit))
         for r in db.query(
@@ -68,7 +68,7 @@ def loaded(db: Database, path: Path, thread: str) -> Session:
     )
 
 
-def _base(path: Path, kept: bytes) -> Session:
+def _load_base(path: Path, kept: bytes) -> Session:
     """The imported session that a thread goes on from: its texts lie among the blobs, once all stood in its row."""
     if kept[:1] == b"{":
         return load_session(json.loads(kept), "base")
@@ -76,7 +76,7 @@ def _base(path: Path, kept: bytes) -> Session:
     return unpack(packed, digests, lambda wanted: sessions.texts(path, wanted))
 
 
-def _built(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, JSON]) -> Session:
+def _append_rows(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, JSON]) -> Session:
     """The session's blocks and messages: those of `start`, then the stored ones, as `Growing` appended them."""
     line = Timeline.of(start)
     for row in rows:
@@ -86,7 +86,7 @@ def _built(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str
     return structs.replace(start, blocks=tuple(line.blocks), messages=tuple(line.messages))
 
 
-def _request(row: Mapping[str, Any]) -> Request:
+def _make_request(row: Mapping[str, Any]) -> Request:
     return Request(
         n=row["n"],
         turn=row["turn"],
@@ -118,7 +118,7 @@ def facts_of(db: Database, thread: str) -> Iterator[Fact]:
         yield fact
 
 
-def _ended(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
+def _query_ended(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
     """Rows of requests that are not under way."""
     return db.query("select * from requests where thread = ? and status != ? order by n", [thread, BEGUN])
 

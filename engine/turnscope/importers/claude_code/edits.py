@@ -16,12 +16,12 @@ from turnscope.session.model import Edit, Observed, Part, Session, Span
 CLEARED = "[Old tool result content cleared]"  # what microcompaction leaves of a tool result
 
 
-def _first_request(session: Session, at: int) -> int:
+def _find_first_request(session: Session, at: int) -> int:
     """Number of the first request that was sent when block `at` existed; past the end where none was."""
     return bisect_right(session.requests, at, key=lambda request: request.cut)
 
 
-def _addresses(session: Session, drafts: Iterable[Draft]) -> set[int]:
+def _list_addresses(session: Session, drafts: Iterable[Draft]) -> set[int]:
     """Blocks of some messages, each tool call with its result."""
     found = {at for draft in drafts for at in range(draft.start, draft.stop)}
     return found | {session.blocks[at].pair for at in found if session.blocks[at].pair >= 0}
@@ -35,11 +35,11 @@ def compacted(boundary: Entry | None, kept: Sequence[Draft]) -> Look:
 
     def look(session: Session) -> Iterator[Observed]:
         summary = kept[-1].start
-        request = _first_request(session, summary)
+        request = _find_first_request(session, summary)
         if request < len(session.requests):
             because = f"compacted into a summary ({trigger})"
             start = 0
-            for at in sorted({*_addresses(session, kept[:-1]), summary}):
+            for at in sorted({*_list_addresses(session, kept[:-1]), summary}):
                 if start < min(at, summary):
                     yield drop(request, start, min(at, summary), because, "condense", summary=summary, **facts)
                 start = at + 1
@@ -60,11 +60,11 @@ def microcompacted(
     facts: dict[str, Any] = {key: meta[key] for key in ("trigger", "preTokens", "tokensSaved") if key in meta}
 
     def look(session: Session) -> Iterator[Observed]:
-        request = _first_request(session, after.stop - 1) if after else 0
+        request = _find_first_request(session, after.stop - 1) if after else 0
         if request >= len(session.requests):
             return
         since = kept[-1].start if kept else 0
-        there = _addresses(session, kept) if kept else set()
+        there = _list_addresses(session, kept) if kept else set()
         for block in session.blocks[: session.requests[request].cut]:
             named = block.kind == "tool_result" and isinstance(block.raw, dict) and block.raw.get("tool_use_id")
             if isinstance(named, str) and named in ids and (block.at >= since or block.at in there):
@@ -81,7 +81,7 @@ def microcompacted(
 
 def never_sent(draft: Draft) -> Look:
     def look(session: Session) -> Iterator[Observed]:
-        request = _first_request(session, draft.start)
+        request = _find_first_request(session, draft.start)
         if request < len(session.requests):
             yield drop(request, draft.start, draft.stop, "the tool's own message, never sent")
 

@@ -113,7 +113,7 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
     left = {entry.uuid for entry in spoken}
     limb = tree.limb(spoken[-1])
     left.difference_update(entry.uuid for entry in limb.whole)
-    main = _path(limb, None, Builder(name, NAME, **file.about), file, known)
+    main = _lay_path(limb, None, Builder(name, NAME, **file.about), file, known)
     session = main.builder.build([look for _, look in main.looks])
     billed = {request.id for request in session.requests}
     laid, kept, forks, copies = {limb: main}, [main], list[Fork](), 0
@@ -123,18 +123,18 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
         limb = tree.limb(leaf)
         left.difference_update(entry.uuid for entry in limb.whole)
         base = laid[limb.base] if limb.base else None
-        path = _path(limb, base, _branch(main, base, limb.at, f"{name}~{len(kept)}"), file, known)
+        path = _lay_path(limb, base, _start_branch(main, base, limb.at, f"{name}~{len(kept)}"), file, known)
         fork = path.builder.fork(session, forks, path.looks_since(path.builder.last))
         laid[limb] = path
         left_from = kept[fork.of]
-        path.at = left_from.at if left_from.at < fork.start else _parted(session, fork)
+        path.at = left_from.at if left_from.at < fork.start else _find_divergence(session, fork)
         unbilled = (request.n for request in fork.own.requests if request.id not in billed)
         path.unbilled = left_from.unbilled if left_from.unbilled < path.builder.first else next(unbilled, END)
         if path.at < path.builder.line.end or path.unbilled < END:
             forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=path.at)))
             kept.append(path)
         else:  # a copy of what the main path holds, as resuming a session leaves it
-            path.same = _same(session, fork, path.builder)
+            path.same = _count_shared(session, fork, path.builder)
             copies = max(copies, path.builder.line.end)
     return Layout(tree, main, structs.replace(session, forks=tuple(forks)), known, copies)
 
@@ -158,7 +158,7 @@ def extended(layout: Layout, file: File, since: list[Entry], leaf: Entry) -> Ses
     ends = ((fork.own.at, fork.start, fork.start + len(fork.own.blocks)) for fork in old.forks)
     if layout.copies > start or any(at >= min(start, end) or left > start for at, left, end in ends):
         return None
-    path = _path(limb, main, builder, file, layout.known)
+    path = _lay_path(limb, main, builder, file, layout.known)
     fork = builder.fork(old, old.forks, path.looks_since(builder.last))
     session = joined(old, (*old.forks, fork), len(old.forks) + 1)
     again = {entry.line for entry in main.limb.whole[cut:]}
@@ -177,11 +177,11 @@ def told(session: Session, file: File, last: Iterable[Note] = ()) -> Session:
 def alone(lines: list[Entry], name: str, known: Collection[str]) -> Session:
     """A session of lines that follow each other, whatever they say of their parents."""
     limb = Limb(None, 0, lines, lines, list(range(len(lines))))
-    path = _path(limb, None, Builder(name, NAME), File(), known)
+    path = _lay_path(limb, None, Builder(name, NAME), File(), known)
     return path.builder.build([look for _, look in path.looks])
 
 
-def _branch(main: Path, base: Path | None, depth: int, id: str) -> Builder:
+def _start_branch(main: Path, base: Path | None, depth: int, id: str) -> Builder:
     """A builder that goes on from a path's line at `depth`; from the main path where that path is a copy of it."""
     messages = base.state(depth).messages if base else 0
     if base is None or messages <= base.same < END:
@@ -194,22 +194,22 @@ def _branch(main: Path, base: Path | None, depth: int, id: str) -> Builder:
     return branch
 
 
-def _path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Collection[str]) -> Path:
+def _lay_path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Collection[str]) -> Path:
     """The messages of a limb, which go on from what `builder` has."""
     state = base.state(limb.at) if base else State()
-    path = Path(limb, base, builder, [state], shared=state.messages, notices=_notices(limb))
+    path = Path(limb, base, builder, [state], shared=state.messages, notices=_collect_notices(limb))
     state = structs.replace(state, looks=0)
     for entry in limb.whole:
-        state = _next(path, state, entry, file, known)
+        state = _advance(path, state, entry, file, known)
         path.states.append(state)
     given = [file.titles[kind] for kind in TITLES if kind in file.titles]
     builder.title = given[-1] if given else state.named or state.opening
-    if base is None and _mid_conversation(limb.chain[0], file):
+    if base is None and _begins_mid_conversation(limb.chain[0], file):
         builder.about[BEGUN] = True
     return path
 
 
-def _next(path: Path, state: State, entry: Entry, file: File, known: Collection[str]) -> State:
+def _advance(path: Path, state: State, entry: Entry, file: File, known: Collection[str]) -> State:
     """Add one line; gives what the line after it needs to know."""
     builder, draft = path.builder, None
     attempts, before, kept, opening = state.attempts, state.before, state.kept, state.opening
@@ -218,18 +218,18 @@ def _next(path: Path, state: State, entry: Entry, file: File, known: Collection[
         if entry.data.get("subtype") == "microcompact_boundary":
             path.looks.append((state.newest, microcompacted(entry, state.newest, path.draft, kept)))
     elif entry.type == "attachment":
-        draft = _beside(path, entry)
+        draft = _add_injection(path, entry)
     elif entry.spoken:
-        draft = _spoken(path, entry, before, attempts, known)
+        draft = _add_message(path, entry, before, attempts, known)
         if entry.type == "assistant":
             attempts = 1
         else:
-            before, opening = entry.at, opening or _opening(entry)
+            before, opening = entry.at, opening or _get_opening(entry)
         if entry.summary:
             preserved = (path.draft(uuid) for uuid in file.preserved.get(entry.parent, ()))
             kept = (*(found for found in preserved if found), draft)
             path.looks.append((draft, compacted(file.entries.get(entry.parent), kept)))
-        if _unsent(entry):
+        if _is_unsent(entry):
             path.looks.append((draft, never_sent(draft)))
     if draft is not None:
         path.drafts[entry.uuid] = draft
@@ -238,7 +238,7 @@ def _next(path: Path, state: State, entry: Entry, file: File, known: Collection[
     return State(newest, len(path.looks), attempts, before, kept, named, opening)
 
 
-def _spoken(path: Path, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
+def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
     """Add a line's message. Answers whose id is in `known` were billed elsewhere: side questions repeat what was said."""
     builder, message, data = path.builder, entry.message, entry.data
     content = message.get("content")
@@ -248,7 +248,7 @@ def _spoken(path: Path, entry: Entry, before: float | None, attempts: int, known
         aside = data.get("isMeta") is True or text.startswith(NOT_PROMPTS)
         origin = "summary" if entry.summary else "meta" if aside else ""
         return builder.message("user", content, origin=origin, kind="summary" if entry.summary else "", sent_at=entry.at)
-    if _unsent(entry):
+    if _is_unsent(entry):
         builder.note("info", entry.line, f"a message of the tool itself, never sent: {text_of(content)[:80]}")
         return builder.message("assistant", content, kind="notice", sent_at=entry.at, origin="meta")
     draft = builder.message("assistant", content, id=entry.id or entry.uuid, sent_at=entry.at)
@@ -271,13 +271,13 @@ def _spoken(path: Path, entry: Entry, before: float | None, attempts: int, known
     return draft
 
 
-def _unsent(entry: Entry) -> bool:
+def _is_unsent(entry: Entry) -> bool:
     return entry.type == "assistant" and (
         entry.message.get("model") == SYNTHETIC or entry.data.get("isApiErrorMessage") is True
     )
 
 
-def _beside(path: Path, entry: Entry) -> Draft | None:
+def _add_injection(path: Path, entry: Entry) -> Draft | None:
     """Add what the tool put in beside the prompt; what is part of a result as sent stands there already."""
     put = entry.put
     if put is None or (put.inside and put.call in path.notices):
@@ -286,19 +286,19 @@ def _beside(path: Path, entry: Entry) -> Draft | None:
     return path.builder.message("user", list(put.parts), origin=origin, kind=put.kind, sent_at=entry.at)
 
 
-def _notices(limb: Limb) -> dict[str, str]:
+def _collect_notices(limb: Limb) -> dict[str, str]:
     """What was sent as part of results: their call is on the path, and so is the result that the line hangs from."""
     found = [put for entry in limb.whole if (put := entry.put) and put.inside and limb.find("marks", put.call) is not None]
     return {put.call: "\n".join(map(text_of, put.parts)) for put in found if limb.find("answered", put.call) is not None}
 
 
-def _mid_conversation(root: Entry, file: File) -> bool:
+def _begins_mid_conversation(root: Entry, file: File) -> bool:
     """Whether a path begins with a line that follows another one, which is in another file. A compaction begins anew."""
     alone = root.side or root.agent or root.summary or root.data.get("subtype") == "compact_boundary"
     return bool(root.given) and root.given not in file.entries and not alone
 
 
-def _opening(entry: Entry) -> str:
+def _get_opening(entry: Entry) -> str:
     """How a prompt begins; "" where it is none of the user's own words."""
     if entry.data.get("isMeta") is True:
         return ""
@@ -308,14 +308,14 @@ def _opening(entry: Entry) -> str:
     return text if len(text) <= TITLE_CHARS else f"{text[: TITLE_CHARS - 1].rstrip()}…"
 
 
-def _parted(main: Session, fork: Fork) -> int:
+def _find_divergence(main: Session, fork: Fork) -> int:
     """First block of a fork that the main path does not share; past its end where that shares them all."""
     pairs = zip(main.blocks[fork.start :], fork.own.blocks, strict=False)
     end = min(len(main.blocks), fork.start + len(fork.own.blocks))
     return next((a.at for a, b in pairs if a.digest != b.digest), end)
 
 
-def _same(main: Session, fork: Fork, builder: Builder) -> int:
+def _count_shared(main: Session, fork: Fork, builder: Builder) -> int:
     """How many messages of a copy are as on the main path, with everything that is known of them."""
     first, own = builder.shared, fork.own
     pairs = zip(main.messages[first:], own.messages, strict=False)
