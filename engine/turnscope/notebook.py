@@ -54,12 +54,13 @@ def _render_part(name: str, tokens: int, width: float, slim: bool) -> str:
     colour = COLOURS.get(name, COLOURS["faint"])
     inside = "" if slim or width < NARROW else _escape(tokens)
     style = f"width:{width:.2f}%;background:{colour};color:{ink(colour)};text-align:center;line-height:26px;overflow:hidden"
-    return f'<div style="{style}" title="{_escape(_replace_underscores(name))}: {tokens:,} tokens">{inside}</div>'
+    return f'<div style="{style}" title="{_escape(_format_name(name))}: {tokens:,} tokens">{inside}</div>'
 
 
 def _render_label(name: str, tokens: int) -> str:
     swatch = f'<span style="color:{COLOURS.get(name, COLOURS["faint"])}">■</span>'
-    return f'<span style="margin-right:14px;white-space:nowrap">{swatch} {_escape(_replace_underscores(name))} {_render_faint(tokens)}</span>'
+    label = f"{swatch} {_escape(_format_name(name))} {_render_faint(tokens)}"
+    return f'<span style="margin-right:14px;white-space:nowrap">{label}</span>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
@@ -85,7 +86,7 @@ def _render_faint(value: object) -> str:
     return f'<span style="color:{COLOURS["faint"]}">{_escape(value)}</span>'
 
 
-def _replace_underscores(name: str) -> str:
+def _format_name(name: str) -> str:
     return name.replace("_", " ")
 
 

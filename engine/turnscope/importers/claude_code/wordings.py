@@ -30,7 +30,7 @@ def _word_skills(fields: Fields) -> str:
         return ""
     called = _get_rows(fields, "skills")
     full = (
-        f"### Skill: {_get_text_of(skill, 'name')}\nPath: {_get_text_of(skill, 'path')}\n\n{_get_text_of(skill, 'content')}"
+        f"### Skill: {_find_text(skill, 'name')}\nPath: {_find_text(skill, 'path')}\n\n{_find_text(skill, 'content')}"
         for skill in called
     )
     return _join(
@@ -78,33 +78,34 @@ def _word_file(fields: Fields) -> str:
 
 
 def _word_plan(fields: Fields) -> str:
-    path, text = _get_path(fields), _get_text_of(fields, "planContent")
+    path, text = _get_path(fields), _find_text(fields, "planContent")
     return f"The plan in {path}:\n\n{text}" if text else ""
 
 
 def _word_selection(fields: Fields) -> str:
     where, text = (
-        f"{_get_text_of(fields, 'lineStart')}-{_get_text_of(fields, 'lineEnd')} of {_get_path(fields)}",
+        f"{_find_text(fields, 'lineStart')}-{_find_text(fields, 'lineEnd')} of {_get_path(fields)}",
         _get_text(fields),
     )
-    return f"The user selected lines {where} in {_get_text_of(fields, 'ideName') or 'the IDE'}:\n{text}" if text else ""
+    return f"The user selected lines {where} in {_find_text(fields, 'ideName') or 'the IDE'}:\n{text}" if text else ""
 
 
 def _word_tasks(fields: Fields) -> str:
     """A nudge, and the list as it is."""
-    lines = [
-        f"{_get_text_of(row, 'id') and '#' + _get_text_of(row, 'id') + '. '}[{_get_text_of(row, 'status')}] {_get_text_of(row, 'subject', 'content')}"
-        for row in _get_rows(fields, "content")
-    ]
+    lines = []
+    for row in _get_rows(fields, "content"):
+        id = _find_text(row, "id")
+        number = f"#{id}. " if id else ""
+        lines.append(f"{number}[{_find_text(row, 'status')}] {_find_text(row, 'subject', 'content')}")
     nudge = "The task tools have not been used lately. Use them where they help; say nothing of this to the user."
-    return _join(nudge, _format_list("Tasks:", lines) or _get_text_of(fields, "content").replace("[]", ""))
+    return _join(nudge, _format_list("Tasks:", lines) or _find_text(fields, "content").replace("[]", ""))
 
 
 def _make_sentence(before: str, key: str, behind: str = "") -> Callable[[Fields], str]:
     """A sentence around a field; nothing without it."""
 
     def worded(fields: Fields) -> str:
-        told = _get_path(fields) if key == "path" else _get_text_of(fields, key)
+        told = _get_path(fields) if key == "path" else _find_text(fields, key)
         return f"{before}{told}{behind}" if told else ""
 
     return worded
@@ -112,21 +113,21 @@ def _make_sentence(before: str, key: str, behind: str = "") -> Callable[[Fields]
 
 def _make_plan_mode(what: str) -> Callable[[Fields], str]:
     def worded(fields: Fields) -> str:
-        how, path = _get_text_of(fields, "reminderType"), _get_path(fields)
+        how, path = _find_text(fields, "reminderType"), _get_path(fields)
         return f"{what}{f' ({how} reminder)' if how else ''}.{f' The plan is in {path}.' if path else ''}"
 
     return worded
 
 
 def _word_edit(fields: Fields) -> str:
-    snippet = _get_text_of(fields, "snippet")
+    snippet = _find_text(fields, "snippet")
     what = f"Note: {_get_path(fields)} was changed since it was read, by the user or by a tool."
     return f"{what} The lines that changed:\n{snippet}" if snippet else what if _get_path(fields) else ""
 
 
 def _word_block(fields: Fields) -> str:
     error = dig(fields, "blockingError", "blockingError")
-    return f"{_get_text_of(fields, 'hookName')} hook blocked: {text_of(error)}" if error else ""
+    return f"{_find_text(fields, 'hookName')} hook blocked: {text_of(error)}" if error else ""
 
 
 WORDED: dict[str, Callable[[Fields], str]] = {
@@ -184,7 +185,7 @@ def _get_names(fields: Fields, *keys: str) -> list[str]:
     return [f"- {name}" for key in keys for name in _get_lines(fields, key)]
 
 
-def _get_text_of(fields: Fields, *keys: str) -> str:
+def _find_text(fields: Fields, *keys: str) -> str:
     return next((text for key in keys if (text := text_of(fields.get(key)))), "")
 
 
