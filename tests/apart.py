@@ -109,8 +109,9 @@ def open_priced(say: Say, path: Path, file: Path) -> None:
 
 def write(say: Say, path: Path, own: str, common: str, name: str) -> None:
     """Write into a chat of one's own and into one that others write into; says how often one had to begin again."""
-    from test_threads import write_own, write_shared
     from turnscope.storage.threads import Threads
+
+    from tests.storage.test_threads import write_own, write_shared
 
     threads = Threads(path)
     write_own(threads, own, name)

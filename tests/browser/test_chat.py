@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from conftest import idle, look, looks
 from playwright.sync_api import expect
-from test_attachments import png
+
+from tests.live.test_attachments import png
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

@@ -24,11 +24,12 @@ from conftest import ROOT, idle, look, looks, travel
 from debugger_links import linked
 from PIL import Image, ImageChops
 from playwright.sync_api import expect
-from test_steps import RULES, rule, told, trace_of
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.views import knobs
 from turnscope.views.stepper import steps
 from turnscope.views.stretch import stretch
+
+from tests.views.test_steps import RULES, rule, told, trace_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -26,7 +26,7 @@ from turnscope.planning.policy import Policy
 from turnscope.planning.render import render
 from turnscope.session.model import Answer, Ask, Bucket, Recorded, Session
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = policies.names()
 MODEL = "claude-opus-4-5"
 LAYERED = ("layered", "layered-24", "openwebui-memory", "relevant-within-budget")  # also where conversations are asked for

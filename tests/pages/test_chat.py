@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import turnscope
-from test_attachments import png
 from turnscope.counting.media import image_size
 from turnscope.live import branches, providers, windows
 from turnscope.live.chat import Chat, Settings
@@ -31,6 +30,7 @@ from turnscope.views.attachments import IMAGE
 from pages.parts import chat_attached, chat_cards, chat_chosen, chat_gauge, chat_weighed, chatting, typing_box
 from pages.parts.chat_values import TOOLS
 from pages.parts.formats import esc
+from tests.live.test_attachments import png
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest

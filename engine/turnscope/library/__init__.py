@@ -57,7 +57,7 @@ else:
         if name not in _WHERE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module, known = _WHERE[name]
-        value = globals()[name] = getattr(import_module(f"engine.{module}"), known)
+        value = globals()[name] = getattr(import_module(f"turnscope.{module}"), known)
         return value
 
 

@@ -193,7 +193,7 @@ class Replays:
             self._kept.pop(key, None)
 
 
-# What a plan adds to the memory of a trace, in bytes; `tests/test_replaying.py` holds the sum against what is allocated.
+# What a plan adds to the memory of a trace, in bytes; `tests/library/test_replaying.py` holds it against what is allocated.
 _PLAN, _DECISION, _PIECE, _CHUNK, _SLOT = 1_100, 850, 250, 250, 8
 _TEXT = 2.5  # a stand-in's text, and the same as what it is sent as and counted by
 

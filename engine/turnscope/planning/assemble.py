@@ -18,13 +18,13 @@ from turnscope.counting.ledger import Ledger
 from turnscope.envelope.budget import Budget, budget
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
-from turnscope.envelope.plan import Plan, StepState, Verdict, read
+from turnscope.envelope.plan import Plan, StepState, Verdict, Wanted, read
 from turnscope.envelope.rule import Ctx
 from turnscope.errors import RuleError
 from turnscope.planning.answers import Answers, answerer
 from turnscope.planning.foreign_summaries import LEFT_OUT, foreign_summaries, servers_summaries
 from turnscope.planning.policy import Policy, Step, find, in_force, load
-from turnscope.planning.provider_edits import ASKING, asking, seen_under, serverside
+from turnscope.planning.provider_edits import ASKING, Seen, asking, seen_under, serverside
 from turnscope.planning.render import render
 from turnscope.planning.repeated import laid, shared, wanted
 from turnscope.pricing.prices import PRICES, Prices
@@ -70,11 +70,11 @@ def step(
     if policy.name == AS_RECORDED:  # all that was counted before the request went as it did
         for count in session.recorded.counts.get(request.n, ()):
             calibration = calibration.learn(count.seen, count.tokens, count.model)
-        plan = _planned(previous, session, request, policy, basis, calibration, answers)
+        plan = _Planner(previous, session, request, policy, basis, calibration, answers).plan()
         return structs.replace(plan, onward=onward) if onward is not calibration else plan
     first = structs.replace(request, model=request.asked) if request.asked else request
     asked = asking(in_force(policy, first.model, basis.prices.facts(first.model).name)[0].rules, first)
-    plan = _planned(previous, session, asked, policy, basis, calibration, answers)
+    plan = _Planner(previous, session, asked, policy, basis, calibration, answers).plan()
     learned: Counted | None = None
     for _ in range(COUNTS):
         told = count_of(session.recorded, request.n, plan.seen.tokens)
@@ -82,77 +82,8 @@ def step(
             break
         learned = told
         calibration = calibration.learn(plan.seen.tokens, told.tokens, plan.model)
-        plan = _planned(previous, session, asked, policy, basis, calibration, answers)
+        plan = _Planner(previous, session, asked, policy, basis, calibration, answers).plan()
     return structs.replace(plan, onward=onward) if onward is not calibration else plan
-
-
-def _planned(
-    previous: Plan | None,
-    session: Session,
-    request: Request,
-    policy: Policy,
-    basis: Basis,
-    calibration: Calibration,
-    answers: Answers | None,
-) -> Plan:
-    ledger, whole = basis.ledger, policy
-    model = request.model
-    policy, table = in_force(whole, model, basis.prices.facts(model).name)
-    told = request.window if model == (request.asked or model) else 0  # of the model that was asked for
-    size = basis.prices.facts(model).window if session.window is None else session.window
-    room = budget(policy.budget, told or size)
-    base = (previous.base if previous else Envelope()).grow(request.cut, ledger)
-    kept = base
-    if previous and previous.model == model and room.limit <= previous.budget.limit:
-        kept = base if previous.kept is previous.base else previous.kept.grow(request.cut, ledger)
-    first = previous.first + len(previous.decisions) if previous else 0
-    run = _Run(answers or answerer(session.recorded.answers.get), first, kept, kept, base)
-    lasting = previous is None or (previous.base if kept is base else previous.kept) is previous.after
-    done = run.decisions if lasting else None
-    ctx = _context(previous, session, request, basis, calibration, room, done)
-    left = [*previous.states] if previous else []
-    states: list[StepState] = []
-    for edit in (*foreign_summaries(run.after, ctx, policy), *servers_summaries(run.after, ctx, policy)):
-        run.apply(LEFT_OUT, "remembers", edit, ctx)
-    run.told(table, model, whole, ctx)
-    for place in range(len(whole.rules)):
-        part = policy.rules[place]
-        if part.rule.sends:
-            continue  # the server follows it, on what it is sent
-        if part.rule.state is None:
-            run.rule(part, ctx)
-        else:
-            known = _known(left, part)
-            state = run.rule(part, structs.replace(ctx, state=known.state) if known and known.state is not None else ctx)
-            states.append(known if known and known.state is state else StepState(part.rule.name, part.params, state))
-        if run.model and run.model != model:
-            model, run.model = run.model, ""
-            policy, table = in_force(whole, model, basis.prices.facts(model).name)
-            run.told(table, model, whole, ctx)
-            room = budget(policy.budget, basis.prices.facts(model).window)
-            ctx = _context(previous, session, structs.replace(request, model=model), basis, calibration, room, done)
-    if not lasting or any(d.splice for d in run.decisions):
-        for edit in foreign_summaries(run.after, ctx, policy, again=True):  # a rule that knows what it wants sent put it back
-            run.apply(LEFT_OUT, "remembers", edit, ctx)
-    before, decisions, after, again = kept, run.decisions, run.after, wanted(run.decisions, run.fresh)
-    begun = previous if kept is not base or (previous and previous.kept is previous.base) else None
-    found = laid(begun, decisions, again, request.cut, ledger) if again and begun else None
-    if found and found[2].counts == run.after.counts:  # an insert amid what is left out goes where that is decided at once
-        before, decisions, after = found
-        lasting, again = True, shared(begun.again, again) if begun and begun.again and again else again
-    condensed = any(d.splice and d.action == "condense" for d in decisions)
-    if policy.name == AS_RECORDED and condensed and not _chatted(session, request):
-        calibration = calibration.compaction()
-    carried = previous if previous and lasting and previous.model == ctx.request.model else None
-    seen = seen_under(
-        carried, after, ctx, serverside(policy.rules), run.answers, decisions, recorded=policy.name == AS_RECORDED
-    )
-    verdict = _verdict(policy, decisions, room, max(calibration.predict(seen.envelope.tokens), read(seen.decisions)))
-    return Plan(
-        structs.replace(request, model=model, asked=request.model) if model != request.model else request,
-        before, tuple(decisions), after, seen.envelope, tuple(seen.decisions), model, room, calibration, verdict, run.first,
-        run.kept, run.base, (*run.asks, *seen.asks), (*states, *seen.states), again,
-    )  # fmt: skip
 
 
 def answered(plan: Plan, session: Session, basis: Basis) -> Plan:
@@ -233,18 +164,116 @@ def beside_the_record(
             previous = structs.replace(plan, calibration=shadow.calibration)
 
 
-class _Run:
-    """One request being planned: applies what rules yield, to the envelope and to what is carried on."""
+class _Planner:
+    """Plans one request: the previous envelope grows, the policy's rules change it in order, the provider's edits follow.
 
-    def __init__(self, answers: Answers, first: int, after: Envelope, kept: Envelope, base: Envelope) -> None:
-        self.answers, self.first = answers, first
-        self.after, self.kept, self.base = after, kept, base
+    `after` is the request as it stands so far. `kept` and `base` are the same without what holds for this request alone, and
+    without what holds only while budget and model stay.
+    """
+
+    def __init__(
+        self,
+        previous: Plan | None,
+        session: Session,
+        request: Request,
+        policy: Policy,
+        basis: Basis,
+        calibration: Calibration,
+        answers: Answers | None,
+    ) -> None:
+        self.previous, self.session, self.request, self.basis, self.calibration = previous, session, request, basis, calibration
+        self.answers = answers or answerer(session.recorded.answers.get)
+        self.recorded = policy.name == AS_RECORDED
+        self.whole = policy  # with the tables of all models
+        self.policy, self.table = self.find_terms(request.model)
+        self.model = request.model
+        self.budget = budget(self.policy.budget, self.find_window())
+        self.base = self.kept = (previous.base if previous else Envelope()).grow(request.cut, basis.ledger)
+        if previous and previous.model == self.model and self.budget.limit <= previous.budget.limit:
+            self.kept = self.base if previous.kept is previous.base else previous.kept.grow(request.cut, basis.ledger)
+        self.grown = self.kept is not self.base or (previous is not None and previous.kept is previous.base)
+        self.lasting = previous is None or (previous.base if self.kept is self.base else previous.kept) is previous.after
+        self.before = self.after = self.kept
+        self.first = previous.first + len(previous.decisions) if previous else 0
         self.decisions: list[Decision] = []
         self.fresh: list[Decision] = []  # of those, what changed something and holds for this request alone
         self.asks: list[tuple[Ask, Answer]] = []
-        self.model = ""
+        self.states: list[StepState] = []
+        self.next_model = ""  # what a rule wants the request to be sent to instead
+        self.ctx = self.make_context(request)
 
-    def rule(self, part: Step, ctx: Ctx) -> Any:
+    def plan(self) -> Plan:
+        """Go through the steps in their order. RuleError: a rule's mistake."""
+        self.leave_out_foreign_summaries()
+        self.note_table()
+        self.apply_rules()
+        if not self.lasting or any(d.splice for d in self.decisions):
+            self.leave_out_foreign_summaries(again=True)  # a rule that knows what it wants sent may have restored one
+        again = self.keep_repeated()
+        if self.recorded and self.condensed_unseen():
+            self.calibration = self.calibration.compaction()
+        seen = self.follow_provider()
+        prompt = max(self.calibration.predict(seen.envelope.tokens), read(seen.decisions))
+        moved = self.model != self.request.model
+        return Plan(
+            request=structs.replace(self.request, model=self.model, asked=self.request.model) if moved else self.request,
+            before=self.before,
+            decisions=tuple(self.decisions),
+            after=self.after,
+            seen=seen.envelope,
+            server=tuple(seen.decisions),
+            model=self.model,
+            budget=self.budget,
+            calibration=self.calibration,
+            verdict=_verdict(self.policy, self.decisions, self.budget, prompt),
+            first=self.first,
+            kept=self.kept,
+            base=self.base,
+            asks=(*self.asks, *seen.asks),
+            states=(*self.states, *seen.states),
+            again=again,
+        )
+
+    def find_terms(self, model: str) -> tuple[Policy, str]:
+        """The policy as it is for a model, and the name of the table that makes it so ("" = none)."""
+        return in_force(self.whole, model, self.basis.prices.facts(model).name)
+
+    def find_window(self) -> int | None:
+        """The context window in tokens: as requested, else of the session, else of the price list; None where none knows it."""
+        request = self.request
+        requested = request.window if request.model == (request.asked or request.model) else 0
+        window = self.session.window
+        return requested or (self.basis.prices.facts(request.model).window if window is None else window)
+
+    def make_context(self, request: Request) -> Ctx:
+        """What rules may read of a request. They see the decisions so far where these alone lead here from the plan before."""
+        done = self.decisions if self.lasting else None
+        return _context(self.previous, self.session, request, self.basis, self.calibration, self.budget, done)
+
+    def leave_out_foreign_summaries(self, *, again: bool = False) -> None:
+        """Leave out the summaries that another tool, or a provider's server, wrote into the log."""
+        left_out = [*foreign_summaries(self.after, self.ctx, self.policy, again=again)]
+        for edit in left_out if again else (*left_out, *servers_summaries(self.after, self.ctx, self.policy)):
+            self.apply(LEFT_OUT, "remembers", edit)
+
+    def apply_rules(self) -> None:
+        """Run the policy's rules in order, each from its state at the previous request; a rule may change the model."""
+        states = [*self.previous.states] if self.previous else []
+        for place in range(len(self.whole.rules)):
+            part = self.policy.rules[place]
+            if part.rule.sends:
+                continue  # the server follows it, on what it is sent
+            if part.rule.state is None:
+                self.run_rule(part, self.ctx)
+            else:
+                known = _known(states, part)
+                carried = known is not None and known.state is not None
+                state = self.run_rule(part, structs.replace(self.ctx, state=known.state) if known and carried else self.ctx)
+                self.states.append(known if known and known.state is state else StepState(part.rule.name, part.params, state))
+            if self.next_model and self.next_model != self.model:
+                self.change_model(self.next_model)
+
+    def run_rule(self, part: Step, ctx: Ctx) -> Any:
         """Run one rule to its end; gives what it returned. RuleError: a state, where the rule declares none."""
         edits = part.rule.edits(self.after, ctx, part.params)
         try:
@@ -255,36 +284,68 @@ class _Run:
                     self.asks.append((wish, answer))
                     wish = edits.send(answer)
                 else:
-                    self.apply(part.rule.name, part.rule.memory, wish, ctx)
+                    self.apply(part.rule.name, part.rule.memory, wish)
                     wish = edits.send(self.after)
         except StopIteration as end:
             if end.value is None or part.rule.state is not None:
                 return end.value
         raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
 
-    def told(self, table: str, model: str, policy: Policy, ctx: Ctx) -> None:
-        """Say which of the policy's tables holds for the model; nothing where none does."""
-        if table:
-            rows = policy.models[table].items()
-            what = "; ".join(f"{part}: {', '.join(f'{key} = {value}' for key, value in row.items())}" for part, row in rows)
-            facts = {"table": table, "model": model}
-            self.apply(TABLE, "fresh", Edit("keep", f"for {model} the table {table!r} holds: {what}", facts=facts), ctx)
+    def change_model(self, model: str) -> None:
+        """Go on with another model: its table of the policy, its budget, its context."""
+        self.model, self.next_model = model, ""
+        self.policy, self.table = self.find_terms(model)
+        self.note_table()
+        self.budget = budget(self.policy.budget, self.basis.prices.facts(model).window)
+        self.ctx = self.make_context(structs.replace(self.request, model=model))
 
-    def apply(self, name: str, memory: str, edit: Edit, ctx: Ctx) -> None:
+    def note_table(self) -> None:
+        """Record which of the policy's tables holds for the model; nothing where none does."""
+        if self.table:
+            rows = self.whole.models[self.table].items()
+            what = "; ".join(f"{part}: {', '.join(f'{key} = {value}' for key, value in row.items())}" for part, row in rows)
+            facts = {"table": self.table, "model": self.model}
+            self.apply(TABLE, "fresh", Edit("keep", f"for {self.model} the table {self.table!r} holds: {what}", facts=facts))
+
+    def apply(self, name: str, memory: str, edit: Edit) -> None:
         """Apply one edit to the request and, as its memory says, to what is carried on."""
-        number = self.first + len(self.decisions)
+        number, ledger = self.first + len(self.decisions), self.ctx.ledger
         before = self.after
         one = self.kept is before
-        self.after, splice = before.replace(edit, number, ctx.ledger)
-        self.decisions.append(Decision(number, ctx.request.n, name, edit, splice, before.tokens, self.after.tokens))
-        self.model = edit.model or self.model
+        self.after, splice = before.replace(edit, number, ledger)
+        self.decisions.append(Decision(number, self.ctx.request.n, name, edit, splice, before.tokens, self.after.tokens))
+        self.next_model = edit.model or self.next_model
         if memory == "fresh" or splice is None:
             self.fresh += self.decisions[-1:] if splice else ()
             return
         same = self.base is self.kept
-        self.kept = self.after if one else _carried(self.kept, edit, number, ctx.ledger)
+        self.kept = self.after if one else _carried(self.kept, edit, number, ledger)
         if memory == "remembers":
-            self.base = self.kept if same else _carried(self.base, edit, number, ctx.ledger)
+            self.base = self.kept if same else _carried(self.base, edit, number, ledger)
+
+    def keep_repeated(self) -> Wanted | None:
+        """Let what fresh rules decide again stand as it was decided first; gives all that they want (see `repeated`)."""
+        again = wanted(self.decisions, self.fresh)
+        previous = self.previous if self.grown else None
+        if not (again and previous):
+            return again
+        found = laid(previous, self.decisions, again, self.request.cut, self.basis.ledger)
+        if found is None or found[2].counts != self.after.counts:  # an insert inside what is left out moves
+            return again
+        self.before, self.decisions, self.after = found
+        self.lasting = True
+        return shared(previous.again, again) if previous.again else again
+
+    def condensed_unseen(self) -> bool:
+        """Whether the recorded tool condensed here, and so may have re-injected what the log does not hold."""
+        condensed = any(d.splice and d.action == "condense" for d in self.decisions)
+        return condensed and not _chatted(self.session, self.request)
+
+    def follow_provider(self) -> Seen:
+        """What the model sees of the request once its provider has made its own edits."""
+        lasts = self.lasting and self.previous is not None and self.previous.model == self.ctx.request.model
+        previous, parts = self.previous if lasts else None, serverside(self.policy.rules)
+        return seen_under(previous, self.after, self.ctx, parts, self.answers, self.decisions, recorded=self.recorded)
 
 
 def _chatted(session: Session, request: Request) -> bool:
@@ -321,8 +382,21 @@ def _context(
     limit = int((room.limit - calibration.prefix) / scale)
     reported = _reported(previous, calibration, basis.ledger) if previous else 0
     index, ledger, prices = basis.index, basis.ledger, basis.prices
-    return Ctx(session, request, index, ledger, own, previous, calibration, room, limit, reported, done, prices,
-               body=partial(render, session=session))  # fmt: skip
+    return Ctx(
+        session=session,
+        request=request,
+        index=index,
+        ledger=ledger,
+        own=own,
+        previous=previous,
+        calibration=calibration,
+        budget=room,
+        limit=limit,
+        reported=reported,
+        done=done,
+        prices=prices,
+        body=partial(render, session=session),
+    )
 
 
 def _reported(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:

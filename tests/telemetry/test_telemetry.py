@@ -37,7 +37,7 @@ from turnscope.telemetry.chats import followed
 from turnscope.telemetry.export import Exporting, written
 from turnscope.telemetry.replays import spans_of
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 SECRET = "the heron stands in the reeds"
 

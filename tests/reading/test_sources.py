@@ -23,7 +23,7 @@ from turnscope.reading.holders import open_source
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
 
-EXAMPLES = Path(__file__).parent / "examples" / "importers"
+EXAMPLES = Path(__file__).parents[1] / "examples" / "importers"
 
 
 @pytest.fixture

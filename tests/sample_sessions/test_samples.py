@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-SAMPLES = Path(__file__).resolve().parent.parent / "sample_sessions"
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_sessions"
 FILES = sorted(path.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob("*.jsonl"))
 CODE = ("tool-results-eat-the-window.jsonl", "cache-goes-cold.jsonl")
 LIMITS = {"tool-results-eat-the-window.jsonl": 6_000_000}

@@ -6,11 +6,12 @@ import json
 
 import pytest
 import turnscope
-from test_condense import RULE, chat, condensed, planned
 from turnscope.envelope.kept import compared
 from turnscope.planning.policy import parse
 from turnscope.session.model import Answer
 from turnscope.views import decision_log, kept_of
+
+from tests.rules.test_condense import RULE, chat, condensed, planned
 
 SOURCE = """user: The build fails in engine/turnscope/build.py at line 412. Should we pin numpy 1.26.4?
 assistant: We decided to pin numpy because wheels for 2.1 lack Windows builds.

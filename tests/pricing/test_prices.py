@@ -24,7 +24,7 @@ from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.model import Usage
 
 facts, rates, cost = PRICES.facts, PRICES.rates, PRICES.cost
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ANTHROPIC = next(p for p in get_snapshot().providers if p.id == "anthropic")
 CLAUDE = [m.id for m in ANTHROPIC.models]
 OTHERS = [

@@ -23,7 +23,7 @@ from turnscope.share.redact import LEVELS, Level, Redacted, redacted
 from turnscope.share.report import Unredacted, report
 from turnscope.views.overview import overview
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
 # Fifty secrets and personal data, put together here, so that no scanner takes this file for a leak.
 A, N, H = "abcdefghijklmnopqrstuvwxyz", "0123456789", "0a1b2c3d4e5f60718293a4b5c6d7e8f9"

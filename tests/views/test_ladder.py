@@ -16,7 +16,7 @@ from turnscope.pricing.prices import PRICES
 from turnscope.views.ladder import ladder, over_limit
 from turnscope.views.rejected import Rejected, kind, line, rejected
 
-SAMPLES = Path(__file__).parent.parent / "sample_sessions"
+SAMPLES = Path(__file__).parents[2] / "sample_sessions"
 
 
 @cache

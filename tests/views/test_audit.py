@@ -28,7 +28,7 @@ from turnscope.telemetry.export import Exporting
 from turnscope.views.audit import Point, audit
 from turnscope.views.overview import overview
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 GOES_COLD, FORGETS = (
     ROOT / "sample_sessions" / f"{name}.jsonl" for name in ("cache-goes-cold", "chat-forgets-first-instruction")
 )

@@ -30,7 +30,7 @@ from turnscope.counting.exact import (
 )
 from turnscope.counting.tokens import count_texts, exact_counter
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = sorted(VERSIONS)
 needs_ctok = pytest.mark.skipif(not available(), reason="ctok is not installed (it needs Python 3.12 or newer)")
 

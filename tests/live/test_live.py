@@ -29,7 +29,7 @@ from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 from turnscope.storage.threads import Conflict, Threads
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

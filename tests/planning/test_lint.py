@@ -215,7 +215,7 @@ def test_real_sessions_as_recorded_have_nothing_to_find(folder: str, shared: Any
 def test_a_sample_that_cut_blindly_is_caught() -> None:
     from pathlib import Path
 
-    session = load(Path(__file__).parent.parent / "sample_sessions" / "chat-forgets-first-instruction.jsonl")
+    session = load(Path(__file__).parents[2] / "sample_sessions" / "chat-forgets-first-instruction.jsonl")
     plans = [*replay(session, parse("as-recorded", '[[rules]]\nrule = "follow_the_record"'), build_ledger(session, CHARS))]
     assert "first message" in lint(render(plans[-1].after, session), OLD)[0].what
 

@@ -29,7 +29,7 @@ from turnscope.session import portable
 from turnscope.session.model import Answer, Answered, Edit, Message, Part, Session, Span, Usage
 from turnscope.storage.threads import Conflict, Threads
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 OPEN = SHARED / "data" / "open"
 FILES = sorted(path.relative_to(OPEN).as_posix() for path in OPEN.rglob("*") if path.is_file()) if OPEN.is_dir() else []
 SURROGATES = st.text(st.characters() | st.characters(categories=["Cs"]), max_size=8)

@@ -179,7 +179,7 @@ def vocabularies() -> Path:
 def test_toktok_counts_what_tiktoken_counts(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tiktoken", reason="tiktoken is not installed")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabularies()))
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     texts = [*HARD.values(), *(path.read_text("utf-8") for path in sorted(root.glob("engine/turnscope/*.py")))]
     assert count_texts(texts, estimator(encoding)) == tiktoken_counts(texts, encoding)
     assert count_texts(texts, Counter("tiktoken", encoding, 1.0, "")) == count_texts(texts, estimator(encoding))
