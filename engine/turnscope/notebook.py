@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from turnscope.palette import PALETTES, ink
+from turnscope.palette import PALETTES, choose_ink
 
 COLOURS = PALETTES["light"]
-LONGEST = 300  # characters of one text
-NARROW = 12  # percent of the bar; a narrower part has no label inside
+MAX_CHARACTERS = 300  # characters of one text
+MIN_LABEL_PERCENT = 12  # percent of the bar; a narrower part has no label inside
 
 
 class Markup(str):
@@ -22,7 +22,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def card(title: object, *parts: Markup, note: object = "") -> str:
+def render_card(title: object, *parts: Markup, note: object = "") -> str:
     """A titled box around some parts; `note` stands beside the title."""
     body = "".join(parts)
     frame = f"background:{COLOURS['ground']};color:{COLOURS['text']};border:1px solid {COLOURS['border']}"
@@ -32,12 +32,12 @@ def card(title: object, *parts: Markup, note: object = "") -> str:
     )
 
 
-def line(text: object) -> Markup:
+def render_line(text: object) -> Markup:
     """A line of text."""
     return Markup(f"<div>{_escape(text)}</div>")
 
 
-def bar(parts: Mapping[str, int], whole: int = 0, *, slim: bool = False) -> Markup:
+def render_bar(parts: Mapping[str, int], whole: int = 0, *, slim: bool = False) -> Markup:
     """Tokens by bucket as one bar, with a label for each part below it; `slim` has none. `whole`: tokens of its full width."""
     shown = {name: tokens for name, tokens in parts.items() if tokens > 0}
     whole = max(whole, sum(shown.values()), 1)
@@ -52,8 +52,10 @@ def bar(parts: Mapping[str, int], whole: int = 0, *, slim: bool = False) -> Mark
 
 def _render_part(name: str, tokens: int, width: float, slim: bool) -> str:
     colour = COLOURS.get(name, COLOURS["faint"])
-    inside = "" if slim or width < NARROW else _escape(tokens)
-    style = f"width:{width:.2f}%;background:{colour};color:{ink(colour)};text-align:center;line-height:26px;overflow:hidden"
+    inside = "" if slim or width < MIN_LABEL_PERCENT else _escape(tokens)
+    style = (
+        f"width:{width:.2f}%;background:{colour};color:{choose_ink(colour)};text-align:center;line-height:26px;overflow:hidden"
+    )
     return f'<div style="{style}" title="{_escape(_format_name(name))}: {tokens:,} tokens">{inside}</div>'
 
 
@@ -63,7 +65,7 @@ def _render_label(name: str, tokens: int) -> str:
     return f'<span style="margin-right:14px;white-space:nowrap">{label}</span>'
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
+def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
     """A table. Columns of whole numbers stand to the right, with commas; everything else is text or `Markup`."""
     listed = list(rows)
     sides = ["right" if isinstance(value, int) else "left" for value in (listed[0] if listed else head)]
@@ -94,5 +96,5 @@ def _escape(value: object) -> str:
     if isinstance(value, Markup):
         return value
     said = f"{value:,}" if isinstance(value, int) else str(value)
-    said = said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
+    said = said if len(said) <= MAX_CHARACTERS else said[: MAX_CHARACTERS - 1] + "…"
     return escape(said.encode("utf-8", "replace").decode(), quote=True)  # a title may hold lone surrogates

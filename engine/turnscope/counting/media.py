@@ -45,7 +45,7 @@ _PLAIN_TYPES = ("text", "thinking", "tool_use", "tool_result")  # nothing but wh
 Style = Literal["patches", "tiles"]
 
 
-def media_tokens(raw: JSON, family: str) -> int:
+def count_media(raw: JSON, family: str) -> int:
     """Tokens of all images and documents in `raw`, a content block as sent, also those inside a tool result.
 
     `family` is the model's tokenizer family ("" = unknown: the block's own shape decides the formula). Texts are not
@@ -72,7 +72,7 @@ def media_tokens(raw: JSON, family: str) -> int:
     return total
 
 
-def claude_image_tokens(width: int, height: int, family: str) -> int:
+def count_claude_image(width: int, height: int, family: str) -> int:
     """Tokens of an image of that size in pixels for a Claude family, after the API's scaling."""
     max_edge, budget = HIGH_TIER if family in HIGH_FAMILIES else STANDARD_TIER
     long, short = max(width, height), min(width, height)
@@ -84,7 +84,7 @@ def claude_image_tokens(width: int, height: int, family: str) -> int:
     return at(max(fits, 1))
 
 
-def openai_image_tokens(width: int, height: int, detail: str = "high") -> int:
+def count_openai_image(width: int, height: int, detail: str = "high") -> int:
     """Tokens of an image of that size in pixels by OpenAI's tile formula (GPT-4o)."""
     if detail == "low":
         return 85
@@ -93,7 +93,7 @@ def openai_image_tokens(width: int, height: int, detail: str = "high") -> int:
     return 85 + 170 * max(ceil(round(width * scale) / 512), 1) * max(ceil(round(height * scale) / 512), 1)
 
 
-def image_size(data: str) -> tuple[int, int] | None:
+def read_image_size(data: str) -> tuple[int, int] | None:
     """Width and height in pixels from the header of a base64 PNG, JPEG, GIF or WebP; None if it cannot be told."""
     head = _decode(data, _HEADER_CHARS)
     if head[:3] == b"\xff\xd8\xff":
@@ -109,7 +109,7 @@ def image_size(data: str) -> tuple[int, int] | None:
     return size if size and all(size) else None
 
 
-def pdf_pages(data: str) -> int:
+def count_pdf_pages(data: str) -> int:
     """Pages of a base64 PDF, at least 1. Page objects inside compressed object streams are found too."""
     content = _decode(data, len(data))
     pages = len(_PAGE.findall(content))
@@ -139,12 +139,12 @@ def _count_image(node: dict[str, JSON], family: str) -> int:
             data, detail = inner.get("data") or inner.get("url"), inner.get("detail", detail)
         elif isinstance(inner, str):
             data = inner
-    size = image_size(_extract_base64(data))
+    size = read_image_size(_extract_base64(data))
     if style == "patches":
-        return claude_image_tokens(*size, family) if size else CLAUDE_IMAGE_DEFAULT
+        return count_claude_image(*size, family) if size else CLAUDE_IMAGE_DEFAULT
     if size is None:
         return 85 if detail == "low" else OPENAI_IMAGE_DEFAULT
-    return openai_image_tokens(*size, detail=str(detail or "high"))
+    return count_openai_image(*size, detail=str(detail or "high"))
 
 
 def _count_document(node: dict[str, JSON]) -> int:
@@ -154,7 +154,7 @@ def _count_document(node: dict[str, JSON]) -> int:
     if source.get("type") in ("text", "content"):
         return 0  # its text is counted as text, its inner blocks on their own
     data = _extract_base64(source.get("data") or source.get("file_data"))
-    return PDF_PAGE * pdf_pages(data) if data else PDF_PAGE
+    return PDF_PAGE * count_pdf_pages(data) if data else PDF_PAGE
 
 
 def _extract_base64(data: JSON) -> str:

@@ -16,7 +16,7 @@ from turnscope.reading.nodes import Node, Passed, Said, thread
 from turnscope.reading.parts import call, joined, mapping, result, rows, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.thread import Thread
 
 NAME = "atif"
@@ -45,10 +45,10 @@ def read(source: Source, _entry: Entry) -> Thread:
         "session_id": document.get("session_id"),
     }
     builder, passed = Builder(source.path.stem, NAME, **about), Passed()
-    cost = dollars(final.get("total_cost_usd"))
+    cost = parse_usd(final.get("total_cost_usd"))
     if cost:
         builder.about["run_usd"] = cost
-        builder.note("info", 0, f"the log tells the run's cost: {cost} USD")
+        builder.add_note("info", 0, f"the log tells the run's cost: {cost} USD")
     tools = [tool_of(tool) for tool in rows(agent.get("tool_definitions"))]
     lead = [Said("tools", tools, "system")] if tools else []
     nodes = list(_make_nodes(rows(document.get("steps")), as_text(agent.get("model_name")), passed))
@@ -91,7 +91,7 @@ def _make_request(step: Mapping[str, Any], model: str) -> dict[str, Any]:
     return {
         "model": as_text(step.get("model_name")) or model,
         "usage": counted(metrics),
-        "logged_usd": dollars(metrics.get("cost_usd")),
+        "logged_usd": parse_usd(metrics.get("cost_usd")),
     }
 
 

@@ -20,7 +20,7 @@ from turnscope.reading.nodes import Node, Passed, Said, thread
 from turnscope.reading.parts import call, joined, mapping, result, rows, text, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import dumps, text_of
+from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 
@@ -82,11 +82,11 @@ def _make_node(id: str, tree: Mapping[str, Value], model: str, passed: Passed) -
     elif role == "user":
         node.said = [Said("user", joined(blocks), "meta" if about.get("is_visually_hidden_from_conversation") is True else "")]
     elif role == "tool":
-        node.said = [Said("user", [result(_find_call(id, tree), blocks if len(blocks) > 1 else text_of(blocks))], "tool")]
+        node.said = [Said("user", [result(_find_call(id, tree), blocks if len(blocks) > 1 else extract_text(blocks))], "tool")]
     elif role == "assistant":
         to = as_text(message.get("recipient")) or "all"
         if to != "all":
-            blocks = [call(id, to, {"input": text_of(blocks)} if not _is_object(blocks) else text_of(blocks))]
+            blocks = [call(id, to, {"input": extract_text(blocks)} if not _is_object(blocks) else extract_text(blocks))]
         above = [tree[up] for up in islice(_iter_ancestors(id, tree), NEAR)]
         node.said = [Said("assistant", [*_convert_thoughts(above, passed), *blocks], request={})]
         node.said[0].request = {
@@ -100,7 +100,7 @@ def _make_node(id: str, tree: Mapping[str, Value], model: str, passed: Passed) -
 
 
 def _is_object(blocks: list[JSON]) -> bool:
-    return text_of(blocks).lstrip().startswith("{")
+    return extract_text(blocks).lstrip().startswith("{")
 
 
 def _get_metadata(message: Value) -> Value:

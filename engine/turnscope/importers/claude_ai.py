@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
 from turnscope.reading.parts import call, joined, mapping, result, rows, text, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 
@@ -97,7 +97,7 @@ def _convert_content(message: Value, id: str, passed: Passed) -> list[JSON]:
                 waiting = [use for use in waiting if use != answered]
                 content = part.get("content")
                 plain = all(mapping(row).get("type") == "text" for row in content) if isinstance(content, list) else True
-                blocks.append(result(answered, text_of(content) if plain else content, part.get("is_error") is True))
+                blocks.append(result(answered, extract_text(content) if plain else content, part.get("is_error") is True))
             case kind:
                 passed.add(f"block {kind}", part)
     return blocks

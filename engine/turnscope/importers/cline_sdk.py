@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
 from turnscope.reading.parts import mapping, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import Note, Part
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -39,7 +39,7 @@ def finds(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("CLINE_SESSION_DATA_DIR")
     data = machine.variables.get("CLINE_DATA_DIR")
     home = Path(data) if data else machine.home / ".cline" / "data"
-    yield Place(Path(given) if given else home / "sessions", f"*/*{END}")
+    yield Place(Path(given) if given else home / "sessions", f"*/*{END}", part_of)
 
 
 def part_of(path: Path) -> Path:
@@ -104,7 +104,7 @@ def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
     used = dict(
         zip(("inputTokens", "outputTokens", "cache_read_tokens", "cache_write_tokens"), map(metrics.get, tokens), strict=True)
     )
-    return {"model": as_text(told.get("id")) or model, "usage": counted(used), "logged_usd": dollars(metrics.get("cost"))}
+    return {"model": as_text(told.get("id")) or model, "usage": counted(used), "logged_usd": parse_usd(metrics.get("cost"))}
 
 
 IMPORTER = Importer(

@@ -18,7 +18,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, 
 from turnscope.reading.parts import billed, item, joined
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import dumps, text_of
+from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import Part
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -82,7 +82,7 @@ class _Rollout:
         self.builder.about = {**{key: meta[key] for key in ABOUT if meta.get(key)}, **self.builder.about}
         told = meta.get("base_instructions") or meta.get("instructions")
         if told and not self.lead:
-            self.lead.append(Said("system", text_of(told), "system"))
+            self.lead.append(Said("system", extract_text(told), "system"))
             if isinstance(meta.get("dynamic_tools"), list) and meta["dynamic_tools"]:
                 self.lead.insert(0, Said("tools", meta["dynamic_tools"], "system"))
 
@@ -95,7 +95,7 @@ class _Rollout:
             self.path = self.path[: prompts[-event["num_turns"]]] if 0 < event["num_turns"] <= len(prompts) else []
             self.open = None
         elif kind == "turn_aborted":
-            self.builder.note("info", line, f"a turn was aborted: {as_text(event.get('reason')) or 'no reason is logged'}")
+            self.builder.add_note("info", line, f"a turn was aborted: {as_text(event.get('reason')) or 'no reason is logged'}")
         elif not kind.startswith(REPEATS):
             self.passed.add(kind, event, line)
 
@@ -127,14 +127,14 @@ class _Rollout:
         elif result and self.path and self.path[-1].said[0].origin == "tool":
             self.path[-1].said[0].content = [*self.path[-1].said[0].content, *blocks]
         else:
-            aside = text_of(blocks).lstrip().startswith(ASIDE)
+            aside = extract_text(blocks).lstrip().startswith(ASIDE)
             system = role in ("developer", "system")
             origin = "tool" if result else "system" if system else "meta" if aside else ""
             said = Said("system" if system else "user", blocks if result else joined(blocks), origin, fence=system)
             self._add_node([said], at)
             self.open = self.open if result else None
             if _is_prompt(said) and not self.builder.title:
-                self.builder.title = " ".join(text_of(blocks).rpartition(REQUEST)[2].split())[:80]
+                self.builder.title = " ".join(extract_text(blocks).rpartition(REQUEST)[2].split())[:80]
         self.broken |= result
         self.before = at if role != "assistant" else self.before
         return True
@@ -156,10 +156,10 @@ class _Rollout:
         keep: list[str | tuple[Part, ...]] = []
         if isinstance(history, list):
             items = [item(record) for record in history if isinstance(record, Mapping)]
-            items = [found for found in items if not told or text_of(found[1]) != told]
-            mine = [(n.said[0].role, text_of(n.said[0].content)) if n.said else ("", "") for n in self.path]
+            items = [found for found in items if not told or extract_text(found[1]) != told]
+            mine = [(n.said[0].role, extract_text(n.said[0].content)) if n.said else ("", "") for n in self.path]
             roles = [("system" if role in ("developer", "system") else role, blocks) for role, blocks in items]
-            same = {y: x for x, y in common(mine, [(role, text_of(joined(blocks))) for role, blocks in roles])}
+            same = {y: x for x, y in common(mine, [(role, extract_text(joined(blocks))) for role, blocks in roles])}
             keep = [self.path[same[n]].id if n in same else parts_of(role, blocks) for n, (role, blocks) in enumerate(roles)]
         else:
             keep = [node.id for node in self._iter_recent_prompts()]

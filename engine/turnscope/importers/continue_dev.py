@@ -18,7 +18,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
 from turnscope.reading.parts import billed, call, content_of, joined, mapping, result, rows, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import dumps, text_of
+from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -48,13 +48,13 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder.about |= {"usage": used} if isinstance(used, Mapping) else {}
     items = [item for item in document["history"] if isinstance(item, Mapping) and isinstance(item.get("message"), Mapping)]
     if odd := len(document["history"]) - len(items):
-        builder.note("warning", 0, f"{odd} items of the history hold no message and were passed over")
+        builder.add_note("warning", 0, f"{odd} items of the history hold no message and were passed over")
     passed = Passed()
     nodes = list(_make_nodes(items, as_text(document.get("chatModelTitle")), passed))
     prompts = [log["prompt"] for item in items for log in rows(item.get("promptLogs")) if isinstance(log.get("prompt"), str)]
     if prompts:
         size = sum(map(len, prompts))
-        builder.note(
+        builder.add_note(
             "info", 0, f"{len(prompts)} rendered prompts ({size:,} characters) repeat what was said; read for the system prompt"
         )
     system = next((found[1] or found[2] for prompt in prompts if (found := SYSTEM.search(prompt[:100_000]))), "")
@@ -71,7 +71,7 @@ def _make_nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]
         role, content = as_text(message.get("role")), content_of(message.get("content"))
         if role == "thinking":
             thoughts += thinking(
-                text_of(content), as_text(message.get("signature")) or as_text(message.get("redactedThinking"))
+                extract_text(content), as_text(message.get("signature")) or as_text(message.get("redactedThinking"))
             )
             continue
         node = Node(str(number))
@@ -81,7 +81,7 @@ def _make_nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]
                 "",
             )
         told = as_text(item.get("conversationSummary"))
-        if told and text_of(content) == told:  # the CLI's summary is a message
+        if told and extract_text(content) == told:  # the CLI's summary is a message
             node.said = [Said(role or "assistant", told, "summary", "summary")]
         elif role == "user":
             files = [

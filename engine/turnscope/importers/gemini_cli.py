@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, 
 from turnscope.reading.parts import billed, call, joined, mapping, result, text, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Part
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -171,7 +171,9 @@ def _make_tool_result(tool: Record) -> JSON:
         for part in (tool["result"] if isinstance(tool["result"], list) else [tool["result"]])
         for block in _convert_part(part)
     ]
-    answers = [text_of(block.get("content")) if block.get("type") == "tool_result" else text_of(block) for block in found]
+    answers = [
+        extract_text(block.get("content")) if block.get("type") == "tool_result" else extract_text(block) for block in found
+    ]
     media = [block for block in found if block.get("type") in ("image", "document")]
     whole = "\n".join(filter(None, answers))
     return result(as_text(tool.get("id")), [*text(whole), *media] if media else whole, tool.get("status") == "error")

@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, thread
 from turnscope.reading.parts import billed, call, image, mapping, result, rows, text, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -154,7 +154,7 @@ def _convert_block(part: Any, passed: Passed) -> list[JSON]:
             gave = mapping(held.get("toolResult"))
             value = gave.get("value", gave.get("error"))
             inside = mapping(value).get("content", value)
-            return [result(id, text_of(inside), gave.get("status") == "error" or mapping(value).get("isError") is True)]
+            return [result(id, extract_text(inside), gave.get("status") == "error" or mapping(value).get("isError") is True)]
     passed.add(held.get("type"), part)
     return []
 

@@ -22,7 +22,7 @@ from turnscope.reading.nodes import Passed, thread
 from turnscope.reading.parts import mapping, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import JSON, Note, Session
 from turnscope.session.thread import Thread
 
@@ -89,7 +89,7 @@ def _build_without_events(id: str, title: str, about: Mapping[str, JSON], sample
     kept = mapping(sample.get("attachments"))
     messages = [_resolve(message, kept) for message in rows(sample.get("messages"))]
     nodes = list(nodes_of(messages, lambda message: {"model": as_text(message.get("model")) or model}, passed))
-    builder.note("info", 0, "the log holds no event of a model's call: what was sent is taken from the list of messages")
+    builder.add_note("info", 0, "the log holds no event of a model's call: what was sent is taken from the list of messages")
     passed.tell(builder)
     return thread(builder, nodes)
 
@@ -146,7 +146,7 @@ def _convert_call(event: Value, sample: Value, kept: Value) -> Call:
     usage = mapping(output.get("usage"))
     raw = mapping(mapping(event.get("call")).get("response"))
     sent, retries = when(event.get("timestamp")), event.get("retries")
-    lasted = dollars(output.get("time"))  # seconds: any number that is none below zero
+    lasted = parse_usd(output.get("time"))  # seconds: any number that is none below zero
     about: dict[str, Any] = {
         "model": as_text(output.get("model")) or as_text(event.get("model")),
         "sent_at": sent,
@@ -154,7 +154,7 @@ def _convert_call(event: Value, sample: Value, kept: Value) -> Call:
         "stop_reason": as_text(choice.get("stop_reason")) or None,
         "id": as_text(raw.get("id")),
         "usage": counted(usage) if event.get("cache") != "read" else None,  # an answer from Inspect's own cache cost nothing
-        "logged_usd": dollars(usage.get("total_cost")),
+        "logged_usd": parse_usd(usage.get("total_cost")),
     }
     if isinstance(retries, int) and 0 < retries < 1000:
         about["attempts"] = 1 + retries

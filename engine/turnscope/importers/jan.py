@@ -19,7 +19,7 @@ from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
 from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -43,7 +43,7 @@ def sniff(source: Source) -> int:
 
 def finds(machine: Machine) -> Iterator[Place]:
     for folder in (machine.data / "Jan" / "data", machine.config / "Jan" / "data", machine.home / "jan"):
-        yield Place(folder / "threads", "*/messages.jsonl")
+        yield Place(folder / "threads", "*/messages.jsonl", part_of)
 
 
 def related(source: Source) -> Iterator[Source]:
@@ -121,7 +121,7 @@ def _make_node(message: Value, above: str, times: Mapping[str, float | None], mo
         tool, gave = mapping(made.get("tool")), mapping(made.get("response"))
         function = mapping(tool.get("function"))
         blocks.append(call(as_text(tool.get("id")), as_text(function.get("name")), function.get("arguments")))
-        blocks += [result(as_text(tool.get("id")), text_of(gave.get("content") or gave.get("error")))] if gave else []
+        blocks += [result(as_text(tool.get("id")), extract_text(gave.get("content") or gave.get("error")))] if gave else []
     if message.get("role") == "assistant":
         used, speed = mapping(metadata.get("usage")), mapping(metadata.get("tokenSpeed"))
         out = used.get("outputTokens", used.get("completionTokens", speed.get("tokenCount", 0)))
@@ -141,7 +141,7 @@ def _make_node(message: Value, above: str, times: Mapping[str, float | None], mo
         files = [block for row in rows(metadata.get("inline_file_contents")) for block in text(as_text(row.get("content")))]
         node.said = [Said("user", joined(blocks), "prompt", files=files)]
     elif message.get("role") == "tool":
-        node.said = [Said("user", [result(as_text(message.get("tool_call_id")), text_of(blocks))], "tool")]
+        node.said = [Said("user", [result(as_text(message.get("tool_call_id")), extract_text(blocks))], "tool")]
     elif message.get("role") == "system":
         node.said = [Said("system", joined(blocks), "system", fence=True)]
     else:
@@ -195,7 +195,7 @@ def _convert_part(part: Value, passed: Passed) -> list[JSON]:
     if kind == "tool_call":
         id, gave = as_text(part.get("tool_call_id")), part.get("output")
         use = call(id, as_text(part.get("tool_name")), part.get("input"))
-        return [use, *([result(id, gave if isinstance(gave, str) else text_of(gave))] if gave is not None else [])]
+        return [use, *([result(id, gave if isinstance(gave, str) else extract_text(gave))] if gave is not None else [])]
     passed.add(f"part {kind}", part)
     return []
 

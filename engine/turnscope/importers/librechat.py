@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, rounds, t
 from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 
@@ -111,7 +111,7 @@ def _convert_part(part: Value, passed: Passed) -> list[JSON]:
         case "text" | "steer":
             return text(held if isinstance(held, str) else as_text(mapping(held).get("value")))
         case "think" | "thinking" | "reasoning" | "reasoning_content":
-            return thinking(text_of(held) if held else "", as_text(part.get("signature")))
+            return thinking(extract_text(held) if held else "", as_text(part.get("signature")))
         case "tool_call":
             asked = mapping(held)
             id, output = as_text(asked.get("id")), asked.get("output")
@@ -132,7 +132,7 @@ def _convert_part(part: Value, passed: Passed) -> list[JSON]:
 def _make_cut(message: Value, stored: list[tuple[Value, str]]) -> Cut | None:
     """What a summary on a message leaves of what stands up to it: it goes into the system prompt."""
     parts = [part for part in rows(message.get("content")) if part.get("type") == "summary"]
-    told = [t for part in parts if (t := text_of(part.get("content") or part.get("text") or part.get("summary") or ""))]
+    told = [t for part in parts if (t := extract_text(part.get("content") or part.get("text") or part.get("summary") or ""))]
     summary = told[-1] if told else as_text(message.get("summary"))
     if not summary:
         return None

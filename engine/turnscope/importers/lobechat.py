@@ -16,7 +16,7 @@ from turnscope.reading.leaves import downwards
 from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
 from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 
@@ -114,7 +114,7 @@ def _make_nodes(
         node.said = _make_messages(message, model, before, passed)
         error = mapping(message.get("error"))
         if error:
-            builder.note(
+            builder.add_note(
                 "warning", 0, f"a request failed: {as_text(error.get('type') or error.get('message')) or 'for no known reason'}"
             )
         before = node.at
@@ -151,7 +151,7 @@ def _make_messages(message: Value, model: str, before: float | None, passed: Pas
             used.get("inputCachedTokens"),
             used.get("inputWriteCacheTokens"),
         ),
-        "logged_usd": dollars(used.get("cost")),
+        "logged_usd": parse_usd(used.get("cost")),
         "sent_at": before,
         "stop_reason": "error" if message.get("error") else as_text(metadata.get("finishType")) or None,
     }

@@ -21,7 +21,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, rounds, t
 from turnscope.reading.parts import billed, call, image, item, joined, mapping, result, rows, text, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -122,7 +122,7 @@ def _make_node(id: str, message: Value, messages: Mapping[str, Value], passed: P
     above = as_text(message.get("parentId"))
     node = Node(id, above, [], when(message.get("timestamp")))
     held = message.get("content")
-    told = held if isinstance(held, str) else text_of(held) if held else ""
+    told = held if isinstance(held, str) else extract_text(held) if held else ""
     for file in rows(message.get("files")):
         if file.get("type") != "image":
             passed.add("file without its content", file)

@@ -18,8 +18,8 @@ from turnscope.reading.calls import as_text, parsed, when
 from turnscope.reading.nodes import Cut, Node, Passed, Said, thread
 from turnscope.reading.parts import call, image, mapping, result, rows, text, thinking
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, dollars, stand_in, usage
-from turnscope.session.model import JSON, Edit, Observed, Session, Span
+from turnscope.session.builder import Builder, make_part, parse_usage, parse_usd
+from turnscope.session.model import JSON, Edit, ObservedEdit, Session, Span
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
@@ -48,8 +48,8 @@ def sniff(source: Source) -> int:
 
 def finds(machine: Machine) -> Iterator[Place]:
     for data in dict.fromkeys((machine.data, machine.home / ".local" / "share")):
-        yield Place(data / "opencode", "storage/session/*/*.json")
-        yield Place(data / "opencode", "opencode*.db")
+        yield Place(data / "opencode", "storage/session/*/*.json", part_of)
+        yield Place(data / "opencode", "opencode*.db", part_of)
 
 
 def part_of(path: Path) -> Path:
@@ -194,7 +194,7 @@ class _Layout:
             request = {
                 "model": as_text(message.get("modelID")),
                 "usage": _convert_usage(mapping(finish.get("tokens"))),
-                "logged_usd": dollars(finish.get("cost")),
+                "logged_usd": parse_usd(finish.get("cost")),
                 "sent_at": when(time.get("created")) if not number else None,
                 "answered_at": when(time.get("completed")) if last else None,
                 "stop_reason": as_text(error.get("name")) or as_text(finish.get("reason") or message.get("finish")) or None,
@@ -262,7 +262,7 @@ def _convert_usage(tokens: Value) -> Any:
     count = {key: value if isinstance(value, int) else 0 for key, value in {**tokens, **cache}.items()}
     whole = sum(count.get(key, 0) for key in ("input", "output", "read", "write"))
     apart = count.get("reasoning", 0) if count.get("total", 0) > whole else 0
-    told = usage(
+    told = parse_usage(
         {
             "input_tokens": count.get("input"),
             "output_tokens": count.get("output", 0) + apart,
@@ -273,15 +273,15 @@ def _convert_usage(tokens: Value) -> Any:
     return told if told and (told.prompt_tokens or told.output_tokens) else None
 
 
-def _observe_cleared(session: Session, cleared: Mapping[str, float]) -> Iterable[Observed]:
+def _observe_cleared(session: Session, cleared: Mapping[str, float]) -> Iterable[ObservedEdit]:
     """Outputs that were marked, cleared from the first request on that was sent after that."""
     for block in session.blocks if cleared else ():
         id = as_text(mapping(block.raw).get("tool_use_id")) if block.kind == "tool_result" else ""
         if id in cleared:
             later = (r.n for r in session.requests if r.cut > block.at and r.sent_at is not None and r.sent_at > cleared[id])
             if (n := next(later, None)) is not None:
-                body = (stand_in("user", {**block.raw, "content": CLEARED}),)
-                yield Observed(n, Edit("clear", "an old tool result was cleared", Span(block.at, block.at + 1), body))
+                body = (make_part("user", {**block.raw, "content": CLEARED}),)
+                yield ObservedEdit(n, Edit("clear", "an old tool result was cleared", Span(block.at, block.at + 1), body))
 
 
 IMPORTER = Importer(

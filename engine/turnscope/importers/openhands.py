@@ -21,7 +21,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
 from turnscope.reading.parts import call, image, joined, mapping, result, rows, text
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Part
 from turnscope.session.thread import Thread
@@ -105,10 +105,10 @@ def read(source: Source, entry: Entry) -> Thread:
         config, metrics = _read_state(source)
         builder = Builder(source.path.parent.parent.name or source.path.stem, NAME)
     builder.about |= {key: run[key] for key in ("instance_id", "error") if run.get(key)}
-    if dollars(metrics.get("accumulated_cost")):
-        builder.note("info", 0, f"the log tells the run's cost: {metrics['accumulated_cost']} USD")
+    if parse_usd(metrics.get("accumulated_cost")):
+        builder.add_note("info", 0, f"the log tells the run's cost: {metrics['accumulated_cost']} USD")
     if run.get("error"):
-        builder.note("warning", 0, f"the run ended with an error: {str(run['error'])[:200]}")
+        builder.add_note("warning", 0, f"the run ended with an error: {str(run['error'])[:200]}")
     events_read = _Events(as_text(config.get("model")), metrics)
     for number, event in enumerate(events):
         events_read.take(event, number)
@@ -145,7 +145,7 @@ class _Events:
         self.told = {as_text(row.get("response_id")): row for row in rows(metrics.get("token_usages"))}
         costs, self.spent = rows(metrics.get("costs")), 0.0
         same = len(costs) == len(self.told)
-        self.costs = dict(zip(self.told, (dollars(row.get("cost")) for row in costs), strict=False)) if same else {}
+        self.costs = dict(zip(self.told, (parse_usd(row.get("cost")) for row in costs), strict=False)) if same else {}
         self.nodes, self.lead, self.passed = list[Node](), list[Said](), Passed()
         self.answers: dict[str, Node] = {}  # by the id of the model's response
         self.calls: dict[str, str] = {}  # the id of the call that an action is, by the event's
@@ -212,8 +212,8 @@ class _Events:
             thought = as_text(args.get("thought"))
             blocks = [*text(thought), call(self.calls[id], as_text(about.get("function_name")) or action, given)]
         spent = mapping(event.get("llm_metrics")).get("accumulated_cost")
-        cost = self.costs.get(answer, max(0.0, spent - self.spent) if dollars(spent) is not None and spent else None)
-        self.spent = dollars(spent) or self.spent
+        cost = self.costs.get(answer, max(0.0, spent - self.spent) if parse_usd(spent) is not None and spent else None)
+        self.spent = parse_usd(spent) or self.spent
         request = {
             "model": as_text(response.get("model")) or self.model,
             "usage": counted(response.get("usage") or self.told.get(answer)),

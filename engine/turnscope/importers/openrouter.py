@@ -16,7 +16,7 @@ from turnscope.reading.nodes import Passed, thread
 from turnscope.reading.parts import billed, mapping, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.thread import Thread
 
 NAME = "openrouter"
@@ -69,7 +69,7 @@ def read(source: Source, entry: Entry) -> Thread:
         own = lengths.get(as_text(message.get("model")))
         id = as_text(message.get("completion_id"))
         about = {"model": as_text(message.get("model")) or named, "usage": told, "window": max(0, own or 0), "id": id}
-        return {**about, "logged_usd": dollars(message.get("cost")), "answered_at": when(message.get("timestamp"))}
+        return {**about, "logged_usd": parse_usd(message.get("cost")), "answered_at": when(message.get("timestamp"))}
 
     nodes = list(nodes_of(stored, request, passed))
     passed.tell(builder)

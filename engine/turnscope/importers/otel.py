@@ -21,7 +21,7 @@ from turnscope.reading.parts import mapping, result, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.spans import Span, is_span, spans
 from turnscope.reading.usage import counted
-from turnscope.session.builder import applied, dollars
+from turnscope.session.builder import parse_applied_edits, parse_usd
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Note, Usage
 from turnscope.session.thread import Thread
@@ -220,7 +220,7 @@ def _is_whole(span: Span, messages: Sequence[JSON]) -> Call:
         "usage": counted(
             span.attributes.get("langfuse.usageDetails") or span.attributes.get("langfuse.usage") or _convert_usage(span)
         ),
-        "logged_usd": next((found for key in COST if (found := dollars(span.attributes.get(key))) is not None), None),
+        "logged_usd": next((found for key in COST if (found := parse_usd(span.attributes.get(key))) is not None), None),
     }
     reason = span.first(*REASONS)
     reason = parsed(reason) if isinstance(reason, str) and reason[:1] == "[" else reason
@@ -228,7 +228,7 @@ def _is_whole(span: Span, messages: Sequence[JSON]) -> Call:
     if found := about["usage"]:
         about["usage"] = structs.replace(found, iterations=_make_passes(span))
     response = _get_value(span, "response_data", "gen_ai.response.body", "langfuse.output", "output.value")
-    about["applied"] = applied(mapping(response).get("context_management"))
+    about["applied"] = parse_applied_edits(mapping(response).get("context_management"))
     body = body_of(messages, _find_tools(span))
     answers = [spoken(message) for message in _make_answer(span)]
     content = [block for _, blocks in answers for block in blocks]

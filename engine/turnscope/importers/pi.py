@@ -14,8 +14,8 @@ from turnscope.reading.calls import as_text, when
 from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, thread
 from turnscope.reading.parts import call, mapping, result, thinking
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, dollars, drop, usage
-from turnscope.session.model import JSON, Observed, Session
+from turnscope.session.builder import Builder, observe_drop, parse_usage, parse_usd
+from turnscope.session.model import JSON, ObservedEdit, Session
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
@@ -71,14 +71,16 @@ def read(source: Source, _entry: Entry) -> Thread:
     return thread(builder, nodes, looks=[_is_cut_off])
 
 
-def _is_cut_off(session: Session) -> Iterator[Observed]:
+def _is_cut_off(session: Session) -> Iterator[ObservedEdit]:
     """Calls of an answer that was aborted have no result; pi leaves them out of the next request, which would be refused."""
     for request in session.requests:
         if request.stop_reason in ("aborted", "error"):
             later = next((r.n for r in session.requests[request.n + 1 :] if r.usage), None)
             for block in session.blocks[request.cut : request.stop] if later is not None else ():
                 if block.kind == "tool_use" and block.pair < 0:
-                    yield drop(later or 0, block.at, block.at + 1, "a call without a result, of an answer that was aborted")
+                    yield observe_drop(
+                        later or 0, block.at, block.at + 1, "a call without a result, of an answer that was aborted"
+                    )
 
 
 def _make_cut(record: Record, id: str, above: Mapping[str, str], ids: list[str]) -> Cut:
@@ -130,12 +132,12 @@ def _make_messages(record: Record, kind: Any, model: str) -> list[Said]:
 
 def _make_request(message: Record, model: str, at: float | None, ended: float | None) -> dict[str, Any]:
     held = mapping(message.get("usage"))
-    told = usage({name: held.get(key) for key, name in USAGE.items()})
+    told = parse_usage({name: held.get(key) for key, name in USAGE.items()})
     cost = held.get("cost")
     return {
         "model": as_text(message.get("model")) or model,
         "usage": told if told and (told.prompt_tokens or told.output_tokens) else None,
-        "logged_usd": dollars(cost.get("total")) if isinstance(cost, Mapping) else None,
+        "logged_usd": parse_usd(cost.get("total")) if isinstance(cost, Mapping) else None,
         "stop_reason": as_text(message.get("stopReason")) or None,
         "sent_at": at,
         "answered_at": ended,

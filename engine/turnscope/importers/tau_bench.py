@@ -16,7 +16,7 @@ from turnscope.reading.nodes import Passed, thread
 from turnscope.reading.parts import mapping
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.thread import Thread
 
 NAME = "tau-bench"
@@ -52,16 +52,16 @@ def read(source: Source, entry: Entry) -> Thread:
         Passed(),
     )
     builder.about |= about  # a reward of 0 is one
-    cost = dollars(run.get("agent_cost")) or dollars(mapping(run.get("info")).get("total_cost"))
+    cost = parse_usd(run.get("agent_cost")) or parse_usd(mapping(run.get("info")).get("total_cost"))
     if cost:
         builder.about["run_usd"] = cost
-        builder.note("info", 0, f"the log tells the run's cost: {cost} USD")
+        builder.add_note("info", 0, f"the log tells the run's cost: {cost} USD")
     agent = mapping(mapping(mapping(source.document).get("info")).get("agent_info"))
     model = as_text(agent.get("llm"))
 
     def request(message: Mapping[str, Any]) -> dict[str, Any]:
         used = counted(message.get("usage"))
-        return {"model": as_text(message.get("model")) or model, "usage": used, "logged_usd": dollars(message.get("cost"))}
+        return {"model": as_text(message.get("model")) or model, "usage": used, "logged_usd": parse_usd(message.get("cost"))}
 
     messages = run.get("traj") or run.get("messages")
     nodes = list(nodes_of(messages if isinstance(messages, list) else [], request, passed))

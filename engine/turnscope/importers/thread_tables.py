@@ -18,7 +18,7 @@ from turnscope.reading.nodes import Passed, thread
 from turnscope.reading.parts import mapping, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import Note
 from turnscope.session.thread import Thread
 
@@ -104,7 +104,7 @@ def read(source: Source, entry: Entry) -> Thread:
     nodes = list(nodes_of(messages, _make_request, passed, "created_at"))
     cut = sum(row["metadata"].get("status") == "interrupted" for row in messages)
     if cut:
-        builder.note("info", 0, f"{cut} answers were interrupted: what the client had got is kept")
+        builder.add_note("info", 0, f"{cut} answers were interrupted: what the client had got is kept")
     passed.tell(builder)
     return thread(builder, nodes)
 
@@ -129,7 +129,7 @@ def _make_request(row: Row) -> dict[str, Any]:
         "model": as_text(about.get("model")),
         "usage": counted(used),
         "stop_reason": stopped or None,
-        "logged_usd": dollars(about.get("cost")),
+        "logged_usd": parse_usd(about.get("cost")),
     }
 
 

@@ -25,5 +25,5 @@ def takes_prefill(model: str, prices: Prices = PRICES) -> bool:
 
 
 def _parse_version(model: str, prices: Prices) -> tuple[str, tuple[int, int]]:
-    found = _CLAUDE.search(prices.facts(model).name) or _CLAUDE.search(model)
+    found = _CLAUDE.search(prices.find_facts(model).name) or _CLAUDE.search(model)
     return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))

@@ -28,7 +28,7 @@ from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, StartDateConstraint, Tier, TieredPrices, TimeOfDateConstraint
 
 from turnscope.pricing.overlay import BUILT_IN, RATE_KEYS, TABLES, Overlay
-from turnscope.pricing.windows import Proof, proofs
+from turnscope.pricing.windows import WindowProof, find_proofs
 from turnscope.session.model import Session, Usage
 
 _PACKAGE = f"genai-prices {genai_prices.__version__}"
@@ -236,9 +236,9 @@ class Prices:
     """What models are and cost: the package's data under an overlay. A value, so that two replays can differ in it."""
 
     overlay: Overlay = BUILT_IN
-    proofs: tuple[Proof, ...] = ()
+    proofs: tuple[WindowProof, ...] = ()
 
-    def facts(self, model: str, *, provider: str = "") -> ModelFacts:
+    def find_facts(self, model: str, *, provider: str = "") -> ModelFacts:
         """What is known of `model`, under whatever name a log or a cloud gives it; unknown fields are None or ''. Never raises.
 
         `[1m]` at the end of the name means a window of 1,000,000 tokens for that session, and so does a proof.
@@ -247,12 +247,12 @@ class Prices:
         proof = next((proof for proof in self.proofs if proof.model == model), None)
         return replace(known, window=proof.window, source=f"{known.source}; {proof.sentence}") if proof else known
 
-    def proved(self, session: Session) -> Prices:
+    def add_proofs(self, session: Session) -> Prices:
         """The same prices, knowing what windows a session's answered requests prove; those hold from its start."""
-        found = proofs(session, lambda model: _find(model, "", self.overlay).facts.window)
+        found = find_proofs(session, lambda model: _find(model, "", self.overlay).facts.window)
         return replace(self, proofs=found) if found or self.proofs else self
 
-    def rates(
+    def find_rates(
         self, model: str, prompt_tokens: int, when: float | None = None, *, speed: str = "", provider: str = ""
     ) -> Rates | None:
         """The rates of a request with a prompt of `prompt_tokens` (cached ones included); None = no known price.
@@ -270,7 +270,7 @@ class Prices:
                 return found_rates
         return None
 
-    def cost(
+    def compute_cost(
         self,
         usage: Usage,
         model: str,
@@ -285,10 +285,10 @@ class Prices:
         `output_tokens` replaces a recorded value that cannot be true. Further passes are priced each as a request of its own.
         Costs may be added up; usage may not, since long prompts have a higher rate.
         """
-        rate = self.rates(model, usage.prompt_tokens, when, speed=speed, provider=provider)
+        rate = self.find_rates(model, usage.prompt_tokens, when, speed=speed, provider=provider)
         if rate is None:
             return None
-        passes = [self.cost(u, u.model or model, when, speed=speed, provider=provider) for u in usage.iterations]
+        passes = [self.compute_cost(u, u.model or model, when, speed=speed, provider=provider) for u in usage.iterations]
         hour = min(usage.cache_creation_1h_input_tokens, usage.cache_creation_input_tokens)
         return Cost(
             cache_read=rate.cache_read * usage.cache_read_input_tokens / _MILLION,
@@ -305,10 +305,10 @@ PRICES = Prices()  # as shipped; what a user keeps beside it, `library.opening` 
 
 
 @lru_cache(maxsize=1)
-def offered() -> tuple[str, ...]:
+def list_models() -> tuple[str, ...]:
     """Names of models that write texts and whose window and price are known, by who makes them: what one may choose from."""
     makers = {"anthropic": ("claude",), "openai": ("gpt", "o"), "google": ("gemini",)}
     owners = {provider.id: provider for provider in get_snapshot().providers}
     names = (model.id for id, begins in makers.items() for model in owners[id].models if model.id.startswith(begins))
     plain = (name for name in names if not _NOT_TEXT.search(name))
-    return tuple(name for name in plain if PRICES.facts(name).window and PRICES.rates(name, 1_000))
+    return tuple(name for name in plain if PRICES.find_facts(name).window and PRICES.find_rates(name, 1_000))

@@ -17,7 +17,7 @@ from turnscope.reading.body import Msg, RecordedBody
 from turnscope.reading.matching import Cell, Past, match
 from turnscope.reading.standins import Bodies, altered, change, whole
 from turnscope.session.builder import Builder, Draft
-from turnscope.session.model import JSON, SHAPE, Action, Edit, Observed, Session, Span
+from turnscope.session.model import JSON, SHAPE, Action, Edit, ObservedEdit, Session, Span
 
 SLOT = "recorded"  # slot of messages that a body holds between messages that were there before
 
@@ -55,11 +55,11 @@ class Alignment:
         settings = {**body.settings, **_describe_shape(self, body)}
         fields = {**about, "settings": settings}
         if answer is None:
-            self.builder.unanswered(**fields)
+            self.builder.add_unanswered(**fields)
         else:
             draft = self.append(answer, about.get("answered_at"))
             draft.id = about.get("id", "")
-            self.builder.request(draft, **fields)
+            self.builder.set_request(draft, **fields)
         self.requests += 1
 
     def build(self) -> Session:
@@ -73,7 +73,7 @@ class Alignment:
         self.where.setdefault(message.key, []).append(number)
         self.cells.append(Cell(number, number + 1, [message]))
         system = message.role == "system"  # a system message among messages is no system prompt: it stays where it is
-        return self.builder.message(message.role, message.parts, sent_at=at, fence=system, extra=message.extra)
+        return self.builder.add_message(message.role, message.parts, sent_at=at, fence=system, extra=message.extra)
 
     def edit(self, place: Place, action: Action, because: str, body: Bodies = (), **more: Any) -> None:
         """Record what the request at hand shows. What happens to neighbours for one reason is one edit."""
@@ -85,13 +85,13 @@ class Alignment:
                 return
         self.seen.append((self.requests, place, Edit(action, because, None, body or (), body is None, **more)))
 
-    def _iter_observed(self, session: Session) -> Iterator[Observed]:
+    def _iter_observed(self, session: Session) -> Iterator[ObservedEdit]:
         drafts, end = self.builder.drafts, len(session.blocks)
         for request, place, edit in self.seen:
             start = (drafts[place.lo].start if place.lo < len(drafts) else end) + place.first
             stop = (drafts[place.hi].start if place.hi < len(drafts) else end) + place.last
             body = tuple(p if p.ref is None else structs.replace(p, ref=p.ref + start) for p in edit.body or ())
-            yield Observed(request, structs.replace(edit, span=Span(start, stop), body=body))
+            yield ObservedEdit(request, structs.replace(edit, span=Span(start, stop), body=body))
 
     def _match_messages(self, messages: Sequence[Msg]) -> None:
         """Match a body's messages with what stands, and change what stands to be this body."""
@@ -185,7 +185,7 @@ class _Static:
             if taken < len(keys):
                 to.originals.append(None)
                 to.cells.append(Cell(number, number + 1, [], "static"))
-                to.builder.message(self.name, now.parts[taken:], origin="system")
+                to.builder.add_message(self.name, now.parts[taken:], origin="system")
                 wanted = [*wanted, *((number, i) for i in range(len(keys) - taken))]
         wanted = wanted or []
         held, left = set(self.standing), set(wanted)

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from turnscope.reading.source import Source
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note
 
 REQUEST = ("request", "request_body", "requestBody", "body", "params", "req")
@@ -173,7 +173,7 @@ def bare_list(document: list[Any]) -> bool:
     if not all(_is_message(m) and "content" in m and m.keys() <= SENT for m in document):
         return False
     contents = [m["content"] for m in document if isinstance(m["content"], list)]
-    if contents and contents[0] and str(text_of(contents[0][0])).startswith("<task>"):  # Cline and Roo open a task so
+    if contents and contents[0] and str(extract_text(contents[0][0])).startswith("<task>"):  # Cline and Roo open a task so
         return False
     return bool(document) and all(
         isinstance(p, dict) and str(p.get("type")) in (OPENAI_PARTS | {"text"}) for c in contents for p in c

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnscope.reading.calls import as_text, parsed
-from turnscope.session.builder import usage
-from turnscope.session.content import dumps, text_of, thoughts_apart
+from turnscope.session.builder import parse_usage
+from turnscope.session.content import dumps, extract_text, split_thoughts
 from turnscope.session.model import JSON, Usage
 
 SYSTEM = ("system", "developer")
@@ -81,7 +81,7 @@ def content_of(message: Mapping[str, Any]) -> list[Any]:
 
 def _convert_parts(content: Any) -> list[Any]:
     if isinstance(content, list):
-        return [part if isinstance(part, Mapping) else {"type": "text", "text": text_of(part)} for part in content]
+        return [part if isinstance(part, Mapping) else {"type": "text", "text": extract_text(part)} for part in content]
     if content is None or content == "":
         return []
     return [{"type": "text", "text": content if isinstance(content, str) else dumps(content)}]
@@ -90,7 +90,7 @@ def _convert_parts(content: Any) -> list[Any]:
 def _split_thoughts(block: Any) -> list[Any]:
     """A text block whose thoughts in tags are blocks of their own."""
     text = block.get("text") if block.get("type") == "text" else None
-    texts = thoughts_apart(text) if isinstance(text, str) else []
+    texts = split_thoughts(text) if isinstance(text, str) else []
     return [{**block, "text": one} for one in texts] if len(texts) > 1 else [block]
 
 
@@ -121,4 +121,6 @@ def usage_of(raw: Any) -> Usage | None:
     cached = cached if isinstance(cached, int) else 0
     prompt = raw.get("prompt_tokens")
     fresh = max(0, prompt - cached) if isinstance(prompt, int) else 0
-    return usage({"input_tokens": fresh, "cache_read_input_tokens": cached, "output_tokens": raw.get("completion_tokens")})
+    return parse_usage(
+        {"input_tokens": fresh, "cache_read_input_tokens": cached, "output_tokens": raw.get("completion_tokens")}
+    )

@@ -16,7 +16,7 @@ from turnscope.reading.body import Msg, RecordedBody, take_apart
 from turnscope.reading.calls import Exchange, exchanges, failure
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note, Session
 
 TITLE = 80  # characters of the first prompt that make a title
@@ -58,11 +58,11 @@ class Conversation:
         for sent in self.sent:
             call, about = sent.call, dict(sent.call.about)
             if call.error:
-                line.builder.note("warning", call.line, f"the request was not answered: {call.error}")
+                line.builder.add_note("warning", call.line, f"the request was not answered: {call.error}")
                 about.setdefault("stop_reason", "error")
             line.request(sent.body, sent.answer, **about)
         for message in after:
-            line.builder.message(message["role"], message["content"])
+            line.builder.add_message(message["role"], message["content"])
         return line.build()
 
 
@@ -123,7 +123,7 @@ class Conversations:
             return next(iter(first))
         shared: dict[int, int] = {}
         for number, message in enumerate(messages):
-            telling = number == 0 or message.role == "assistant" or len(text_of(message.parts)) >= TELLING
+            telling = number == 0 or message.role == "assistant" or len(extract_text(message.parts)) >= TELLING
             for at in self._knows.get(message.key, ()) if telling else ():
                 shared[at] = shared.get(at, 0) + 1
         return max(shared, key=lambda at: (shared[at], at)) if shared else None
@@ -186,5 +186,5 @@ def _convert_call(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterat
 
 
 def _make_title(messages: list[Msg]) -> str:
-    prompts = (" ".join(text_of(message.parts).split()) for message in messages if message.role == "user")
+    prompts = (" ".join(extract_text(message.parts).split()) for message in messages if message.role == "user")
     return next((text[:TITLE] for text in prompts if text), "")

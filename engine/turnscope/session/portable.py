@@ -22,9 +22,9 @@ import orjson
 from msgspec import structs
 
 from turnscope.errors import BrokenFile, TurnscopeError
-from turnscope.session.facts import noted, typed
-from turnscope.session.model import JSON, Answer, Fork, Later, Recorded, Session
-from turnscope.session.thread import forks_of
+from turnscope.session.facts import add_facts, convert_old_answers
+from turnscope.session.model import JSON, Answer, Fork, LazyContent, RecordedFacts, Session
+from turnscope.session.thread import make_forks
 
 FORMAT = "turnscope-session"
 LINES = "turnscope-session-lines"
@@ -32,7 +32,7 @@ VERSION = 3
 _LISTED = ("blocks", "messages", "requests")  # what has lines of its own
 
 
-def no_session(given: object) -> TurnscopeError:
+def make_wrong_type_error(given: object) -> TurnscopeError:
     """What to say to whoever hands in something else than a session."""
     what = f"a session is wanted, and this is {'a path' if isinstance(given, str) else type(given).__name__}"
     return TurnscopeError(what, hint="turnscope.load(path) gives the session of a file, folder, archive or database.")
@@ -52,8 +52,12 @@ def dumps(session: Session) -> bytes:
     b'{\\n  "format": "turnscope-session"'
     """
     if not isinstance(session, Session):
-        raise no_session(session)
-    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)}
+        raise make_wrong_type_error(session)
+    value = {
+        "format": FORMAT,
+        "version": VERSION,
+        "session": msgspec.to_builtins(session, str_keys=True, enc_hook=LazyContent.read),
+    }
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2)
     except (TypeError, ValueError):  # lone surrogates
@@ -88,7 +92,11 @@ def _convert_version(version: int, value: JSON, path: str) -> Session:
     """A session as an older version wrote it: with its branches beside its fields, as whole sessions."""
     try:
         session = msgspec.convert(value, Session, str_keys=True)
-        facts = noted(Recorded(), *typed(msgspec.convert(value, _Version1).answers)) if version == 1 else session.recorded
+        facts = (
+            add_facts(RecordedFacts(), *convert_old_answers(msgspec.convert(value, _Version1).answers))
+            if version == 1
+            else session.recorded
+        )
     except msgspec.ValidationError as error:
         what, _, inside = str(error).partition(" - at `$")
         raise msgspec.ValidationError(f"{what} - at `{path}{inside or '`'}") from error
@@ -99,7 +107,7 @@ def _convert_version(version: int, value: JSON, path: str) -> Session:
             raise msgspec.ValidationError(f"Expected `array` - at `{path}.{group}`")
         inner[group] = [_convert_version(version, each, f"{path}.{group}[{n}]") for n, each in enumerate(listed)]
     session = structs.replace(session, recorded=facts, subagents=tuple(inner["subagents"]))
-    return structs.replace(session, forks=forks_of(session, inner["branches"]))
+    return structs.replace(session, forks=make_forks(session, inner["branches"]))
 
 
 def _locate(what: str) -> str:
@@ -116,7 +124,7 @@ def _check(session: Session, name: str, path: str = "$.session") -> Session:
     for number, fork in enumerate(session.forks):
         place = f"{path}.forks[{number}]"
         known = 0 <= fork.of <= number and 0 <= fork.start <= ends[fork.of]
-        if not known or any(not 0 <= block.at < fork.start for block in fork.mended):
+        if not known or any(not 0 <= block.at < fork.start for block in fork.relinked):
             _raise_if(name, path, (f"forks[{number}]", f"a branch cannot leave path {fork.of} at block {fork.start}"))
         _raise_if(name, f"{place}.own", _find_contradiction(fork.own, fork.start, *_count_before(session, fork)))
         for inner, agent in enumerate(fork.own.subagents):
@@ -201,7 +209,7 @@ def dump_lines(session: Session) -> bytes:
 
     Branches and subagents are in the first. `of_lines` puts the value together that `loads` reads.
     """
-    whole = msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)
+    whole = msgspec.to_builtins(session, str_keys=True, enc_hook=LazyContent.read)
     blocks, messages, requests = whole["blocks"], whole["messages"], whole["requests"]
     head = {key: value for key, value in whole.items() if key not in _LISTED}
     lines: list[JSON] = [{"format": LINES, "version": VERSION, "session": head}]
@@ -217,12 +225,12 @@ def _dump_line(value: JSON) -> bytes:
         return json.dumps(value, ensure_ascii=True).encode() + b"\n"
 
 
-def are_lines(first: JSON) -> bool:
+def is_portable_lines(first: JSON) -> bool:
     """Whether the first of some JSON Lines says that they are a session in this form."""
     return isinstance(first, Mapping) and first.get("format") == LINES
 
 
-def of_lines(values: Iterable[JSON]) -> JSON:
+def join_lines(values: Iterable[JSON]) -> JSON:
     """The lines of a session as one value, as `dumps` would have written it."""
     lines = iter(values)
     head = next(lines)

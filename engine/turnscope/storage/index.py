@@ -158,7 +158,7 @@ def keep(path: Path, source: str, stamp: str, sessions: Iterable[Indexed], probl
         _delete_source(db, [source])
         db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(storable, told)])
         for each in sessions:
-            _insert(db, each)
+            _insert_row(db, each)
 
 
 def drop(path: Path, sources: Sequence[str]) -> None:
@@ -254,7 +254,7 @@ def _cut_excerpt(text: str, begin: int, stop: int) -> str:
     return part if stop >= len(text) else re.sub(r" +\S{0,30}$", "", part) + " …"
 
 
-def _insert(db: sqlite3.Connection, each: Indexed) -> None:
+def _insert_row(db: sqlite3.Connection, each: Indexed) -> None:
     values = [storable(value) if isinstance(value, str) else value for value in astuple(each.line)]
     sql = f"insert into sessions ({_NAMES}) values ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
     session = db.execute(sql, values).lastrowid

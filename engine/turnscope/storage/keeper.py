@@ -18,14 +18,14 @@ import msgspec
 from msgspec import structs
 
 from turnscope.counting.tokens import CHARS, count_texts
-from turnscope.envelope.ended import RequestEnded, delivered
 from turnscope.envelope.plan import Plan
-from turnscope.errors import TurnscopeError, told
+from turnscope.envelope.request_outcome import RequestEnded, build_partial_answer
+from turnscope.errors import TurnscopeError, dump_error
 from turnscope.planning.policy import Policy, write
-from turnscope.session.content import dumps, text_of
-from turnscope.session.facts import plain
+from turnscope.session.content import dumps, extract_text
+from turnscope.session.destination import Destination
+from turnscope.session.facts import make_storable
 from turnscope.session.model import JSON, Edit, Fact, Message, Request, Session, Usage
-from turnscope.session.place import Place
 from turnscope.storage import blobs, under_way
 from turnscope.storage.database import writing
 from turnscope.storage.packing import contents, pack
@@ -95,9 +95,9 @@ class Keeper:
             self._delete_pending(db, number)
             if ended.answer:
                 self._insert_message(db, ended.answer, ended.blocks, ended.status)
-            problem = dumps(told(ended.error)) if ended.error else None
+            problem = dumps(dump_error(ended.error)) if ended.error else None
             more = {"seconds": ended.seconds, "problem": problem}
-            self._insert_request(db, ended.request, ended.plan, ended.status, ended.gone, more)
+            self._insert_request(db, ended.request, ended.plan, ended.status, ended.lapsed_edits, more)
         under_way.closed(self.path, self.thread, number)
         self.begun = -1
 
@@ -130,7 +130,7 @@ class Keeper:
             "status": status,
             "verdict": plan.verdict,
             "seconds": 0.0,
-            "asked": request.asked,
+            "asked": request.requested_model,
             '"window"': request.window,
             "estimate": packed(request.estimate) if request.estimate else None,
             "applied": packed(request.applied) if request.applied else None,
@@ -139,22 +139,29 @@ class Keeper:
         insert(db, "requests", row | statics | dict(more))
         made = [(d.rule, d.edit, int(d.splice is not None)) for d in plan.decisions]
         for seq, (rule, edit, changed) in enumerate([*(("", edit, 1) for edit in gone), *made], -len(gone)):
-            values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "edit": packed(plain(edit))}
-            insert(db, "decisions", {**values, "changed": changed})
+            values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "changed": changed}
+            insert(db, "decisions", {**values, "edit": packed(make_storable(edit))})
 
     def settle(self) -> None:
         """Requests whose process is gone amid them end as interrupted, with what was shown of their answers."""
         with self._begin_append() as db:
             for row in unsettled(db, self.path, self.thread):
                 texts = json.loads(row["draft"] or "[]")
-                blocks, now = delivered(texts), self.clock()
+                blocks, now = build_partial_answer(texts), self.clock()
                 if blocks:
                     start = row["cut"]
                     message = Message(start, start + len(blocks), "assistant", "answer", sent_at=now)
                     self._insert_message(db, message, blocks, "interrupted")
                 said = sum(count_texts(texts, CHARS))
                 estimate = structs.replace(unpacked(row["estimate"], Usage), output_tokens=said)
-                values = ["interrupted", "interrupted", row["cut"] + len(blocks), now, packed(estimate), dumps(told(_LOST))]
+                values = [
+                    "interrupted",
+                    "interrupted",
+                    row["cut"] + len(blocks),
+                    now,
+                    packed(estimate),
+                    dumps(dump_error(_LOST)),
+                ]
                 sql = "status = ?, stop_reason = ?, stop = ?, answered = ?, estimate = ?, problem = ?, draft = null"
                 db.execute(f"update requests set {sql} where thread = ? and n = ?", [*values, self.thread, row["n"]])  # noqa: S608
 
@@ -171,7 +178,7 @@ class Keeper:
                 [self.thread, request, f"name = {json.dumps(policy.name)}\n{write(policy)}"],
             )
 
-    def place(self, place: Place, request: int) -> None:
+    def place(self, place: Destination, request: int) -> None:
         """Keep where the thread goes from a request on: a decision of the person."""
         with self._begin_write() as db:
             sql = "insert or replace into places (thread, request, place, decided) values (?, ?, ?, ?)"
@@ -218,7 +225,7 @@ class Keeper:
         if message.role in STATIC:
             insert(db, "statics", row)
         else:
-            text = storable(text_of(list(blocks)))
+            text = storable(extract_text(list(blocks)))
             more = {"uid": message.id or uuid.uuid4().hex, "parent": previous, "origin": message.origin}
             place = insert(db, "messages", {**row, **more, "status": status, "text": text})
             db.execute("insert into messages_fts (rowid, text) values (?, ?)", [place, text])

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from turnscope.errors import TurnscopeError
-from turnscope.session.model import JSON, Block, Bucket, Fork, Later, Session, block_at
+from turnscope.session.model import JSON, Block, Bucket, Fork, LazyContent, Session, get_block
 from turnscope.storage.blobs import Content, digest_of, encoded
 
 FORM = 4  # of what `pack` writes: count up when it changes, or when a field of the session's types does
@@ -100,7 +100,7 @@ def _pack(session: Session) -> _Packed:
         tuple(block.pair for block in session.blocks),
         tuple(block.digest for block in session.blocks),
         tuple(map(_pack, session.subagents)),
-        tuple((f.of, f.start, tuple((b.at, b.pair) for b in f.mended), _pack(f.own)) for f in session.forks),
+        tuple((f.of, f.start, tuple((b.at, b.pair) for b in f.relinked), _pack(f.own)) for f in session.forks),
     )
 
 
@@ -112,13 +112,13 @@ def _unpack(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -> 
     blocks = []
     for n, (word, message, turn, pair, digest) in enumerate(zip(*columns, strict=True)):
         role, bucket, kind, name = words[word]
-        blocks.append(Block(start + n, message, turn, role, bucket, kind, digest, pair, name, Later(texts, n)))
+        blocks.append(Block(start + n, message, turn, role, bucket, kind, digest, pair, name, LazyContent(texts, n)))
     session = structs.replace(
         packed.head, blocks=tuple(blocks), subagents=tuple(_unpack(inner, digests, fetch) for inner in packed.subagents)
     )
     forks: list[Fork] = []
     for of, left, pairs, own in packed.forks:
-        mended = tuple(structs.replace(block_at(session, forks, of, at), pair=pair) for at, pair in pairs)
+        mended = tuple(structs.replace(get_block(session, forks, of, at), pair=pair) for at, pair in pairs)
         forks.append(Fork(_unpack(own, digests, fetch, left), of, left, mended))
     return structs.replace(session, forks=tuple(forks))
 
@@ -126,13 +126,13 @@ def _unpack(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -> 
 def _release(session: Session, digests: BytesIO, fetch: Fetch) -> None:
     texts = _Texts(digests.read(len(session.blocks) * BYTES), fetch)
     for n, block in enumerate(session.blocks):
-        structs.force_setattr(block, "content", Later(texts, n))
+        structs.force_setattr(block, "content", LazyContent(texts, n))
     for inner in session.subagents:
         _release(inner, digests, fetch)
     for fork in session.forks:
         _release(fork.own, digests, fetch)
-        for mended in fork.mended:
-            structs.force_setattr(mended, "content", block_at(session, session.forks, fork.of, mended.at).content)
+        for mended in fork.relinked:
+            structs.force_setattr(mended, "content", get_block(session, session.forks, fork.of, mended.at).content)
 
 
 class _Texts:

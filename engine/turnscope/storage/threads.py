@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from turnscope.errors import PolicyError, TurnscopeError
 from turnscope.planning.policy import Policy, load, parse
 from turnscope.session.content import dumps
-from turnscope.session.model import CHAT, JSON, Answer, Answered, Session
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
+from turnscope.session.model import CHAT, JSON, Answer, AnswerFact, Session
 from turnscope.storage import removal
 from turnscope.storage.blobs import decoded
 from turnscope.storage.database import StorageError, reading, writing
@@ -88,7 +88,7 @@ class Threads:
         parent: str = "",
         at: int = -1,
         about: Mapping[str, JSON] | None = None,
-        place: Place | None = None,
+        place: Destination | None = None,
     ) -> str:
         """A new thread; gives its id. It may go on from an imported session (`base`) or the first `at` blocks of `parent`.
 
@@ -153,17 +153,17 @@ class Threads:
                 raise TurnscopeError("an answer is coming in this chat", hint="Wait for its end, or stop it.")
             removal.remove(db, thread)
 
-    def place(self, thread: str) -> Place | None:
+    def place(self, thread: str) -> Destination | None:
         """Where a thread goes; None where nobody has said so (some of an earlier version). TurnscopeError: no such thread."""
         with reading(self.path) as db:
             owned(db, thread, self.user)
             return self._find_destination(db, thread)
 
-    def _find_destination(self, db: Database, thread: str) -> Place | None:
+    def _find_destination(self, db: Database, thread: str) -> Destination | None:
         sql = "select place from places where thread = ? order by request desc limit 1"
         row = next(db.query(sql, [thread]), None)
         if row:
-            return unpacked(row["place"], Place)
+            return unpacked(row["place"], Destination)
         parent = next(db.query("select parent from threads where id = ?", [thread]))["parent"]
         return self._find_destination(db, parent) if parent else None
 
@@ -189,11 +189,11 @@ class Threads:
         if not self.path.exists():
             return {}
         with reading(self.path) as db:
-            return {fact.key: fact.answer for fact in facts_of(db, answers_of(self.user)) if isinstance(fact, Answered)}
+            return {fact.key: fact.answer for fact in facts_of(db, answers_of(self.user)) if isinstance(fact, AnswerFact)}
 
     def keep_answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask of a replay."""
-        self.sink(answers_of(self.user)).fact(Answered(key, answer))
+        self.sink(answers_of(self.user)).fact(AnswerFact(key, answer))
 
     def sink(self, thread: str) -> Keeper:
         """Where a chat writes what happens."""
@@ -272,6 +272,6 @@ def _iter_ancestors(db: Database, thread: str) -> Iterator[str]:
         thread = row_of(db, thread)["parent"]
 
 
-def _describe_destination(place: Place | None) -> dict[str, JSON]:
+def _describe_destination(place: Destination | None) -> dict[str, JSON]:
     """Where a thread goes, as its row says it."""
     return {"provider": place.kind, "url": place.url, "model": place.model} if place else {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnscope.importers.claude_code.wordings import WORDED, Fields, dig
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 
 UNSENT = frozenset(
@@ -49,13 +49,13 @@ def put_in(record: Fields) -> PutIn | None:
 def _make_parts(type: str, fields: Fields, rendered: Any) -> tuple[tuple[JSON, ...], bool]:
     """What was sent, and whether its wording is inferred."""
     rows = rendered if isinstance(rendered, list) else [rendered]
-    if said := tuple(text for row in rows if isinstance(row, dict) and (text := text_of(row.get("content")))):
+    if said := tuple(text for row in rows if isinstance(row, dict) and (text := extract_text(row.get("content")))):
         return said, False
     if type in UNSENT or (type == "hook_success" and fields.get("hookEvent") not in HEARD):
         return (), False
     if type in WORDED and (worded := WORDED[type](fields)):
         return (f"<system-reminder>\n{worded}\n</system-reminder>",), True
-    texts = (text_of(fields.get(key)) for key in TEXTS.get(type, ()))
+    texts = (extract_text(fields.get(key)) for key in TEXTS.get(type, ()))
     return _convert_media(fields) or tuple(filter(None, (next(filter(None, texts), ""),))), False
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from turnscope.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
 from turnscope.reading.source import Source
-from turnscope.session.content import block_text, dumps
+from turnscope.session.content import dumps, extract_block_text
 from turnscope.session.model import Note
 
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
@@ -193,7 +193,7 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
 def _pass_text_on(content: Any, hear: Callable[[str], object]) -> None:
     """Say the texts of a message, as its blocks will have them."""
     for part in content if isinstance(content, list) else (content,):
-        hear(block_text(string(part.get("type")), part) if isinstance(part, dict) else string(part))
+        hear(extract_block_text(string(part.get("type")), part) if isinstance(part, dict) else string(part))
 
 
 def _count_unsent(file: File, entry: Entry) -> None:

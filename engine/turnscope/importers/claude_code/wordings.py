@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 
 Fields = Mapping[str, Any]
 
@@ -26,7 +26,7 @@ def _word_agents(fields: Fields) -> str:
 
 def _word_skills(fields: Fields) -> str:
     """Names alone, where the listing itself is not there; what was called in full, after a compaction."""
-    if text_of(fields.get("content")):
+    if extract_text(fields.get("content")):
         return ""
     called = _get_rows(fields, "skills")
     full = (
@@ -127,7 +127,7 @@ def _word_edit(fields: Fields) -> str:
 
 def _word_block(fields: Fields) -> str:
     error = dig(fields, "blockingError", "blockingError")
-    return f"{_find_text(fields, 'hookName')} hook blocked: {text_of(error)}" if error else ""
+    return f"{_find_text(fields, 'hookName')} hook blocked: {extract_text(error)}" if error else ""
 
 
 WORDED: dict[str, Callable[[Fields], str]] = {
@@ -172,7 +172,7 @@ def _get_lines(fields: Fields, key: str) -> list[str]:
     """A list of texts, in whatever shape it is written."""
     value = fields.get(key)
     rows = value if isinstance(value, list) else [value]
-    return [text for row in rows if (text := text_of(row))]
+    return [text for row in rows if (text := extract_text(row))]
 
 
 def _get_rows(fields: Fields, key: str) -> list[Fields]:
@@ -186,7 +186,7 @@ def _get_names(fields: Fields, *keys: str) -> list[str]:
 
 
 def _find_text(fields: Fields, *keys: str) -> str:
-    return next((text for key in keys if (text := text_of(fields.get(key)))), "")
+    return next((text for key in keys if (text := extract_text(fields.get(key)))), "")
 
 
 def _get_path(fields: Fields) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from turnscope.importers.task_folder.folder import Call, Folder, number, string
 from turnscope.importers.task_folder.markup import joined
-from turnscope.session.builder import Draft, drop, stand_in
-from turnscope.session.model import JSON, Block, Edit, Observed, Part, Session, Span
+from turnscope.session.builder import Draft, make_part, observe_drop
+from turnscope.session.model import JSON, Block, Edit, ObservedEdit, Part, Session, Span
 
 _ANSWERING = frozenset({"text", "reasoning", "completion_result", "tool", "command"})  # events that an answer causes
 _TEXTS = {"text", "thinking", "reminder", "tool_use"}  # kinds of blocks that were one stored text
@@ -37,7 +37,7 @@ class Said:
         return Span(self.draft.start, self.draft.stop)
 
 
-def observed(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[Observed]:
+def observed(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
     """Every change that the files tell of."""
     if folder.is_roo:
         yield from _observe_roo(folder, said, session)
@@ -65,7 +65,7 @@ def _read_range(mask: JSON) -> tuple[int, int] | None:
     return (mask[0], mask[1]) if usable and 0 <= mask[0] <= mask[1] else None
 
 
-def _observe_masks(masks: Sequence[tuple[int, int] | None], said: Sequence[Said], session: Session) -> Iterator[Observed]:
+def _observe_masks(masks: Sequence[tuple[int, int] | None], said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
     held: tuple[int, int] | None = None
     for n, mask in enumerate(masks[: len(session.requests)]):
         if mask == held:
@@ -75,9 +75,9 @@ def _observe_masks(masks: Sequence[tuple[int, int] | None], said: Sequence[Said]
         held_end, end = (held[1] if held else old[0] - 1), (mask[1] if mask else new[0] - 1)
         text = f"Cline hides messages {new[0]} to {end} of its history" if mask else "Cline shows its whole history again"
         for span in _find_spans(said, end + 1, held_end, cut):
-            yield Observed(n, Edit("restore", text, span, restore=True))
+            yield ObservedEdit(n, Edit("restore", text, span, restore=True))
         for span in _find_spans(said, max(new[0], held_end + 1), end, cut):
-            yield drop(n, *span, text, messages=end - new[0] + 1)
+            yield observe_drop(n, *span, text, messages=end - new[0] + 1)
         yield from _observe_orphans(n, said, end, session)
         held = mask
 
@@ -88,19 +88,19 @@ def _find_spans(said: Sequence[Said], first: int, last: int, cut: int) -> list[S
     return [Span(there[0].start, min(there[-1].stop, cut))] if there else []
 
 
-def _observe_orphans(n: int, said: Sequence[Said], end: int, session: Session) -> Iterator[Observed]:
+def _observe_orphans(n: int, said: Sequence[Said], end: int, session: Session) -> Iterator[ObservedEdit]:
     """Results in the first message behind the mask: Cline leaves them out, as their calls are hidden."""
     first = next((s for s in said if s.place == end + 1), None)
     if first is None or end < 2 or first.draft.role != "user" or first.draft.stop > session.requests[n].cut:
         return
     for block in session.blocks[first.draft.start : first.draft.stop]:
         if block.kind == "tool_result" and 0 <= block.pair < block.at:
-            yield drop(n, block.at, block.at + 1, "Cline leaves a result out whose call is hidden", "repair")
+            yield observe_drop(n, block.at, block.at + 1, "Cline leaves a result out whose call is hidden", "repair")
 
 
 def _observe_rewrites(
     folder: Folder, masks: Sequence[tuple[int, int] | None], said: Sequence[Said], session: Session
-) -> Iterator[Observed]:
+) -> Iterator[ObservedEdit]:
     """Texts of `context_history.json`: [[message, [type, [[block, [[time, "text", [text], files], ...]], ...]]], ...]."""
     by_position = {s.stored: s for s in said if s.stored >= 0}
     for message, block, time, text in _iter_entries(folder.edits):
@@ -115,7 +115,7 @@ def _observe_rewrites(
         parts = session.blocks[found[0] : found[-1] + 1] if found else ()
         if parts and (body := _replace_text(parts, place, block, text)):
             span = Span(found[0], found[-1] + 1)
-            yield Observed(n, Edit("clear", f"Cline put another text into message {message}", span, body))
+            yield ObservedEdit(n, Edit("clear", f"Cline put another text into message {message}", span, body))
 
 
 def _iter_entries(edits: JSON) -> Iterator[tuple[int, int, float, str]]:
@@ -153,9 +153,9 @@ def _replace_text(parts: Sequence[Block], place: Said, block: int, text: str) ->
             header = string(content[0].get("text")).partition("\n")[0]
             text = f"{header}\n{text}"
         new = [{"type": "text", "text": text}, *content[1:]]
-        return (stand_in(parts[0].role, {**raw, "content": joined(new)}),)
+        return (make_part(parts[0].role, {**raw, "content": joined(new)}),)
     kinds = {part.kind for part in parts}
-    return (stand_in(parts[0].role, {"type": "text", "text": text}),) if kinds <= _TEXTS else ()
+    return (make_part(parts[0].role, {"type": "text", "text": text}),) if kinds <= _TEXTS else ()
 
 
 # --- Roo --------------------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class _Cut:
     place: int = 0  # stored position of the entry
 
 
-def _observe_roo(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[Observed]:
+def _observe_roo(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
     cuts = sorted(_iter_cuts(folder), key=lambda cut: cut.request)
     after: dict[str, list[Said]] = {}
     for cut in cuts:
@@ -192,13 +192,13 @@ def _observe_roo(folder: Folder, said: Sequence[Said], session: Session) -> Iter
         yield from _observe_hidden(cut, tagged, said, session)
 
 
-def _observe_hidden(cut: _Cut, tagged: Sequence[Said], said: Sequence[Said], session: Session) -> Iterator[Observed]:
+def _observe_hidden(cut: _Cut, tagged: Sequence[Said], said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
     """The runs of messages that a cut hides; its summary or marker stands in the last of them."""
     summary = bool(cut.entry.get("isSummary"))
     role = string(cut.entry.get("role")) or "user"
     content = cut.entry.get("content")
     raws: Iterable[JSON] = content if isinstance(content, list) else [content]
-    body = tuple(stand_in(role, raw, fence=not summary) for raw in raws if isinstance(raw, (str, dict)))
+    body = tuple(make_part(role, raw, fence=not summary) for raw in raws if isinstance(raw, (str, dict)))
     text = f"Roo condensed {len(tagged)} messages" if summary else f"Roo hid {len(tagged)} messages"
     runs = _group_runs([s.span for s in tagged])
     start = next((s.draft.start for s in said if s.stored > cut.place), None)
@@ -210,11 +210,11 @@ def _observe_hidden(cut: _Cut, tagged: Sequence[Said], said: Sequence[Said], ses
         return
     for span in runs:
         parts = body if span == runs[-1] else ()
-        yield Observed(n, Edit("condense" if summary else "drop", text, span, parts, facts={"messages": len(tagged)}))
+        yield ObservedEdit(n, Edit("condense" if summary else "drop", text, span, parts, facts={"messages": len(tagged)}))
     if not runs and body:
         slot = f"{'summary' if summary else 'marker'} {cut.id}".strip()
         text += "; they are no longer in its files"
-        yield Observed(n, Edit("insert", text, Span(reach, reach), body, slot=slot))
+        yield ObservedEdit(n, Edit("insert", text, Span(reach, reach), body, slot=slot))
 
 
 def _iter_cuts(folder: Folder) -> Iterator[_Cut]:

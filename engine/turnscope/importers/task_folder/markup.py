@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from turnscope.session.content import thoughts_apart
+from turnscope.session.content import split_thoughts
 from turnscope.session.model import JSON
 
 # Tools of Cline (to 3.89) and Roo Code (to 3.52) that models call in XML.
@@ -74,7 +74,7 @@ def _split(content: str | list[Piece]) -> str | list[Piece]:
 
 def _split_thoughts(piece: Piece) -> Iterator[Piece]:
     text = piece.raw.get("text") if isinstance(piece.raw, Mapping) and piece.raw.get("type") == "text" else None
-    if not isinstance(text, str) or len(texts := thoughts_apart(text)) < 2:
+    if not isinstance(text, str) or len(texts := split_thoughts(text)) < 2:
         yield piece
         return
     yield from (Piece({**piece.raw, "text": one}, piece.block) for one in texts)

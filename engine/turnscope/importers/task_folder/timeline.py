@@ -15,8 +15,8 @@ from turnscope.importers.task_folder.changes import Said, observed
 from turnscope.importers.task_folder.folder import Call, Folder, number, string, windows
 from turnscope.importers.task_folder.markup import Piece, result_of, unfold
 from turnscope.reading.source import parse
-from turnscope.session.builder import Builder, Draft, dollars
-from turnscope.session.content import text_of
+from turnscope.session.builder import Builder, Draft, parse_usd
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Session
 
 NAME = "task-folder"
@@ -76,8 +76,8 @@ def session_of(folder: Folder) -> Session:
     drafts = _add_messages(builder, plot, contents)
     lost = sum(row.stored < 0 for row in plot.rows)
     if lost and folder.history:
-        builder.note("info", 0, f"{lost} messages are no longer in the stored history; they were put back from the screen")
-    found = windows(text_of(row.content) for row in plot.rows if row.role == "user")
+        builder.add_note("info", 0, f"{lost} messages are no longer in the stored history; they were put back from the screen")
+    found = windows(extract_text(row.content) for row in plot.rows if row.role == "user")
     builder.window = found[-1] if found else None
     said = [_place_row(row, draft, content) for row, draft, content in zip(plot.rows, drafts, contents, strict=True)]
     return builder.build([lambda session: observed(folder, said, session)])
@@ -180,11 +180,11 @@ def _add_message(builder: Builder, n: int, row: Row, content: str | list[Piece],
         "fence": row.role == before and builder.about.get("tool") != "Roo Code",
     }
     if isinstance(content, str) or not content:
-        return builder.message(row.role, content if isinstance(content, str) else [], **about)
+        return builder.add_message(row.role, content if isinstance(content, str) else [], **about)
     draft = None
     for piece in content:
         text = string(piece.raw.get("text")) if isinstance(piece.raw, Mapping) else ""
-        draft = builder.message(row.role, [piece.raw], kind="reminder" if text.startswith(_ENVIRONMENT) else "", **about)
+        draft = builder.add_message(row.role, [piece.raw], kind="reminder" if text.startswith(_ENVIRONMENT) else "", **about)
     assert draft is not None
     return draft
 
@@ -194,8 +194,8 @@ def _infer_origin(role: str, content: str | list[Piece]) -> str:
     if role != "user":
         return "answer"
     pieces = [Piece({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
-    results = [text_of(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
-    texts = [text_of(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "text"]
+    results = [extract_text(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
+    texts = [extract_text(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "text"]
     texts = [text for text in texts if text.strip() and not text.startswith(_ENVIRONMENT)]
     if any(text.partition("Result:")[2].lstrip().startswith(_REPLIES) for text in results):
         return "prompt"
@@ -213,13 +213,13 @@ def _add_messages(builder: Builder, plot: Plot, contents: list[str | list[Piece]
     for number_, row in enumerate((*plot.rows, None)):
         while n < len(about) and plot.sent[n] == number_:
             if plot.answers[n] is None:
-                builder.unanswered(**about[n])
+                builder.add_unanswered(**about[n])
             n += 1
         if row is None:
             break
         draft = _add_message(builder, number_, row, contents[number_], plot.rows[number_ - 1].role if number_ else "")
         if number_ in answering or (row.role == "assistant" and not about):
-            builder.request(draft, **answering.get(number_, {}))  # without a screen each answer is taken for a request's
+            builder.set_request(draft, **answering.get(number_, {}))  # without a screen each answer is taken for a request's
         drafts.append(draft)
     return drafts
 
@@ -230,12 +230,12 @@ def _iter_request_fields(plot: Plot) -> Iterator[dict[str, Any]]:
     for n, call in enumerate(plot.folder.calls):
         answer = plot.answers[n]
         row = plot.rows[answer] if answer is not None else None
-        said = text_of(plot.rows[plot.sent[n] - 1].content) if plot.sent[n] else call.text
+        said = extract_text(plot.rows[plot.sent[n] - 1].content) if plot.sent[n] else call.text
         model = plot.folder.model(call, said, row.message if row else {}) or model
         yield {
             "model": model,
             "usage": plot.folder.usage(call),
-            "logged_usd": dollars(call.info.get("cost")),
+            "logged_usd": parse_usd(call.info.get("cost")),
             "sent_at": call.ts / 1_000 if call.ts else None,
             "answered_at": row.ts / 1_000 if row and row.ts > call.ts else None,
             "stop_reason": string(call.info.get("cancelReason")) or None,
@@ -248,6 +248,6 @@ def _place_row(row: Row, draft: Draft, content: str | list[Piece]) -> Said:
 
 
 def _make_title(rows: list[Row]) -> str:
-    first = next((text_of(row.content) for row in rows if row.role == "user"), "")
+    first = next((extract_text(row.content) for row in rows if row.role == "user"), "")
     said = first.partition("</task>")[0].removeprefix("<task>").partition(_ENVIRONMENT)[0]
     return " ".join(said.split())[:TITLE]

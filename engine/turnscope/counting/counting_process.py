@@ -21,11 +21,11 @@ from typing import IO
 
 import toktok
 
-IDLE = 60.0  # seconds without a question after which the worker ends
+IDLE_SECONDS = 60.0  # seconds without a question after which the worker ends
 _NUMBER = "Q"
 
 
-class Apart:
+class CountingProcess:
     """A worker that counts with one encoding, whose vocabulary it begins to load at once. Any thread may ask."""
 
     def __init__(self, encoding: str) -> None:
@@ -34,9 +34,9 @@ class Apart:
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         command = (sys.executable, "-P", __file__, encoding)
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ours
-        self.tired = False  # it ended for want of questions
+        self.timed_out = False  # it ended for want of questions
         self._last_used = monotonic()
-        self._idle = self._start_timer(IDLE)
+        self._idle = self._start_timer(IDLE_SECONDS)
         register(self.end)
 
     def count(self, texts: Sequence[str]) -> list[int] | None:
@@ -74,10 +74,10 @@ class Apart:
     def _check_idle(self) -> None:
         """Look whether it was asked meanwhile: a clock wound at every question would cost as much as the question."""
         with self._lock:
-            if (left := self._last_used + IDLE - monotonic()) > 0:
+            if (left := self._last_used + IDLE_SECONDS - monotonic()) > 0:
                 self._idle = self._start_timer(left)
                 return
-            self.tired = True
+            self.timed_out = True
         self.end()
 
 
@@ -89,7 +89,7 @@ def _read_numbers(file: IO[bytes], count: int) -> list[int]:
     return found.tolist()
 
 
-def work(questions: IO[bytes], answers: IO[bytes], encoding: str) -> None:
+def run_worker(questions: IO[bytes], answers: IO[bytes], encoding: str) -> None:
     """The worker: reads how many texts come, their bytes in all, the characters of each, and the texts; writes their tokens."""
     toktok.batch_count([], encoding)
     while len(sizes := _read_numbers(questions, 2)) == 2:
@@ -102,5 +102,5 @@ def work(questions: IO[bytes], answers: IO[bytes], encoding: str) -> None:
 
 
 if __name__ == "__main__":
-    work(sys.stdin.buffer, sys.stdout.buffer, sys.argv[1])
+    run_worker(sys.stdin.buffer, sys.stdout.buffer, sys.argv[1])
     os._exit(0)  # whoever asked may wait for the end; to give a vocabulary back piece by piece takes a tenth of a second
