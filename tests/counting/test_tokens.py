@@ -349,7 +349,7 @@ def test_a_process_of_its_own_counts_the_same_and_whoever_asks_counts_on_where_i
     texts = ["", "def f(x):\n    return x\n" * 500, "naïve 漢字 🙂", "half \ud800 of one"]
     here = count_texts(texts, O200K)
     monkeypatch.setattr(tokens, "_LOADED", set())
-    monkeypatch.setattr(tokens, "_APART", {})
+    monkeypatch.setattr(tokens, "_PROCESSES", {})
     monkeypatch.setattr(tokens, "_load_vocabulary", lambda _encoding: pytest.fail("it was loaded here"))
     tokens.start_process()
     assert count_texts(texts, O200K) == here
@@ -394,7 +394,7 @@ def test_a_long_file_is_counted_while_it_is_read(tmp_path: Path, monkeypatch: py
 def test_a_process_that_dies_or_cannot_be_started_costs_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:
     here = count_texts(["some words"], O200K)
     monkeypatch.setattr(tokens, "_LOADED", set())
-    monkeypatch.setattr(tokens, "_APART", {})
+    monkeypatch.setattr(tokens, "_PROCESSES", {})
     tokens.start_process()
     tokens._PROCESSES["o200k_base"]._process.kill()
     assert count_texts(["some words"], O200K) == here
@@ -443,7 +443,7 @@ def test_counters_have_names_and_labels_of_their_own() -> None:
 def test_a_process_without_questions_ends_and_the_next_question_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
     here = count_texts(["some words"], O200K)
     monkeypatch.setattr(tokens, "_LOADED", set())
-    monkeypatch.setattr(tokens, "_APART", {})
+    monkeypatch.setattr(tokens, "_PROCESSES", {})
     monkeypatch.setattr(tokens, "_load_vocabulary", lambda _encoding: pytest.fail("it was loaded here"))
     monkeypatch.setattr(counting_process, "IDLE", 0.05)
     tokens.start_process()

@@ -181,7 +181,7 @@ class Member(Source):
         self.archive, self.name = archive, name
 
     @contextmanager
-    def _file(self) -> Iterator[IO[bytes]]:
+    def _open(self) -> Iterator[IO[bytes]]:
         with self.archive.unpacked(self.name) as file:
             yield file
 
