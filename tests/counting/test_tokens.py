@@ -445,11 +445,11 @@ def test_a_process_without_questions_ends_and_the_next_question_begins_another(m
     monkeypatch.setattr(tokens, "_LOADED", set())
     monkeypatch.setattr(tokens, "_PROCESSES", {})
     monkeypatch.setattr(tokens, "_load_vocabulary", lambda _encoding: pytest.fail("it was loaded here"))
-    monkeypatch.setattr(counting_process, "IDLE", 0.05)
+    monkeypatch.setattr(counting_process, "IDLE_SECONDS", 0.05)
     tokens.start_process()
     first = tokens._PROCESSES["o200k_base"]
     assert first._process.wait(10) == 0
-    monkeypatch.setattr(counting_process, "IDLE", 60.0)
+    monkeypatch.setattr(counting_process, "IDLE_SECONDS", 60.0)
     assert count_texts(["some words"], O200K) == here
     assert tokens._PROCESSES["o200k_base"] is not first
     tokens._PROCESSES["o200k_base"].end()
