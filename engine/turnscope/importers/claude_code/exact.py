@@ -21,7 +21,7 @@ from turnscope.reading.body import Msg, RecordedBody, take_apart
 from turnscope.reading.source import Source
 from turnscope.reading.standins import Label
 from turnscope.session.builder import Builder
-from turnscope.session.model import JSON, Fork, Message, Observed, Request, Session, joined
+from turnscope.session.model import JSON, Fork, Message, ObservedEdit, Request, Session, join_path
 
 EXACT = "exact_requests"  # key of Session.about: how many requests were recorded whole
 REMINDER = "<system-reminder>"
@@ -54,7 +54,7 @@ def with_exact_requests(session: Session, file: File, origins: Iterable[Source] 
         return session
     forks: list[Fork] = []
     for number in range(len(session.forks)):
-        branch = reading.lay_out(joined(session, session.forks, number + 1))
+        branch = reading.lay_out(join_path(session, session.forks, number + 1))
         if branch is None:
             return session  # its blocks would stand at other addresses than those of the main path
         forks.append(_fork(main, branch, session.forks[number]))
@@ -168,12 +168,12 @@ def _unanswered(request: ApiRequest) -> dict[str, Any]:
     return {"model": str(request.params.get("model") or ""), "sent_at": request.sent_at, "stop_reason": "error"}
 
 
-def _named(session: Session, recorded: Sequence[Observed], numbers: Sequence[int]) -> tuple[Observed, ...]:
+def _named(session: Session, recorded: Sequence[ObservedEdit], numbers: Sequence[int]) -> tuple[ObservedEdit, ...]:
     """What was observed, with the tool's own account of its compactions in place of what the bodies alone tell."""
-    accounts: Mapping[int, Observed] = {
+    accounts: Mapping[int, ObservedEdit] = {
         numbers[seen.request]: seen for seen in recorded if seen.edit.action == "condense" and seen.request < len(numbers)
     }
-    named: list[Observed] = []
+    named: list[ObservedEdit] = []
     for seen in session.observed:
         account = accounts.get(seen.request)
         left = seen.edit.action in ("drop", "condense") and not seen.edit.facts.get("superseded")
