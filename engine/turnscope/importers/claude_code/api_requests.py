@@ -98,7 +98,7 @@ class ApiRequests:
         found = self.messages.get(hash)
         if found is None and self.heard < (count := len(self.answers) + len(self.prompts)):
             for message in (*self.answers.values(), *self.prompts):
-                listed = {**message, "content": as_blocks(message["content"])}
+                listed = {**message, "content": list_blocks(message["content"])}
                 self.messages.setdefault(hash_message(listed), listed)
             self.heard = count
             found = self.messages.get(hash)
@@ -145,19 +145,19 @@ class ApiRequests:
         )
 
 
-def as_blocks(content: JSON) -> JSON:
+def list_blocks(content: JSON) -> JSON:
     """A message's content as blocks: a string is one text block."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def hash_message(message: Mapping[str, JSON]) -> str:
     """The hash that the tool gives a message."""
-    return _sha({**_unmarked(message), "content": as_blocks(_unmarked(message.get("content")))})
+    return _sha({**_unmarked(message), "content": list_blocks(_unmarked(message.get("content")))})
 
 
 def digest_body(body: Mapping[str, JSON]) -> str:
     """The digest that the tool gives a body without its billing header."""
-    messages = [{**message, "content": as_blocks(message["content"])} for message in body["messages"]]
+    messages = [{**message, "content": list_blocks(message["content"])} for message in body["messages"]]
     return _sha({**body, "messages": messages})
 
 
@@ -178,7 +178,7 @@ def _marked(value: JSON, path: tuple[str | int, ...], mark: JSON) -> JSON:
         return {**value, "cache_control": mark} if isinstance(value, dict) else value
     key = path[0]
     if isinstance(value, dict) and key == "content" and isinstance(value.get("content"), str):
-        value = {**value, "content": as_blocks(value["content"])}
+        value = {**value, "content": list_blocks(value["content"])}
     if isinstance(value, dict) and key in value:
         return {**value, key: _marked(value[key], path[1:], mark)}
     if isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value):

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from turnscope.importers.claude_code.api_requests import ApiRequest, as_blocks
+from turnscope.importers.claude_code.api_requests import ApiRequest, list_blocks
 from turnscope.importers.claude_code.lines import File
 from turnscope.reading.align import Alignment
 from turnscope.reading.body import Msg, RecordedBody, take_apart
@@ -29,20 +29,20 @@ TOOL, PROMPT, META, SUMMARY = "tool", "prompt", "meta", "summary"
 REFUSED = "the provider refused it, or it was interrupted"
 
 
-def origins_of(source: Source, file: File) -> Iterator[Source]:
+def find_origins(source: Source, file: File) -> Iterator[Source]:
     """Files beside a resumed or forked session's that hold the requests of the answers which it copies."""
     for session in file.origins:
         if session != source.path.stem and (found := source.near(f"{session}.jsonl")) is not None:
             yield found
 
 
-def with_exact_requests(session: Session, file: File, origins: Iterable[Source] = ()) -> Session:
+def attach_exact_requests(session: Session, file: File, origins: Iterable[Source] = ()) -> Session:
     """The session with the envelopes that its log records; the session as it is where the log does not record all of them.
 
     Args:
         session: a session as its transcript tells it.
         file: the lines that it was made of.
-        origins: files that may hold the records of requests that the session copies; see `origins_of`.
+        origins: files that may hold the records of requests that the session copies; see `find_origins`.
     """
     if not (file.api or file.origins):
         return session
@@ -148,7 +148,7 @@ class _Reading:
 def _message(path: Session, message: Message) -> Msg:
     raws = [block.raw for block in path.blocks[message.start : message.stop]]
     content = raws[0] if len(raws) == 1 and isinstance(raws[0], str) else raws
-    return take_apart({"messages": [{"role": message.role, "content": as_blocks(content)}]}).messages[0]
+    return take_apart({"messages": [{"role": message.role, "content": list_blocks(content)}]}).messages[0]
 
 
 def _text(part: JSON) -> str:
