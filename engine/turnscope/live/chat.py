@@ -33,7 +33,7 @@ from turnscope.live.talk import Settings, Talk
 from turnscope.live.wire import whole
 from turnscope.planning.assemble import step
 from turnscope.planning.policy import wishes_alone
-from turnscope.session.model import JSON, Edit, Request, Span, Usage, Wished
+from turnscope.session.model import JSON, Edit, Request, Span, Usage, WishFact
 
 __all__ = ["Chat", "Settings"]
 
@@ -133,7 +133,7 @@ class Chat(Talk):
             would = f"; sending this would cost ${usd[0]:.4f}, up to ${usd[1]:.4f} with the longest answer" if usd else ""
             return Held(f"this chat has spent ${self.spent:.4f} of ${limit}{would}", usd)
         if growth and self.plan:
-            new = self.growing.ledger.tokens(self.plan.request.cut, len(self.growing.ledger))
+            new = self.growing.ledger.count_tokens(self.plan.request.cut, len(self.growing.ledger))
             grown = self.plan.calibration.predict(self.plan.seen.tokens + new) - start
             if grown > growth:
                 return Held(f"this turn has grown by {grown:,} tokens, more than {growth:,}", self._would_cost())
@@ -205,7 +205,7 @@ class Chat(Talk):
         policy = wishes_alone(self.settings.policy)
         return step(self.plan, growing.session, self.asked(growing), policy, growing.basis_of(policy))
 
-    def _wish(self, edits: Sequence[Edit]) -> Wished:
+    def _wish(self, edits: Sequence[Edit]) -> WishFact:
         session = self.growing.session
         fact = wishes.add_wishes(session, len(session.requests), edits)
         self.note(fact)

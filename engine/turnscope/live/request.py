@@ -199,5 +199,5 @@ def _end(
 
 def _estimate(talk: Talk, plan: Plan, told: Usage | None) -> Usage:
     """What a request may have been billed: what was told of it as it began, else what it was planned with."""
-    said = round(plan.calibration.scale * talk.growing.ledger.tokens(plan.request.cut, len(talk.growing.ledger)))
+    said = round(plan.calibration.scale * talk.growing.ledger.count_tokens(plan.request.cut, len(talk.growing.ledger)))
     return structs.replace(told or Usage(plan.projected), output_tokens=max(said, told.output_tokens if told else 0))

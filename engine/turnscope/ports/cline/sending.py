@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.ports.cline.ranges import MISSING, Entry, History, State, replace_text
-from turnscope.session.builder import stand_in
-from turnscope.session.model import JSON, Body, Edit, Part, Span
+from turnscope.session.builder import make_part
+from turnscope.session.model import JSON, Edit, Part, Placeholder, Span
 
 EditSteps = Generator[Edit, Envelope, Envelope]
 
@@ -85,7 +85,7 @@ def yield_edits(envelope: Envelope, history: History, message: int, content: str
     said = isinstance(content, str) or (not content and all(history.session.blocks[at].raw is None for at in addresses))
     items = [Item(at, None) for at in addresses] if said or isinstance(content, str) else content
     order = [item.at for item in items if item.at is not None]
-    bodies: dict[Span, Body]
+    bodies: dict[Span, Placeholder]
     if items and len(order) == len(items) and all(a < b for a, b in pairwise(order)):
         new = {item.at: (_build_part(history, message, item),) if item.new else None for item in items}
         bodies = {Span(at, at + 1): new.get(at, ()) for at in addresses}
@@ -104,7 +104,7 @@ def yield_edits(envelope: Envelope, history: History, message: int, content: str
     return envelope
 
 
-def _explain(message: int, body: Body) -> tuple[Any, str]:
+def _explain(message: int, body: Placeholder) -> tuple[Any, str]:
     if body is None:
         return "restore", f"message {message} is sent as it was said"
     if body == ():
@@ -123,7 +123,7 @@ def build_inserted(history: History, message: int, content: str | list[Item]) ->
 
 def _build_part(history: History, message: int, item: Item) -> Part:
     if item.new or item.at is None:
-        return stand_in(history.get_role(message), item.raw)
+        return make_part(history.get_role(message), item.raw)
     block = history.session.blocks[item.at]
     return Part(block.role, block.kind, ref=item.at)
 

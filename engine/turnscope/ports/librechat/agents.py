@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from turnscope.ports.librechat.counts import Column, find_fitting, sum_between
 from turnscope.ports.librechat.history import Bodies, History, get_call_id
-from turnscope.session.content import block_text
+from turnscope.session.content import extract_block_text
 from turnscope.session.model import Part
 
 PRIMER = 3  # tokens of the label that every reply begins with
@@ -122,7 +122,7 @@ def _attach_reasoning(history: History, counts: Column[int], fit: Fit, block: in
 def _build_part(history: History, at: int) -> Part:
     raw = history.session.blocks[at].raw
     kind = str(raw.get("type", "thinking"))
-    return Part("assistant", kind, block_text(kind, raw), raw)
+    return Part("assistant", kind, extract_block_text(kind, raw), raw)
 
 
 def add_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodies:

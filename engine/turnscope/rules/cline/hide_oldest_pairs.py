@@ -107,7 +107,7 @@ def _count_used(ctx: Ctx) -> int | None:
 def _iter_conversation(ctx: Ctx, history: History, first: int, last: int) -> Iterator[Span]:
     """The conversation from message `first` up to and without message `last`."""
     if first < last:
-        yield from ctx.index.talk(history.get_address(first), history.get_address(last))
+        yield from ctx.index.find_conversation_spans(history.get_address(first), history.get_address(last))
 
 
 def _repeat_first_pair(history: History, state: State, old: State) -> Iterator[Edit]:

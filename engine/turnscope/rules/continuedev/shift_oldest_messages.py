@@ -65,12 +65,12 @@ def _get_sizes(ctx: Ctx, talk: Chat) -> Sizes:
 
 def _count_message(ctx: Ctx, start: int, stop: int) -> int:
     blocks = ctx.session.blocks[start:stop]
-    tokens = FRAME + adjust(ctx.own.content(blocks), ctx.request.model)
+    tokens = FRAME + adjust(ctx.own.count_content(blocks), ctx.request.model)
     for block in blocks:
         tokens += CALL if block.kind == "tool_use" else 0
         if block.kind == "tool_result" and isinstance(block.raw, dict):
             name = Part("user", "text", str(block.raw.get("tool_use_id") or ""))
-            tokens += RESULT + adjust(ctx.own.tokens_of((name,)), ctx.request.model)
+            tokens += RESULT + adjust(ctx.own.count_parts((name,)), ctx.request.model)
     return tokens
 
 
@@ -126,7 +126,7 @@ def _shorten_last(ctx: Ctx, talk: Chat, there: int, most: int) -> Iterator[Edit]
     for block in ctx.session.blocks[talk.chat_messages[there - 1].start : talk.chat_messages[there - 1].stop]:
         if block.kind == "text":
             lines = block.text.split("\n")
-            sizes = [ctx.own.tokens_of((Part(block.role, "text", line),)) for line in lines]
+            sizes = [ctx.own.count_parts((Part(block.role, "text", line),)) for line in lines]
             left = select_lines(sizes, max(0, most), top=True)
             text = "\n".join(lines[left.start : left.stop]) or " "
             yield Edit(

@@ -17,7 +17,7 @@ from turnscope.ports.jan.units import get_chat
 from turnscope.ports.rows import memoize_by_ledger
 from turnscope.reading.jan_threads import called
 from turnscope.session.index import Index
-from turnscope.session.model import Body, Edit, Part, Session, Span
+from turnscope.session.model import Edit, Part, Placeholder, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def _get_runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list
 
 
 @memoize_by_ledger
-def _get_bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Body]:
+def _get_bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Placeholder]:
     """What runs of messages became that stand as a whole."""
     return {}
 
@@ -85,7 +85,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield Edit("repair" if body else "drop", because, Span(held[0].start, stop_at), body)
 
 
-def _build_body(held: list[Unit], vision: bool) -> Body:
+def _build_body(held: list[Unit], vision: bool) -> Placeholder:
     """What stands for messages; None where they are sent as they stand."""
     made = _join(held, vision)
     if made == [_copy_message(unit) for unit in held]:
