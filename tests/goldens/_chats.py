@@ -51,20 +51,20 @@ class Fake(Ledger):
     row_of: Sequence[int]
     blocks: Sequence[Block]
 
-    def tokens(self, start: int, stop: int) -> int:
+    def count_tokens(self, start: int, stop: int) -> int:
         rows: dict[int, list[Block]] = {}
         for at in range(start, stop):
             rows.setdefault(self.row_of[at], []).append(self.blocks[at])
         return self.whole(list(rows.items()))
 
-    def content(self, blocks: Iterable[Block]) -> int:
+    def count_content(self, blocks: Iterable[Block]) -> int:
         held = list(blocks)
         return self.bare(self.row_of[held[0].at], held) if held else 0
 
-    def tokens_of(self, parts: Iterable[Part]) -> int:
+    def count_parts(self, parts: Iterable[Part]) -> int:
         return self.trial(list(parts))
 
-    def body(self, parts: Placeholder) -> Counts:
+    def count_placeholder(self, parts: Placeholder) -> Counts:
         return (0, 0, self.trial(list(parts)) if parts else 0, 0, 0)
 
 

@@ -64,17 +64,17 @@ class Quarters(Ledger):
 
     inline: frozenset[str] = frozenset()
 
-    def content(self, blocks: Iterable[Block]) -> int:
+    def count_content(self, blocks: Iterable[Block]) -> int:
         return self._count(block.raw for block in blocks)
 
-    def tokens_of(self, parts: Iterable[Part]) -> int:
+    def count_parts(self, parts: Iterable[Part]) -> int:
         return self._count(part.text if part.raw is None else part.raw for part in parts)
 
-    def each(self, parts: Sequence[Part]) -> list[int]:
-        return [self.tokens_of((part,)) for part in parts]
+    def count_each_part(self, parts: Sequence[Part]) -> list[int]:
+        return [self.count_parts((part,)) for part in parts]
 
-    def body(self, parts: Placeholder) -> Counts:
-        return (0, 0, self.tokens_of(parts or ()), 0, 0)
+    def count_placeholder(self, parts: Placeholder) -> Counts:
+        return (0, 0, self.count_parts(parts or ()), 0, 0)
 
     def _count(self, raws: Iterable[Any]) -> int:
         return -(-sum(self._size(raw) for raw in raws) // 4)

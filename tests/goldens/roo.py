@@ -202,7 +202,7 @@ def ledger(session: Session, tools: list[Any] | None) -> Ledger:
 class _Counted(Ledger):
     """Counts of stand-ins, as the original makes them."""
 
-    def each(self, parts: Sequence[Part]) -> list[int]:
+    def count_each_part(self, parts: Sequence[Part]) -> list[int]:
         return [text_tokens(part.text) for part in parts]
 
 
