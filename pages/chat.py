@@ -6,7 +6,7 @@ shell.ensure()
 
 import streamlit as st  # noqa: E402
 from turnscope import TurnscopeError  # noqa: E402
-from turnscope.live.events import Unkept  # noqa: E402
+from turnscope.live.events import WriteFailed  # noqa: E402
 from turnscope.views import attachments  # noqa: E402
 
 from pages.parts import (  # noqa: E402
@@ -76,7 +76,7 @@ def answering(room: chatting.Room) -> None:
     if not room.busy or running is None or len(room.session.messages) != drawn:
         st.rerun()
     last = running.events[-1] if running.events else None
-    if isinstance(last, Unkept):
+    if isinstance(last, WriteFailed):
         chat_notices.unkept(last.error)
         return
     st.html(chat_cards.streaming(*room.coming, last, room.stopping, drawn))
@@ -97,7 +97,7 @@ def beside() -> None:
     if held:
         session = held.session
         since = int(session.about.get("live_from", 0))
-        st.html(chat_cards.spending(session, held.chat.spent, chat_chosen.settings().spend, since))
+        st.html(chat_cards.spending(session, held.chat.spent_usd, chat_chosen.settings().spend_limit, since))
 
 
 bar = st.container(key="chat-bar", horizontal=True, vertical_alignment="center", gap="small")

@@ -51,10 +51,10 @@ def regenerate(held: Room) -> None:
 
     def leave(chat: Chat) -> None:
         for number in gone:
-            chat.leave_out(number)
+            chat.exclude_message(number)
 
     chatting.change(held, leave)
-    chatting.start(held, lambda chat: chat.go_on())
+    chatting.start(held, lambda chat: chat.continue_turn())
 
 
 def leave_out(held: Room, named: int = -1) -> None:
@@ -65,7 +65,7 @@ def leave_out(held: Room, named: int = -1) -> None:
 
     def leave(chat: Chat) -> None:
         for number in gone:
-            chat.leave_out(number)
+            chat.exclude_message(number)
 
     chatting.change(held, leave)
     held.ended = None

@@ -41,7 +41,7 @@ def controls(held: chatting.Room | None) -> None:
 
 def _standing(held: chatting.Room) -> tuple[by_hand.Summary, ...]:
     with held.lock:
-        return by_hand.summaries(held.chat.summaries(), held.session)
+        return by_hand.summaries(held.chat.list_summaries(), held.session)
 
 
 def _summary(held: chatting.Room, summary: by_hand.Summary) -> None:

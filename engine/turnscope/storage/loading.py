@@ -77,7 +77,7 @@ def _base(path: Path, kept: bytes) -> Session:
 
 
 def _built(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, JSON]) -> Session:
-    """The session's blocks and messages: those of `start`, then the stored ones, as `Growing` appended them."""
+    """The session's blocks and messages: those of `start`, then the stored ones, as `LiveSession` appended them."""
     line = Timeline.of(start)
     for row in rows:
         parts = [(texts[digest], "") for digest in json.loads(row["blobs"])]
