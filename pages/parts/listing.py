@@ -95,7 +95,7 @@ def _folder(path: Path) -> None:
     entries, whole = registry.inside(path)
     if not entries:
         looked = "No session was found in it" if whole else "No session was found in the part of it that was looked through"
-        kinds = ", ".join(sorted(library.suffixes()))
+        kinds = ", ".join(sorted(library.find_suffixes()))
         controls.notice(f"{path} holds nothing to open.", f"{looked}; looked for files that end in {kinds}.")
         return
     table: dict[str, Sequence[object]] = {

@@ -428,7 +428,7 @@ def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
         assert not any(d.splice for d in room.chat.plan.decisions), "cut too early"
         say(app, f"Next {n}. " + "Some words that fill the window. " * 200)
     plan = room.chat.plan
-    assert plan.changed
+    assert plan.is_changed
     assert abs(plan.calibration.predict(plan.before.tokens) - mark) < ahead[1].growth * 1.1
 
 

@@ -18,7 +18,6 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.errors import PolicyError
-from turnscope.importers import read as read_file
 from turnscope.live import branches
 from turnscope.live.betas import list_betas
 from turnscope.live.chat import Settings
@@ -32,6 +31,7 @@ from turnscope.planning.lint import lint
 from turnscope.planning.policy import Policy, load, parse, write
 from turnscope.planning.render import body
 from turnscope.pricing.prices import PRICES
+from turnscope.reading.contents import read_path as read_file
 from turnscope.session.builder import Builder, applied, usage
 from turnscope.session.model import Applied, Session, Usage
 from turnscope.session.portable import dumps, loads

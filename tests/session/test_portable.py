@@ -14,8 +14,9 @@ from claude_log import Log, call
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from turnscope import importers
 from turnscope.errors import BrokenFile
+from turnscope.reading.claims import claim
+from turnscope.reading.contents import read_path, read_source
 from turnscope.reading.source import Source, parse
 from turnscope.session import portable
 from turnscope.session.builder import Builder, drop
@@ -69,15 +70,15 @@ def test_lone_surrogates_survive() -> None:
     builder.message("user", "half a pair: \ud83d")
     session = builder.build()
     log = source(portable.dumps(session))
-    assert importers.claim(log).name == "turnscope-json"
-    assert importers.read_source(log) == (session,)
+    assert claim(log).name == "turnscope-json"
+    assert read_source(log) == (session,)
 
 
 def test_every_shared_session_is_read_back_equal(shared: Callable[..., Path]) -> None:
     paths = [*shared("data", "open", "claude-code").glob("*.jsonl"), *shared("data", "open", "anthropic-api").glob("*.yaml")]
     assert paths
     for path in paths:
-        for session in importers.read(path):
+        for session in read_path(path):
             assert portable.loads(parse(portable.dumps(session))) == session, path.name
 
 
@@ -174,6 +175,6 @@ def test_a_wrong_field_is_named_with_its_path_and_a_hint(path: list[Any], value:
         holder = holder[key]
     holder[path[-1]] = value
     with pytest.raises(BrokenFile) as raised:
-        importers.read_source(source(whole))
+        read_source(source(whole))
     assert named in raised.value.what
     assert raised.value.hint

@@ -14,7 +14,7 @@ from claude_log import Log, call
 from conftest import ROOT, SHARED
 from turnscope import Session
 from turnscope.__main__ import main
-from turnscope.importers import importers
+from turnscope.reading.registry import find_importers
 from turnscope.session.builder import Builder
 from turnscope.views import exporting
 
@@ -178,7 +178,7 @@ def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(t
     assert made["tokenCount"] == last.prompt_tokens + last.output_tokens
     assert made["repoPath"] == session.about["cwd"]
     assert "thinking" not in {b["type"] for m in made["apiHistory"] if isinstance(m["content"], list) for b in m["content"]}
-    if "chainreview" in {importer.name for importer in importers()}:
+    if "chainreview" in {importer.name for importer in find_importers()}:
         again = opened_again(session, "chainreview", tmp_path)
         assert again.source == "chainreview"
         assert [block.text.strip() for block in again.blocks if block.kind == "tool_result"] == [

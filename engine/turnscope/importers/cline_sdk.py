@@ -39,7 +39,7 @@ def finds(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("CLINE_SESSION_DATA_DIR")
     data = machine.variables.get("CLINE_DATA_DIR")
     home = Path(data) if data else machine.home / ".cline" / "data"
-    yield Place(Path(given) if given else home / "sessions", f"*/*{END}")
+    yield Place(Path(given) if given else home / "sessions", f"*/*{END}", part_of)
 
 
 def part_of(path: Path) -> Path:

@@ -43,7 +43,7 @@ def sniff(source: Source) -> int:
 
 def finds(machine: Machine) -> Iterator[Place]:
     for folder in (machine.data / "Jan" / "data", machine.config / "Jan" / "data", machine.home / "jan"):
-        yield Place(folder / "threads", "*/messages.jsonl")
+        yield Place(folder / "threads", "*/messages.jsonl", part_of)
 
 
 def related(source: Source) -> Iterator[Source]:

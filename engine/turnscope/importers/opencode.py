@@ -48,8 +48,8 @@ def sniff(source: Source) -> int:
 
 def finds(machine: Machine) -> Iterator[Place]:
     for data in dict.fromkeys((machine.data, machine.home / ".local" / "share")):
-        yield Place(data / "opencode", "storage/session/*/*.json")
-        yield Place(data / "opencode", "opencode*.db")
+        yield Place(data / "opencode", "storage/session/*/*.json", part_of)
+        yield Place(data / "opencode", "opencode*.db", part_of)
 
 
 def part_of(path: Path) -> Path:

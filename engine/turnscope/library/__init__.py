@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from turnscope.counting.exact import ExactCounts
 from turnscope.counting.exact import available as exact_available
-from turnscope.importers import Place, part_of, suffixes
 from turnscope.library.loading import places, tool_of
+from turnscope.reading.importer import Place
+from turnscope.reading.registry import find_session_path, find_suffixes
 from turnscope.reading.source import Entry
 from turnscope.session.thread import hanging
 
@@ -91,18 +92,18 @@ __all__ = [
     "begun",
     "current",
     "exact_available",
+    "find_session_path",
+    "find_suffixes",
     "forget_chat",
     "hanging",
     "index_chats",
     "kept",
     "ledger_of_branch",
     "offered",
-    "part_of",
     "places",
     "sized",
     "source_of",
     "sources_in",
-    "suffixes",
     "summary",
     "thread_of",
     "tool_of",

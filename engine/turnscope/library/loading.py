@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from turnscope import importers
 from turnscope.counting.tokens import listening
+from turnscope.reading import contents, registry
 from turnscope.reading.holders import open_source
+from turnscope.reading.importer import Place
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import Session
 from turnscope.session.portable import no_session
@@ -45,7 +46,7 @@ def load_all(path: Path | str) -> tuple[Session, ...]:
     >>> [session.title for session in turnscope.load_all("sample_sessions/cache-goes-cold.jsonl")]
     ['High water an hour late since Sunday']
     """
-    return importers.read(path)
+    return contents.read_path(path)
 
 
 def load(path: Path | str, entry: Entry | str = "") -> Session:
@@ -84,9 +85,9 @@ def read(source: Source, entry: str = "") -> Thread:
     """Read a conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s."""
     if source.kind != "file" or source.size <= LONG:
         with unwalked():
-            return importers.read_entry(source, entry)
+            return contents.read_entry(source, entry)
     with unwalked(), listening() as source.hear:  # its texts will be counted next
-        return importers.read_entry(source, entry)
+        return contents.read_entry(source, entry)
 
 
 def entries(path: Path | str) -> Iterator[Entry]:
@@ -96,15 +97,15 @@ def entries(path: Path | str) -> Iterator[Entry]:
     >>> listed[0], turnscope.load("sample_sessions", listed[0]).title
     ('cache-goes-cold.jsonl', 'High water an hour late since Sunday')
     """
-    return importers.entries(open_source(Path(path)))
+    return contents.list_entries(open_source(Path(path)))
 
 
-def places() -> tuple[tuple[str, importers.Place], ...]:
+def places() -> tuple[tuple[str, Place], ...]:
     """Where the tools that are known keep their sessions on this machine, each with what its sessions are called."""
-    return tuple((importer.title.partition(" (")[0], place) for importer, place in importers.places(machine()))
+    return tuple((importer.title.partition(" (")[0], place) for importer, place in registry.find_places(machine()))
 
 
 def tool_of(source: str) -> str:
     """What a person calls the format of a session, by the name of its importer (`Session.source`)."""
-    title = next((importer.title for importer in importers.importers() if importer.name == source), source)
+    title = next((importer.title for importer in registry.find_importers() if importer.name == source), source)
     return title.partition(" (")[0]

@@ -160,11 +160,11 @@ class Chat(ChatState):
         plan, basis = self._plan_by_hand(), self.live_session.basis
         ctx = Ctx(self.live_session.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
                   plan.budget, plan.budget.limit, 0, prices=basis.prices)  # fmt: skip
-        asking, answers = wishes.condensed(plan.after, ctx, keep_turns), self.build_answers(force_summaries=True)
+        asking, answers = wishes.condense_by_hand(plan.after, ctx, keep_turns), self.build_answers(force_summaries=True)
         try:
             ask = next(asking)
-            tried = wishes.tried(plan.after, ctx, keep_turns)
-            wishes.stays(
+            tried = wishes.preview_summary(plan.after, ctx, keep_turns)
+            wishes.check_summary_stays(
                 step(self.plan, tried, plan.request, self.policy, self.live_session.get_policy_basis(self.policy)).after
             )
             while True:
@@ -178,11 +178,13 @@ class Chat(ChatState):
 
     def list_summaries(self) -> tuple[Piece, ...]:
         """The summaries that the next request starts from, in order; `by` names each."""
-        return wishes.summaries(self._plan_by_hand().after)
+        return wishes.find_summaries(self._plan_by_hand().after)
 
     def edit_summary(self, by: int, text: str) -> None:
         """Give the summary that decision `by` put there another text from the next request on. TurnscopeError: it is gone."""
-        self._record_wish((wishes.edited(wishes.found(self._plan_by_hand().after, by), repair_text(text)),))
+        self._record_wish(
+            (wishes.edit_summary(wishes.find_summary_of_decision(self._plan_by_hand().after, by), repair_text(text)),)
+        )
 
     def undo_summary(self, by: int, decisions: Sequence[Decision] = ()) -> None:
         """Put back what stood before decision `by`, from the next request on; without that decision, the messages themselves.
@@ -190,12 +192,16 @@ class Chat(ChatState):
         `decisions`: those of earlier requests that are at hand, in order. TurnscopeError: the summary is gone.
         """
         plan = self._plan_by_hand()
-        piece = wishes.found(plan.after, by)
-        self._record_wish(wishes.undone(plan.after, piece, (*decisions, *plan.decisions)))
+        piece = wishes.find_summary_of_decision(plan.after, by)
+        self._record_wish(wishes.undo_summary(plan.after, piece, (*decisions, *plan.decisions)))
 
     def rate_summary(self, by: int, rating: str) -> None:
         """Keep what somebody thinks of a summary: up, down, or "" for nothing. TurnscopeError: the summary is gone."""
-        self.record_fact(wishes.rated(wishes.words(wishes.found(self._plan_by_hand().after, by)), rating))
+        self.record_fact(
+            wishes.make_rating(
+                wishes.get_editable_text(wishes.find_summary_of_decision(self._plan_by_hand().after, by)), rating
+            )
+        )
 
     def _plan_by_hand(self) -> Plan:
         """What the next request starts from, with all that was wished, before the policy."""
@@ -205,6 +211,6 @@ class Chat(ChatState):
 
     def _record_wish(self, edits: Sequence[Edit]) -> Wished:
         session = self.live_session.session
-        fact = wishes.added(session, len(session.requests), edits)
+        fact = wishes.add_wishes(session, len(session.requests), edits)
         self.record_fact(fact)
         return fact

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from turnscope.envelope.memories import Memory, found
-from turnscope.envelope.wishes import rated, rating
+from turnscope.envelope.memories import Memory, find_facts
+from turnscope.envelope.wishes import get_rating, make_rating
 from turnscope.live import note_tools, output_tool
 from turnscope.live.chat import Chat
 from turnscope.live.context_sources import ContextSources
@@ -102,25 +102,25 @@ def list_facts(chat: Chat) -> Iterator[tuple[Memory, bool]]:
     if not _has_rule(chat.policy, FACTS_RULE):
         return
     session, plan = chat.live_session.session, chat.plan
-    known: dict[str, Memory] = {fact.id: fact for fact in (plan.state(FACTS_RULE) if plan else None) or ()}
+    known: dict[str, Memory] = {fact.id: fact for fact in (plan.get_state(FACTS_RULE) if plan else None) or ()}
     for message in session.messages if plan else ():
         if plan and message.start >= plan.request.cut and message.role in ("user", "assistant"):
             for block in session.blocks[message.start : message.stop]:
-                told = found(block.role, block.text, message.sent_at, f"block {block.at}") if block.kind == "text" else ()
+                told = find_facts(block.role, block.text, message.sent_at, f"block {block.at}") if block.kind == "text" else ()
                 known |= {fact.id: fact for fact in told if fact.id not in known}
-    yield from ((fact, rating(session, fact.text) == "down") for fact in reversed([*known.values()]))
+    yield from ((fact, get_rating(session, fact.text) == "down") for fact in reversed([*known.values()]))
 
 
 def refuse_fact(chat: Chat, fact: Memory, memories: Memories | None) -> None:
     """A fact is not to be remembered: no request carries it from now on, and the store gives it up."""
-    chat.record_fact(rated(fact.text, "down"))
+    chat.record_fact(make_rating(fact.text, "down"))
     if memories:
         memories.withdraw(fact.id)
 
 
 def accept_fact(chat: Chat, fact: Memory, memories: Memories | None) -> None:
     """A fact is to be remembered for good. TurnscopeError: it was forgotten on request."""
-    chat.record_fact(rated(fact.text, "up"))
+    chat.record_fact(make_rating(fact.text, "up"))
     if memories:
         memories.add(fact.text, fact.owner, f"{chat.live_session.session.id} {fact.source}", fact.said, "long")
 

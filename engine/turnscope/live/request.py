@@ -1,7 +1,7 @@
-"""One request of a chat: planned, looked over, kept, sent, and kept again with what came of it.
+"""One request of a chat: plan it, check it, record it, send it, and record what came of it.
 
-Functions of a `ChatState`. A provider that calls a request too long is sent another one, once. What is asked before a request may go
-is in `request_checks`.
+Functions of a `ChatState`. If the provider calls a request too long, a smaller one is sent, once. `request_checks` says whether a
+request may be sent at all.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from turnscope.envelope.ended import RequestEnded, Status, delivered
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.request_outcome import RequestEnded, Status, build_partial_answer
 from turnscope.errors import ProviderError, TurnscopeError
 from turnscope.live import request_checks
 from turnscope.live.chat_state import ChatState
@@ -157,7 +157,7 @@ def _end_interrupted(
     error: TurnscopeError | None = None,
 ) -> None:
     """Keep what was delivered of a broken or stopped stream, once, and let the next request say so."""
-    said = ProviderAnswer(delivered(texts), "interrupted", start.usage, start.id)
+    said = ProviderAnswer(build_partial_answer(texts), "interrupted", start.usage, start.id)
     _end(chat, plan, "interrupted", said, seconds, attempt, error)
 
 

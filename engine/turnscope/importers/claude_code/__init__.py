@@ -45,7 +45,7 @@ def _ours(record: Any) -> int:
 def finds(machine: Machine) -> Iterator[Place]:
     given = [Path(part.strip()) for part in machine.variables.get(CONFIG, "").split(",") if part.strip()]
     for root in given or [machine.home / ".claude", machine.home / ".config" / "claude"]:
-        yield Place(root / "projects", "*/*.jsonl")
+        yield Place(root / "projects", "*/*.jsonl", part_of)
 
 
 def related(source: Source) -> Iterator[Source]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from turnscope.counting.media import media_tokens
 from turnscope.counting.tokens import Counter, count_texts
-from turnscope.envelope.memories import found as found_in
+from turnscope.envelope.memories import find_facts as found_in
 from turnscope.live.offline.context_edits import drop_compacted
 from turnscope.live.offline.validation import sign_thinking
 from turnscope.planning.extract import extract

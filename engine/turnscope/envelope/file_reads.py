@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from turnscope.envelope.conversation import call_input, path_in, result_text
+from turnscope.envelope.conversation import find_path, get_call_input, get_result_text
 from turnscope.session.model import Block, Session
 
 READERS = ("Read", "read_file", "read", "view", "view_file", "open_file", "cat", "read_text_file", "get_file_contents")
@@ -19,7 +19,7 @@ SHOWN = re.compile(r'(<((?:final_)?file_content) path="([^"]+)">)(.*?)(</\2>)', 
 HEADED = re.compile(r"(\[(\S+) for '([^']+)'\] Result:\s?)(.+)", re.DOTALL)
 
 
-class Reading(NamedTuple):
+class FileRead(NamedTuple):
     """Block `at` shows `path`; `part` says which part of the file ("" = all of it)."""
 
     at: int
@@ -27,25 +27,25 @@ class Reading(NamedTuple):
     part: str
 
 
-def readings(block: Block, session: Session) -> Iterator[Reading]:
+def find_file_reads(block: Block, session: Session) -> Iterator[FileRead]:
     """What a block shows of files; a reading that failed shows nothing."""
-    text = result_text(block) if block.kind == "tool_result" else block.text
+    text = get_result_text(block) if block.kind == "tool_result" else block.text
     if not text or (isinstance(block.raw, Mapping) and block.raw.get("is_error")):
         return
-    given = call_input(session, block) if block.name in READERS else {}
-    if path := path_in(given):
-        part = [(key, given[key]) for key in PARTS if given.get(key) is not None]
-        yield Reading(block.at, path, repr(part) if part else "")
+    tool_input = get_call_input(session, block) if block.name in READERS else {}
+    if path := find_path(tool_input):
+        part = [(key, tool_input[key]) for key in PARTS if tool_input.get(key) is not None]
+        yield FileRead(block.at, path, repr(part) if part else "")
     elif (headed := HEADED.match(text)) and headed[2] in READERS:
-        yield Reading(block.at, headed[3], "")
+        yield FileRead(block.at, headed[3], "")
     elif "file_content path=" in text:
         for path in dict.fromkeys(match[3] for match in SHOWN.finditer(text)):
-            yield Reading(block.at, path, "")
+            yield FileRead(block.at, path, "")
 
 
-def shown(block: Block, path: str) -> str:
+def get_file_text(block: Block, path: str) -> str:
     """What a block shows of the file at `path`, as far as `readings` says that it does."""
-    text = (result_text(block) or "") if block.kind == "tool_result" else block.text
+    text = (get_result_text(block) or "") if block.kind == "tool_result" else block.text
     if headed := HEADED.match(text):
         return headed[4]
     return next((match[4] for match in SHOWN.finditer(text) if match[3] == path), text)

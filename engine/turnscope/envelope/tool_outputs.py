@@ -28,7 +28,7 @@ _TELLS = re.compile(
 )
 
 
-def tidied(text: str) -> str:
+def tidy_output(text: str) -> str:
     """The text without escape codes and overwritten progress, a log without its timestamps, a line said thrice or more once."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
@@ -38,20 +38,20 @@ def tidied(text: str) -> str:
         text = f"[{stamps:,} timestamps left out]\n" + _STAMP.sub("", text)
     lines = text.split("\n")
     if any(map(eq, lines, lines[1:])):  # most texts repeat no line, and this sees it sooner
-        text = _REPEATED.sub(_once, text)
+        text = _REPEATED.sub(_collapse_repeats, text)
     return _BLANK.sub("\n\n", text)
 
 
-def _once(found: re.Match[str]) -> str:
+def _collapse_repeats(found: re.Match[str]) -> str:
     return f"{found[1]}[the line above {len(found[0]) // len(found[1]) - 1:,} more times]\n"
 
 
-def address(text: str) -> str:
+def make_address(text: str) -> str:
     """The address of a text, by what it says."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def findings(text: str, most: int) -> Iterator[str]:
+def find_telling_lines(text: str, most: int) -> Iterator[str]:
     """The lines of an output that tell most, at most so many, each with its number: errors and failures; else how it begins.
     Its last line stands at the end, for many tools sum up there."""
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

@@ -40,7 +40,7 @@ _SPEAKS = re.compile(  # before each line, but for the first, that begins with a
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
-class Kept(NamedTuple):
+class Retention(NamedTuple):
     """How many of each the source holds and the summary kept, as `(kept, all)`; `lost`: active files and open questions."""
 
     identifiers: tuple[int, int]
@@ -56,9 +56,9 @@ class Kept(NamedTuple):
         return sum(shares) / len(shares) if shares else 1.0
 
 
-def scored(source: str, summary: str) -> dict[str, Any]:
+def score_summary(source: str, summary: str) -> dict[str, Any]:
     """What a summary kept of its source, as facts of a decision; `flagged`: an active file or an open question it loses."""
-    kept = compared(source, summary)
+    kept = compare_summary(source, summary)
     told = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
     found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in told if b)}
     if kept.lost:
@@ -67,30 +67,30 @@ def scored(source: str, summary: str) -> dict[str, Any]:
     return found
 
 
-def compared(source: str, summary: str) -> Kept:
+def compare_summary(source: str, summary: str) -> Retention:
     """What `summary` kept of `source`, a transcript of `role: text` lines.
 
     A file counts as named where its own name without folders is. Active: the files that the source names last. A question is
     open where nobody answers it in the source, or where it says so of itself.
     """
-    names, numbers = _named(source)
-    files = _last(source, names)
-    has, digits = _named(summary)
+    names, numbers = _find_names(source)
+    files = _find_last_files(source, names)
+    has, digits = _find_names(summary)
     has |= {name.rpartition("/")[2] for name in has}
     kept = sum(name in has or name.rpartition("/")[2] in has for name in names)
     words = frozenset(_WORD.findall(summary.lower()))
-    decisions, questions = _sentences(source)
+    decisions, questions = _find_statements(source)
     lost = [f"the active file {name[-LONGEST:]}" for name in files if name not in has and name.rpartition("/")[2] not in has]
-    gone = [text for text in questions if not _said(text, words)]
+    gone = [text for text in questions if not _is_covered(text, words)]
     lost += (f"the open question {text[:LONGEST]!r}" for text in gone)
-    decided = sum(_said(text, words) for text in decisions)
-    return Kept(
+    decided = sum(_is_covered(text, words) for text in decisions)
+    return Retention(
         (kept, len(names)), (len(numbers & digits), len(numbers)), (decided, len(decisions)),
         (len(questions) - len(gone), len(questions)), tuple(lost),
     )  # fmt: skip
 
 
-def _named(text: str) -> tuple[set[str], set[str]]:
+def _find_names(text: str) -> tuple[set[str], set[str]]:
     """Names that look like code or files, and numbers of two digits or more."""
     names: dict[str, None] = {}
     numbers: set[str] = set()
@@ -103,7 +103,7 @@ def _named(text: str) -> tuple[set[str], set[str]]:
     return set(names), numbers
 
 
-def _last(text: str, names: set[str]) -> list[str]:
+def _find_last_files(text: str, names: set[str]) -> list[str]:
     """The files named last, newest first, of those among `names`."""
     files: list[str] = []
     for line in reversed(text[-20_000:].splitlines()):
@@ -115,7 +115,7 @@ def _last(text: str, names: set[str]) -> list[str]:
     return files
 
 
-def _sentences(source: str) -> tuple[list[str], list[str]]:
+def _find_statements(source: str) -> tuple[list[str], list[str]]:
     """What was decided, and what is open: of what people and models said, not of what tools printed."""
     speaker, decided, asked, marked = "", dict[str, None](), dict[str, str](), dict[str, None]()
     for start, stop in pairwise((0, *(found.end() for found in _SPEAKS.finditer(source)), len(source))):
@@ -130,11 +130,11 @@ def _sentences(source: str) -> tuple[list[str], list[str]]:
         for line in text.splitlines():
             tells = any(map(line.casefold().__contains__, _TELLING))
             if "?" in line or (tells and (_DECIDED.search(line) or _OPEN.search(line))):
-                _sort(line, speaker, decided, asked, marked)
+                _sort_sentences(line, speaker, decided, asked, marked)
     return [*decided], [*asked, *marked]
 
 
-def _sort(line: str, speaker: str, decided: dict[str, None], asked: dict[str, str], marked: dict[str, None]) -> None:
+def _sort_sentences(line: str, speaker: str, decided: dict[str, None], asked: dict[str, str], marked: dict[str, None]) -> None:
     """Put each sentence of a line where it belongs, if anywhere."""
     for sentence in _SENTENCE.findall(line[:4_000]):
         text = sentence.strip()
@@ -146,7 +146,7 @@ def _sort(line: str, speaker: str, decided: dict[str, None], asked: dict[str, st
             decided[text] = None
 
 
-def _said(text: str, words: Iterable[str]) -> bool:
+def _is_covered(text: str, words: Iterable[str]) -> bool:
     """Whether most of what a sentence says is among `words`."""
     own = set(_WORD.findall(text.lower()))
     return not own or len(own.intersection(words)) >= SHARE * len(own)

@@ -31,14 +31,14 @@ class RequestEnded(Struct, frozen=True):
     status: Status
     answer: Message | None = None
     blocks: tuple[JSON, ...] = ()
-    gone: tuple[Edit, ...] = ()
+    lapsed_edits: tuple[Edit, ...] = ()
     seconds: float = 0.0
     usd: Decimal | None = None
     attempts: int = 1
     error: TurnscopeError | None = None
 
 
-def delivered(texts: Iterable[str]) -> tuple[JSON, ...]:
+def build_partial_answer(texts: Iterable[str]) -> tuple[JSON, ...]:
     """The blocks of an answer that broke off: its texts as far as they came, and that it did; none where nothing came."""
     said = [text for text in texts if text.strip()]
     return tuple({"type": "text", "text": text} for text in ([*said, INTERRUPTED] if said else []))

@@ -28,7 +28,7 @@ RULE_FILES = ("CLAUDE.md", "AGENTS.md", ".clinerules", ".cursorrules", ".windsur
 MARK = "\n[cut: no room for the rest]"
 
 
-class Provided(Struct, frozen=True):
+class ContextItem(Struct, frozen=True):
     """One text put beside a question: what it is, what it is called (a path, an address, a title), and what it says."""
 
     kind: Kind
@@ -36,16 +36,16 @@ class Provided(Struct, frozen=True):
     text: str
 
 
-def provided(item: str) -> Provided | None:
+def decode_item(item: str) -> ContextItem | None:
     """One as whoever was asked hands it over; None where it is none."""
     try:
-        found = msgspec.json.decode(item, type=Provided)
+        found = msgspec.json.decode(item, type=ContextItem)
     except msgspec.DecodeError:
         return None
     return found if found.text.strip() else None
 
 
-def recorded(ctx: Ctx, at: int) -> Iterator[Provided]:
+def read_recorded_items(ctx: Ctx, at: int) -> Iterator[ContextItem]:
     """What the log says was put beside the question at address `at`, and what it says without naming a question.
 
     A row names it by its turn, or by the id of its message.
@@ -58,20 +58,20 @@ def recorded(ctx: Ctx, at: int) -> Iterator[Provided]:
                 continue
             text = row.get("text")
             if isinstance(text, str) and text.strip():
-                yield Provided(row["kind"], str(row.get("name") or ""), text[:LONGEST])
+                yield ContextItem(row["kind"], str(row.get("name") or ""), text[:LONGEST])
 
 
-def _sources(found: Sequence[Provided]) -> str:
+def _format_sources(found: Sequence[ContextItem]) -> str:
     """Open WebUI: each as a source with its number."""
     return "\n".join(f'<source id="{n}" name="{escape(one.name)}">{one.text}</source>' for n, one in enumerate(found, 1))
 
 
-def _tagged(found: Sequence[Provided]) -> str:
+def _format_tags(found: Sequence[ContextItem]) -> str:
     """Each in a tag of its kind."""
     return "\n\n".join(f'<{one.kind} name="{escape(one.name)}">\n{one.text}\n</{one.kind}>' for one in found)
 
 
-def _fenced(found: Sequence[Provided]) -> str:
+def _format_fences(found: Sequence[ContextItem]) -> str:
     """Continue: each as a fenced block under its name, with a fence longer than any in it."""
 
     def fence(text: str) -> str:
@@ -80,11 +80,15 @@ def _fenced(found: Sequence[Provided]) -> str:
     return "\n\n".join(f"{(mark := fence(one.text))}{one.name}\n{one.text}\n{mark}" for one in found)
 
 
-FORMS: Mapping[str, Callable[[Sequence[Provided]], str]] = {"sources": _sources, "tagged": _tagged, "fenced": _fenced}
+FORMS: Mapping[str, Callable[[Sequence[ContextItem]], str]] = {
+    "sources": _format_sources,
+    "tagged": _format_tags,
+    "fenced": _format_fences,
+}
 """How they are worded, by the name that a policy declares."""
 
 
-def fitting(found: Sequence[Provided], form: str, room: int, count: Callable[[str], int]) -> tuple[str, int]:
+def fit_items(found: Sequence[ContextItem], form: str, room: int, count: Callable[[str], int]) -> tuple[str, int]:
     """The text of as many as fit into `room` tokens, the first first, and how many that are; a first one too large is cut."""
     chosen = [*found]
     while chosen and (tokens := count(FORMS[form](chosen))) > room:
@@ -96,10 +100,10 @@ def fitting(found: Sequence[Provided], form: str, room: int, count: Callable[[st
         kept = said[: min(len(said) - 1, int(len(said) * room / tokens * 0.95))] if room > 0 else ""
         if not kept.strip():
             return "", 0
-        chosen = [Provided(only.kind, only.name, kept + MARK)]
+        chosen = [ContextItem(only.kind, only.name, kept + MARK)]
     return (FORMS[form](chosen), len(chosen)) if chosen else ("", 0)
 
 
-def told(found: Sequence[Provided], most: int = 8) -> list[dict[str, Any]]:
+def describe_items(found: Sequence[ContextItem], most: int = 8) -> list[dict[str, Any]]:
     """Names and sizes of some of them, for people."""
     return [{"name": one.name, "characters": len(one.text)} for one in found[:most]]

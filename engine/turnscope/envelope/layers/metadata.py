@@ -12,8 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from turnscope.envelope.conversation import path_in
-from turnscope.envelope.layers.words import About, about, clipped, sentences, topic
+from turnscope.envelope.conversation import find_path
+from turnscope.envelope.layers.words import TextNames, clip_text, find_names, find_topic, split_sentences
 from turnscope.session.content import text_of
 from turnscope.session.model import Block
 
@@ -29,16 +29,16 @@ _DECIDES = re.compile(
 _FAILS = re.compile(r"rror|xception|[Ff]ail|FAIL|denied|not found|refused|cannot|[Tt]imeout|missing")
 _OPEN = re.compile(r"\?(?:[\"')*`]*)$|\b(TODO|next step|remains?|still (?:needs?|open)|later|unresolved)\b", re.IGNORECASE)
 _TELLS = re.compile(r"\d|\b[A-Z][A-Z\d_]{2,}\b|\bis\b")
-_KNOWN: dict[bytes, Told] = {}
+_MEMO: dict[bytes, Metadata] = {}
 
 Outcome = Literal["completed", "ongoing", "error"]
 
 
-class Told(Struct, frozen=True):
+class Metadata(Struct, frozen=True):
     """A conversation in few words. Lists hold the most telling first."""
 
     topic: tuple[str, ...] = ()
-    named: About = About()
+    names: TextNames = TextNames()
     outcome: Outcome = "completed"
     line: str = ""  # one sentence of what came out
     asked: tuple[str, ...] = ()
@@ -50,54 +50,54 @@ class Told(Struct, frozen=True):
     open: tuple[str, ...] = ()
 
 
-def told(blocks: Sequence[Block]) -> Told:
+def read_metadata(blocks: Sequence[Block]) -> Metadata:
     """What is told of these blocks, which are whole: nothing of them is still to come."""
     key = blake2b("".join(f"{block.role[0]}{block.digest}" for block in blocks).encode(), digest_size=16).digest()
-    found = _KNOWN.get(key)
+    found = _MEMO.get(key)
     if found is None:
-        found = _read(blocks)
-        if len(_KNOWN) >= REMEMBERED:
-            _KNOWN.clear()
-        _KNOWN[key] = found
+        found = _extract_metadata(blocks)
+        if len(_MEMO) >= REMEMBERED:
+            _MEMO.clear()
+        _MEMO[key] = found
     return found
 
 
-def _read(blocks: Sequence[Block]) -> Told:
+def _extract_metadata(blocks: Sequence[Block]) -> Metadata:
     spoken = [block for block in blocks if block.kind == "text" and block.role in ("user", "assistant")]
-    asked = [clipped(block.text) for block in spoken if block.role == "user"]
-    answers = [clipped(block.text) for block in spoken if block.role == "assistant"]
-    inputs = [(block.name, _input(block)) for block in blocks if block.kind == "tool_use"]
-    failures, broken = _failures(blocks)
-    last = [*sentences(answers[-1])] if answers else []
-    decided = _picked(answers, _DECIDES)
-    changed = dict.fromkeys(f"{name} {path}" for name, given in inputs if _CHANGES.search(name) and (path := path_in(given)))
-    paths = " ".join(path for _, given in inputs if (path := path_in(given)))
+    asked = [clip_text(block.text) for block in spoken if block.role == "user"]
+    answers = [clip_text(block.text) for block in spoken if block.role == "assistant"]
+    inputs = [(block.name, _get_input(block)) for block in blocks if block.kind == "tool_use"]
+    failures, broken = _find_failures(blocks)
+    last = [*split_sentences(answers[-1])] if answers else []
+    decided = _pick_sentences(answers, _DECIDES)
+    changed = dict.fromkeys(f"{name} {path}" for name, given in inputs if _CHANGES.search(name) and (path := find_path(given)))
+    paths = " ".join(path for _, given in inputs if (path := find_path(given)))
     cure = next(iter([*decided[-1:], *last[:1]]), "")
     outcome: Outcome = (
         "error" if broken else "completed" if answers and blocks and blocks[-1].role == "assistant" else "ongoing"
     )
-    return Told(
-        topic("\n".join(asked) or "\n".join(answers)),
-        about("\n".join((*asked, paths, *answers, *failures))),
+    return Metadata(
+        find_topic("\n".join(asked) or "\n".join(answers)),
+        find_names("\n".join((*asked, paths, *answers, *failures))),
         outcome,
-        _short(last[0]) if last else _short(failures[-1]) if failures else "",
-        _short_each([one for text in asked for one in sentences(text)][:4]),
-        _picked(asked, _TELLS),
+        _shorten(last[0]) if last else _shorten(failures[-1]) if failures else "",
+        _shorten_each([one for text in asked for one in split_sentences(text)][:4]),
+        _pick_sentences(asked, _TELLS),
         decided,
         tuple(changed)[-6:],
-        _short_each(f"{failure} -> {cure if not broken else 'open'}" for failure in failures[-2:]),
-        _short_each(last[:4]),
-        _picked(answers[-1:], _OPEN),
+        _shorten_each(f"{failure} -> {cure if not broken else 'open'}" for failure in failures[-2:]),
+        _shorten_each(last[:4]),
+        _pick_sentences(answers[-1:], _OPEN),
     )
 
 
-def _input(call: Block) -> Mapping[str, object]:
+def _get_input(call: Block) -> Mapping[str, object]:
     raw = call.raw
     given = raw.get("input") if isinstance(raw, Mapping) else None
     return given if isinstance(given, Mapping) else {}
 
 
-def _failures(blocks: Sequence[Block]) -> tuple[list[str], bool]:
+def _find_failures(blocks: Sequence[Block]) -> tuple[list[str], bool]:
     """The telling line of each failed result, and whether the last result of all failed."""
     found, broken = list[str](), False
     for block in blocks:
@@ -105,24 +105,24 @@ def _failures(blocks: Sequence[Block]) -> tuple[list[str], bool]:
         if isinstance(raw, Mapping):
             broken = bool(raw.get("is_error"))
             if broken:
-                lines = [*sentences(clipped(text_of(raw.get("content")), RESULT))]
-                found += [_short(next((line for line in lines if _FAILS.search(line)), lines[0]))] if lines else []
+                lines = [*split_sentences(clip_text(text_of(raw.get("content")), RESULT))]
+                found += [_shorten(next((line for line in lines if _FAILS.search(line)), lines[0]))] if lines else []
     return found, broken
 
 
-def _picked(texts: Iterable[str], sign: re.Pattern[str], most: int = 4) -> tuple[str, ...]:
-    return _short_each([one for text in texts for one in sentences(text) if sign.search(one)][:most])
+def _pick_sentences(texts: Iterable[str], sign: re.Pattern[str], most: int = 4) -> tuple[str, ...]:
+    return _shorten_each([one for text in texts for one in split_sentences(text) if sign.search(one)][:most])
 
 
-def _short_each(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(map(_short, texts)))
+def _shorten_each(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(_shorten, texts)))
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
 
 
-def points(known: Told) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def list_key_points(known: Metadata) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """The key points of a summary, what must stay longest first."""
     yield "asked", " ", known.asked[:2]
     yield "decided", " ", known.decided

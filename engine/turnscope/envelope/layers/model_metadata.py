@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from msgspec import structs
 
-from turnscope.envelope.layers.told import Told
+from turnscope.envelope.layers.metadata import Metadata
 from turnscope.session.model import Ask, Block, Session
 
 PROMPT = (
@@ -25,18 +25,18 @@ CAP = 300  # tokens of an answer
 LINES = 24
 
 
-def question(blocks: Sequence[Block]) -> Ask | None:
+def build_metadata_ask(blocks: Sequence[Block]) -> Ask | None:
     """What a model is asked of a conversation; None where it says nothing."""
-    told = (f"{block.role}: {block.text[:READ]}" for block in blocks if block.kind != "thinking" and block.text.strip())
-    content = "\n".join(told)
+    lines = (f"{block.role}: {block.text[:READ]}" for block in blocks if block.kind != "thinking" and block.text.strip())
+    content = "\n".join(lines)
     key = blake2b(f"{PROMPT}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Ask("extract", f"conversation:{key}", PROMPT, content, CAP) if content else None
 
 
-def read(session: Session, blocks: Sequence[Block], known: Told) -> Told:
+def apply_model_answer(session: Session, blocks: Sequence[Block], known: Metadata) -> Metadata:
     """What is told of a conversation, in the words of the model where it was asked and answered; else what is `known`."""
     answers = session.recorded.answers
-    ask = question(blocks) if any(key.startswith("conversation:") for key in answers) else None
+    ask = build_metadata_ask(blocks) if any(key.startswith("conversation:") for key in answers) else None
     answer = answers.get(ask.key) if ask else None
     if answer is None or answer.failed:
         return known
