@@ -96,7 +96,7 @@ class Watched(OfflineServer):
         self.rejected: list[str] = []
 
     def handle_message(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        status, said = super().message(body)
+        status, said = super().handle_message(body)
         if body.get("stream"):
             self.streamed.append({key: value for key, value in body.items() if key != "stream"})
         what = said["error"]["message"] if status == 400 else ""

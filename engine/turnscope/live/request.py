@@ -1,7 +1,7 @@
 """One request of a chat: plan it, check it, record it, send it, and record what came of it.
 
-Functions of a `ChatState`. If the provider calls a request too long, a smaller one is sent, once. `request_checks` says whether a
-request may be sent at all.
+Functions of a `ChatState`. If the provider calls a request too long, a smaller one is sent, once. `request_checks` says whether
+a request may be sent.
 """
 
 from __future__ import annotations

@@ -93,15 +93,17 @@ def _run_course(chosen: Policy, summaries: bool, words: int, lines: int) -> Tria
             asked = growing.build_request(model=MODEL, window=WINDOW, settings=settings)
             plan = request_checks.plan_request(plan, growing, asked, chosen, answers)
             if any(ask.kind in ("summary", "compact") for ask, _ in plan.asks):
-                found = structs.replace(found, summed=True)
+                found = structs.replace(found, asked_for_summary=True)
             refused = request_checks.check_window(plan, growing.session, growing.ledger)
             if refused:
                 first = turn if found.first_refused < 0 else found.first_refused
-                found = structs.replace(found, refused=found.refused + 1, first=first, since=found.refused_at_end + 1)
+                found = structs.replace(
+                    found, refused=found.refused + 1, first_refused=first, refused_at_end=found.refused_at_end + 1
+                )
             elif wrong := request_checks.check_body(bodies.body(plan, growing.session), MODEL, growing.prices, bodies, None):
                 return structs.replace(found, rejected=wrong.wrong)
             else:
-                found = structs.replace(found, since=0)
+                found = structs.replace(found, refused_at_end=0)
                 growing.append_message("assistant", content, origin="answer")
             plan = settle(structs.replace(plan, request=growing.append_request(asked)))
             if refused:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from turnscope import Session
 
-from pages.parts import chatting, exports
+from pages.chat import rooms
+from pages.parts import exports
 
 
-def buttons(held: chatting.Room) -> None:
+def buttons(held: rooms.Room) -> None:
     """Of a chat. Made when they are pressed."""
     exports.forms(held.session, f"chat-{held.thread[:8]}", "chat.export")
 

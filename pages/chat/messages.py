@@ -7,30 +7,31 @@ from collections.abc import Sequence
 import streamlit as st
 from turnscope.views import next_request
 
-from pages.parts import chat_cards, chat_hits, chatting, shell
+from pages.chat import markup, rooms, search_hits
+from pages.parts import shell
 from pages.parts.chat_values import POLICY, value
 
 
-def conversation(held: chatting.Room, states: Sequence[next_request.State]) -> None:
+def conversation(held: rooms.Room, states: Sequence[next_request.State]) -> None:
     """The newest messages, and on demand those before them, a page at a time."""
     session = held.session
     said = sum(message.role in ("user", "assistant") for message in session.messages)
     key = f"chat.first.{held.thread}"
-    first = min(st.session_state.get(key, said), max(0, said - chat_cards.MOST))
-    if (sought := chat_hits.sought(session)) is not None:
+    first = min(st.session_state.get(key, said), max(0, said - markup.MOST))
+    if (sought := search_hits.sought(session)) is not None:
         first = min(first, max(0, sought - 2))
     if first:
         st.button(
-            f"Show {min(first, chat_cards.MOST)} of {first:,} earlier messages", key="chat.earlier", type="tertiary",
-            on_click=lambda: st.session_state.update({key: max(0, first - chat_cards.MOST)}),
+            f"Show {min(first, markup.MOST)} of {first:,} earlier messages", key="chat.earlier", type="tertiary",
+            on_click=lambda: st.session_state.update({key: max(0, first - markup.MOST)}),
         )  # fmt: skip
     shared = session.at if session.parent else 0
     # What was drawn as coming stays until its place is drawn again: meanwhile its end stands above it, and it is hidden.
     coming = f'<style>.chat-msg.now:not([data-n="{len(session.messages)}"]) {{ display: none; }}</style>'
-    st.html(chat_cards.conversation(session, states, shared, first, chat_hits.address(session)) + coming)
+    st.html(markup.conversation(session, states, shared, first, search_hits.address(session)) + coming)
 
 
-def requests(held: chatting.Room, most: int = 8) -> None:
+def requests(held: rooms.Room, most: int = 8) -> None:
     """A link into the debugger for each of the newest requests."""
     session = held.session
     since = int(session.about.get("live_from", 0))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import chat_chosen, chat_exports, chat_hits, chatting
-from pages.parts.chat_notices import attempt
+from pages.chat import exports, rooms, search_hits
+from pages.chat.notices import attempt
+from pages.parts import chat_chosen
 from pages.parts.formats import apart, esc, short
 
 
-def chats(held: chatting.Room | None) -> None:
+def chats(held: rooms.Room | None) -> None:
     """The list: open another chat, rename this one, find one by its words."""
     with st.popover("Chats", icon=":material/forum:", key="chat-list"):
         rows = chat_chosen.threads().list()
@@ -20,7 +21,7 @@ def chats(held: chatting.Room | None) -> None:
             found = {hit.thread for hit in hits}
             rows = tuple(row for row in rows if row.id in found)
             st.html(f'<div class="ts-small ts-faint">Found in {len(rows)} of your chats.</div>')
-            chat_hits.choose(hits, {row.id: row.title or "Untitled chat" for row in rows}, words)
+            search_hits.choose(hits, {row.id: row.title or "Untitled chat" for row in rows}, words)
         titles = {row.id: row.title or "Untitled chat" for row in rows}
         here = held.thread if held else ""
         place = list(titles).index(here) if here in titles else None
@@ -38,11 +39,11 @@ def chats(held: chatting.Room | None) -> None:
                 if st.form_submit_button("Rename") and title.strip():
                     chat_chosen.threads().rename(here, title.strip()[:200])
                     st.rerun()
-            chat_exports.buttons(held)
+            exports.buttons(held)
             _delete(held, name)
 
 
-def _delete(held: chatting.Room, name: str) -> None:
+def _delete(held: rooms.Room, name: str) -> None:
     """Delete this chat, asked twice: the second time by name."""
     key = f"chat.delete.{held.thread}"
     if not st.session_state.get(key):
@@ -58,5 +59,5 @@ def _delete(held: chatting.Room, name: str) -> None:
     )
     with st.container(horizontal=True, gap="small"):
         if st.button("Delete for good", key="chat.delete_now", type="primary"):
-            attempt(lambda: chatting.delete(held))
+            attempt(lambda: rooms.delete(held))
         st.button("Keep it", key="chat.keep_it", on_click=lambda: st.session_state.update({key: False}))

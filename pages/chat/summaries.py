@@ -10,7 +10,7 @@ import streamlit as st
 from turnscope.live.chat import Chat
 from turnscope.views import by_hand
 
-from pages.parts import chat_cards, chat_notices, chatting
+from pages.chat import markup, notices, rooms
 from pages.parts.formats import esc
 
 MOST = 3  # summaries shown, the newest first
@@ -25,29 +25,29 @@ CACHE = {
 }
 
 
-def controls(held: chatting.Room | None) -> None:
+def controls(held: rooms.Room | None) -> None:
     """What can be done by hand; nothing while a turn is under way."""
     if held is None:
         return
     with st.container(key="chat-hand", border=True, gap="small"):
-        summaries = () if held.busy else chat_notices.attempt(lambda: _standing(held)) or ()
+        summaries = () if held.busy else notices.attempt(lambda: _standing(held)) or ()
         for summary in reversed(summaries[-MOST:]):
             _summary(held, summary)
         due = held.busy or len(held.session.requests) <= KEEP
         if st.button("Condense now", icon=":material/compress:", key="chat.condense_now", disabled=due, help=CACHE["now"]):
-            chat_notices.attempt(lambda: chatting.start(held, lambda chat: chat.condense(KEEP)))
+            notices.attempt(lambda: rooms.start(held, lambda chat: chat.condense(KEEP)))
             st.rerun()
 
 
-def _standing(held: chatting.Room) -> tuple[by_hand.Summary, ...]:
+def _standing(held: rooms.Room) -> tuple[by_hand.Summary, ...]:
     with held.lock:
         return by_hand.summaries(held.chat.list_summaries(), held.session)
 
 
-def _summary(held: chatting.Room, summary: by_hand.Summary) -> None:
+def _summary(held: rooms.Room, summary: by_hand.Summary) -> None:
     text, by = summary.text, summary.by
     key = f"{held.thread}.{by}"
-    st.html(chat_cards.standing(summary))
+    st.html(markup.standing(summary))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         with st.popover("Edit", icon=":material/edit:", key=f"chat-edit-{key}", type="tertiary", help=CACHE["edit"]):
             said = st.text_area("The summary says", text, key=f"chat.reword.{key}.{summary.key}", height=180)
@@ -57,18 +57,18 @@ def _summary(held: chatting.Room, summary: by_hand.Summary) -> None:
         if st.button("Undo", icon=":material/undo:", key=f"chat.undo.{key}", type="tertiary", help=CACHE["undo"]):
             decisions = [decision for n in sorted(held.log) for decision in held.log[n].decisions]
             _do(held, lambda chat: chat.undo_summary(by, decisions))
-        for name, label in chat_cards.RATINGS.items():
+        for name, label in markup.RATINGS.items():
             chosen = summary.rating == name
             kind: Literal["primary", "tertiary"] = "primary" if chosen else "tertiary"
             if st.button(label, icon=f":material/thumb_{name}:", key=f"chat.rate.{name}.{key}", type=kind, help=CACHE["rate"]):
                 _do(held, partial(Chat.rate_summary, by=by, rating="" if chosen else name))
 
 
-def _do(held: chatting.Room, what: Callable[[Chat], None]) -> None:
+def _do(held: rooms.Room, what: Callable[[Chat], None]) -> None:
     """Do something to the chat between two turns, and draw the page anew."""
 
     def done() -> None:
-        chatting.change(held, what)
+        rooms.change(held, what)
         st.rerun()
 
-    chat_notices.attempt(done)
+    notices.attempt(done)

@@ -7,8 +7,9 @@ from typing import Any
 from turnscope import Session
 from turnscope.live.chat import Chat
 
-from pages.parts import chat_chosen, chatting
-from pages.parts.chatting import Room
+from pages.chat import rooms
+from pages.chat.rooms import Room
+from pages.parts import chat_chosen
 
 
 def problem(held: Room) -> dict[str, Any] | None:
@@ -53,8 +54,8 @@ def regenerate(held: Room) -> None:
         for number in gone:
             chat.exclude_message(number)
 
-    chatting.change(held, leave)
-    chatting.start(held, lambda chat: chat.continue_turn())
+    rooms.change(held, leave)
+    rooms.start(held, lambda chat: chat.continue_turn())
 
 
 def leave_out(held: Room, named: int = -1) -> None:
@@ -67,7 +68,7 @@ def leave_out(held: Room, named: int = -1) -> None:
         for number in gone:
             chat.exclude_message(number)
 
-    chatting.change(held, leave)
+    rooms.change(held, leave)
     held.ended = None
 
 

@@ -9,13 +9,14 @@ from turnscope import Session
 from turnscope.live.branches import continue_thread, find_summary, replace_system_prompt
 from turnscope.views import Message, attachments
 
-from pages.parts import chat_chosen, chatting, state
-from pages.parts.chat_notices import attempt
+from pages.chat import rooms
+from pages.chat.notices import attempt
+from pages.parts import chat_chosen, state
 from pages.parts.chat_values import about, value
 from pages.parts.formats import apart, esc, short
 
 
-def branches(held: chatting.Room | None) -> None:
+def branches(held: rooms.Room | None) -> None:
     """Other ways on: an edited prompt, a new chat with a summary, the session of the other pages from a request."""
     with st.popover("Branch", icon=":material/fork_right:", key="chat-branch"):
         if held and not held.busy:
@@ -24,7 +25,7 @@ def branches(held: chatting.Room | None) -> None:
         _continue()
 
 
-def _resend(held: chatting.Room) -> None:
+def _resend(held: rooms.Room) -> None:
     session = held.session
     prompts = {m.start: _parted(session, m)[1] for m in session.messages if m.origin == "prompt"}
     if not prompts:
@@ -45,17 +46,17 @@ def _parted(session: Session, message: Message) -> tuple[list[Any], str]:
     return attachments.parted([block.raw for block in session.blocks[message.start : message.stop]])
 
 
-def _branched(held: chatting.Room, at: int, text: str) -> None:
+def _branched(held: rooms.Room, at: int, text: str) -> None:
     title = f"{held.session.title or 'Chat'} (branch)"
     kept = {**about(), "from": held.thread}
     new = chat_chosen.threads().create(title=title, parent=held.thread, at=at, about=kept)
     files, _ = _parted(held.session, next(m for m in held.session.messages if m.start == at))
-    chatting.start(chatting.room(new), lambda chat: chat.send(attachments.with_text(files, text)))
+    rooms.start(rooms.room(new), lambda chat: chat.send(attachments.with_text(files, text)))
     chat_chosen.show(new)
     st.rerun()
 
 
-def _summary(held: chatting.Room) -> None:
+def _summary(held: rooms.Room) -> None:
     st.html('<h3 class="chat-h">New session with a summary</h3><div class="chat-why" style="margin:0">A new chat whose system '
             "prompt ends with this summary. It begins small, with a cold cache.</div>")  # fmt: skip
     session = held.session
@@ -67,11 +68,11 @@ def _summary(held: chatting.Room) -> None:
         attempt(lambda: _begun(held, text))
 
 
-def _begun(held: chatting.Room, text: str) -> None:
+def _begun(held: rooms.Room, text: str) -> None:
     system = f"{value('system')}\n\nSummary of the conversation before this one:\n{text}".strip()
     session = held.session
     kept = {"from": held.thread, "from_request": len(session.requests), "summary": True}
-    made = chatting.create(f"{session.title or 'Chat'} (from a summary)", system, kept)
+    made = rooms.create(f"{session.title or 'Chat'} (from a summary)", system, kept)
     chat_chosen.show(made.thread)
     st.rerun()
 
@@ -104,13 +105,13 @@ def _continued(shown: state.Shown, request: int) -> None:
     st.rerun()
 
 
-def with_system(held: chatting.Room | None) -> None:
+def with_system(held: rooms.Room | None) -> None:
     """A branch of this chat with the system prompt that the form holds."""
     if held is not None and st.button("Branch with this system prompt", key="chat.reword", disabled=held.busy):
         attempt(lambda: _reworded(held))
 
 
-def _reworded(held: chatting.Room) -> None:
+def _reworded(held: rooms.Room) -> None:
     session = replace_system_prompt(held.session, value("system"))
     kept = {**about(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"

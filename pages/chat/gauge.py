@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from turnscope.views import Decision, Plan, next_request, slots
 from turnscope.views import overview as views
 
+from pages.chat.preview import Weighed
+from pages.chat.typing_box import Typed
 from pages.parts import cards
-from pages.parts.chat_weighed import Weighed
 from pages.parts.formats import esc, k, percent, short
-from pages.parts.typing_box import Typed
 
 VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
             "refuse": ("would be refused", "bad")}  # fmt: skip

@@ -8,7 +8,8 @@ import streamlit as st
 from turnscope.live.endpoints import MODELS, OFFLINE_MODELS
 from turnscope.live.offline import FAULTS as ORDERED
 
-from pages.parts import chat_branches, chat_chosen, chat_notices, chat_policy, chatting
+from pages.chat import branches, notices, policy_form, rooms
+from pages.parts import chat_chosen
 from pages.parts.chat_values import TOOLS, value
 from pages.parts.formats import esc
 
@@ -59,16 +60,16 @@ def _model_changed() -> None:
     st.session_state["chat.window"] = 0  # another model, or another server's
 
 
-def settings(held: chatting.Room | None) -> None:
+def settings(held: rooms.Room | None) -> None:
     """Everything that is in force for the next request."""
     with st.popover("Settings", icon=":material/tune:", key="chat-settings"), st.container(key="chat-form"):
         left, right = st.columns(2, gap="medium")
         with left:
             _provider()
             known = chat_chosen.policies()
-            st.selectbox("Policy", list(known), format_func=lambda name: chat_policy.listed(known[name]), **_key("policy"))
+            st.selectbox("Policy", list(known), format_func=lambda name: policy_form.listed(known[name]), **_key("policy"))
             _why("policy")
-            doubts = chat_policy.doubts()
+            doubts = policy_form.doubts()
             if not doubts and (caution := chat_chosen.policy().caution):
                 st.html(f'<div class="chat-why">{esc(caution)}</div>')
             for doubt in doubts:
@@ -85,7 +86,7 @@ def settings(held: chatting.Room | None) -> None:
             _why("cache")
             st.text_area("System prompt", height=100, **_key("system"))
             _why("system")
-            chat_branches.with_system(held)
+            branches.with_system(held)
         with right:
             st.text_input("Folder for the tools", placeholder="none", **_key("folder"))
             _why("folder")
@@ -130,7 +131,7 @@ def _provider() -> None:
     if kind != "offline":
         st.number_input("Window of the model, tokens", 0, 100_000_000, step=1_000, **_key("window"))
         if kind == "server":
-            st.button("Ask the server for its window", key="chat.ask", on_click=chat_notices.asked)
+            st.button("Ask the server for its window", key="chat.ask", on_click=notices.asked)
         _why("window")
     if kind == "offline":
         st.selectbox("Next fault", list(FAULTS), format_func=FAULTS.__getitem__, **_key("fault"))

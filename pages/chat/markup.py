@@ -14,7 +14,8 @@ from turnscope.live.events import Event, QueryAnswered, SummaryStarted, ToolCall
 from turnscope.views import Block, Edit, Message, Plan, by_hand, decision_log, next_request
 from turnscope.views.labels import label
 
-from pages.parts import cards, chat_attached, chat_markdown
+from pages.chat import attachments, markdown
+from pages.parts import cards
 from pages.parts.formats import esc, k, percent, short, usd
 
 SHEET = Path(__file__).parent / "browser" / "chat.css"
@@ -74,14 +75,14 @@ def _message(session: Session, message: Message, state: next_request.State, soug
 
 
 def _block(session: Session, block: Block) -> str:
-    if attached := chat_attached.shown(block):
+    if attached := attachments.shown(block):
         return attached
     text = block.text
-    shown = esc(text[: chat_markdown.LONG]) + (
-        f"\n… {len(text) - chat_markdown.LONG:,} more characters" if len(text) > chat_markdown.LONG else ""
+    shown = esc(text[: markdown.LONG]) + (
+        f"\n… {len(text) - markdown.LONG:,} more characters" if len(text) > markdown.LONG else ""
     )
     if block.kind == "text" and block.role == "assistant":
-        return f'<div class="said md">{chat_markdown.html(text)}</div>' if text.strip() else ""
+        return f'<div class="said md">{markdown.html(text)}</div>' if text.strip() else ""
     if block.kind == "text" and len(text) > FOLD:
         rest = f"all {len(text):,} characters"
         head = f'<div class="said">{esc(text[: FOLD // 2])} …</div>'
@@ -111,7 +112,7 @@ def streaming(text: str, thinking: str, last: Event | None, stopping: bool = Fal
     if stopping and not text and not thinking:
         return '<p class="chat-more" role="status">Stopping …</p>'
     thought = f'<div class="said thought">{esc(thinking[-1_500:])}</div>' if thinking and not text else ""
-    body = f'<div class="said md">{chat_markdown.coming(text)}</div>' if text else ""
+    body = f'<div class="said md">{markdown.coming(text)}</div>' if text else ""
     body = body or thought or f'<div class="said ts-faint">{_waiting(last)}</div>'
     return f'<article class="chat-msg assistant now" data-n="{behind}"><h4>{NAMES["assistant"]}</h4>{body}</article>'
 

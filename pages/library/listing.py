@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import streamlit as st
 from turnscope import TurnscopeError, library
 
-from pages.parts import cards, controls, everything, indexing, registry, shell, state
+from pages.library import indexing, sessions
+from pages.parts import cards, controls, registry, shell, state
 from pages.parts.formats import esc, short, when
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def notes(shown: state.Shown) -> None:
     st.html(cards.panel(name[:120], body or '<div class="ts-empty">Everything in the file was understood.</div>', more))
 
 
-def forget(rows: Sequence[everything.Row]) -> None:
+def forget(rows: Sequence[sessions.Row]) -> None:
     """Delete what is remembered: of all sessions, or of those that the filters leave."""
     store = state.store()
     read = [row for row in rows if row.read and not library.thread_of(row.path)]

@@ -9,7 +9,8 @@ import streamlit as st
 from turnscope.live import injected_context
 from turnscope.live.chat import Chat
 
-from pages.parts import chat_beside, chat_notices, chatting, memory_panel
+from pages.chat import notices, rooms
+from pages.parts import chat_beside, memory_panel
 from pages.parts.formats import esc
 
 MOST = 12  # facts of the chat and notes that are listed, the newest
@@ -21,7 +22,7 @@ WHY = {
 }
 
 
-def panel(held: chatting.Room | None) -> None:
+def panel(held: rooms.Room | None) -> None:
     """Everything that is remembered, in a popover beside the settings."""
     with st.popover("Memory", icon=":material/bookmark:", key="chat-memory"):
         st.selectbox("Memory", chat_beside.MODES, key="chat.memory", persist_state="session")
@@ -48,7 +49,7 @@ def _why(name: str) -> None:
     st.html(f'<div class="chat-why">{esc(WHY[name])}</div>')
 
 
-def _found(held: chatting.Room) -> None:
+def _found(held: rooms.Room) -> None:
     with held.lock:
         found = [*injected_context.list_facts(held.chat)][:MOST]
     if found:
@@ -64,7 +65,7 @@ def _found(held: chatting.Room) -> None:
                 _do(held, partial(injected_context.refuse_fact, fact=fact, memories=store))
 
 
-def _notes(held: chatting.Room) -> None:
+def _notes(held: rooms.Room) -> None:
     with held.lock:
         listed = injected_context.list_notes(held.chat)
     for name, title, text in reversed(listed[-MOST:]):
@@ -88,9 +89,9 @@ def _pasted(thread: str) -> None:
             st.rerun()
 
 
-def _do(held: chatting.Room, what: Callable[[Chat], None]) -> None:
+def _do(held: rooms.Room, what: Callable[[Chat], None]) -> None:
     def done() -> None:
-        chatting.change(held, what)
+        rooms.change(held, what)
         st.rerun()
 
-    chat_notices.attempt(done)
+    notices.attempt(done)

@@ -18,7 +18,8 @@ from turnscope.live.events import (
     WindowAssumed,
 )
 
-from pages.parts import chat_chosen, chat_exports, chat_newest, chatting, controls
+from pages.chat import exports, newest_message, rooms
+from pages.parts import chat_chosen, controls
 from pages.parts.formats import esc, usd
 
 ENDINGS = {LimitReached: "On hold", RequestRefused: "Not sent", TurnFailed: "Failed", AnswerInterrupted: "Interrupted"}
@@ -42,7 +43,7 @@ def _card(title: str, what: str, hint: str, facts: Mapping[str, object] | None =
     st.html(f'<div class="ts-card ts-notice" role="{role}">{head}<p>{esc(hint)}</p>{more}</div>')
 
 
-def ended(held: chatting.Room, event: UnfinishedTurn) -> None:
+def ended(held: rooms.Room, event: UnfinishedTurn) -> None:
     """Why a turn ended early, with what can be done about it."""
     if isinstance(event, LimitReached):
         hint = "Go on if that is what you want, or raise the limit in the settings."
@@ -56,7 +57,7 @@ def ended(held: chatting.Room, event: UnfinishedTurn) -> None:
     _ways(held, isinstance(event, RequestRefused) or bool(getattr(error, "too_long", False)), getattr(error, "message", -1))
 
 
-def before(held: chatting.Room, problem: Mapping[str, Any]) -> None:
+def before(held: rooms.Room, problem: Mapping[str, Any]) -> None:
     """Why the newest request of a chat that was opened again is not complete."""
     kind = str(problem.get("kind") or "")
     _card(KINDS.get(kind, "Interrupted"), str(problem.get("what")), str(problem.get("hint") or ""), facts(problem))
@@ -75,7 +76,7 @@ def facts(fields: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def remarks(held: chatting.Room) -> None:
+def remarks(held: rooms.Room) -> None:
     """What else is to be known of the newest turn: how its answer ended, an assumed window, a store that cannot be written."""
     for event in held.remarks:
         if isinstance(event, TurnStopped):
@@ -101,15 +102,15 @@ def assumed(event: WindowAssumed) -> None:
     _window("assumed")
 
 
-def _ways(held: chatting.Room, long: bool, alone: int = -1) -> None:
+def _ways(held: rooms.Room, long: bool, alone: int = -1) -> None:
     """`alone`: the number of a message that does not fit by itself."""
     with st.container(horizontal=True, gap="small", key="chat-ways"):
-        if chat_newest.due(held):
+        if newest_message.due(held):
             _button("Try again", "chat.answer", partial(_go_on, held, False), primary=not long)
-        if long and held.session.messages and chat_newest.due(held):
+        if long and held.session.messages and newest_message.due(held):
             which = f"message {alone}" if alone >= 0 else "your newest message"
             out = f"Takes {which} out of every further request. It stays in the chat."
-            _button("Leave it out", "chat.leave_out", partial(chat_newest.leave_out, held, alone), primary=True, help=out)
+            _button("Leave it out", "chat.leave_out", partial(newest_message.leave_out, held, alone), primary=True, help=out)
     if long and chat_chosen.goes(held.thread)[0].kind != "offline":
         _window("ways")
 
@@ -148,23 +149,23 @@ def _button(label: str, key: str, do: Callable[[], None], *, primary: bool = Fal
         st.rerun()
 
 
-def _go_on(held: chatting.Room, over: bool) -> None:
-    chatting.start(held, lambda chat: chat.continue_turn(over_limit=over))
+def _go_on(held: rooms.Room, over: bool) -> None:
+    rooms.start(held, lambda chat: chat.continue_turn(over_limit=over))
 
 
-def _flush(held: chatting.Room) -> None:
+def _flush(held: rooms.Room) -> None:
     with held.lock:
         held.chat.writes.flush()
 
 
-def next_steps(held: chatting.Room) -> None:
+def next_steps(held: rooms.Room) -> None:
     """What can be done with the newest answer, or message, where no notice above offers it."""
-    if text := chat_exports.newest(held.session):
+    if text := exports.newest(held.session):
         with st.popover("Copy", icon=":material/content_copy:", key="chat-copy"):
             st.code(text, language=None, wrap_lines=True, height=240)  # its own button copies it as it was said
-    if chat_newest.due(held):
-        if held.ended is None and chat_newest.problem(held) is None:
+    if newest_message.due(held):
+        if held.ended is None and newest_message.problem(held) is None:
             _button("Answer this", "chat.answer", partial(_go_on, held, False))
-    elif chat_newest.again(held):
+    elif newest_message.again(held):
         why = "Leaves this answer out of every further request, and asks again. What stands before it is still cached."
-        _button("Answer again", "chat.again", partial(chat_newest.regenerate, held), help=why)
+        _button("Answer again", "chat.again", partial(newest_message.regenerate, held), help=why)

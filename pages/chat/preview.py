@@ -12,9 +12,10 @@ from turnscope.live.chat import Chat
 from turnscope.live.sinks import NullSink
 from turnscope.views import Plan, attachments, next_request
 
-from pages.parts import chat_beside, chat_chosen, chatting
+from pages.chat import rooms
+from pages.chat.rooms import Room
+from pages.parts import chat_beside, chat_chosen
 from pages.parts.chat_values import value
-from pages.parts.chatting import Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Wei
         held.absorb()
         if held.busy:
             return Weighed(held.log[max(held.log)], held.session) if held.log else None
-        held.chat.settings = chatting.settled(held, chat_chosen.goes(held.thread)[0])
+        held.chat.settings = rooms.settled(held, chat_chosen.goes(held.thread)[0])
         chat_beside.look(held.chat, held.thread)
         return _weighed(held.chat, text, files)
 
