@@ -155,7 +155,7 @@ def _draw_next_request(held: rooms.Room | None) -> None:
     if held:
         session = held.session
         since = int(session.about.get("live_from", 0))
-        st.html(markup.spending(session, held.chat.spent_usd, chat_chosen.settings().spend, since))
+        st.html(markup.spending(session, held.chat.spent_usd, chat_chosen.settings().spend_limit, since))
 
 
 def _send(held: rooms.Room | None) -> None:
