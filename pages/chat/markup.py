@@ -141,7 +141,7 @@ def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | 
     lines: list[str] = []
     seen: set[tuple[object, ...]] = set()
     for n in sorted(log):
-        plan, expected = log[n], next_request.fit(fits, n).expected
+        plan, expected = log[n], next_request.fit(fits, n).predict
         for by, decision in decision_log.made(plan):
             edit = decision.edit
             mark = (decision.rule, decision.action, edit.span, edit.slot, n if edit.facts.get("by_hand") else -1)

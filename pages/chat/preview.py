@@ -51,7 +51,7 @@ def _weighed(chat: Chat, text: str, files: Sequence[Any]) -> Weighed:
     plan, growing = chat.preview_after([("user", attachments.with_text(files, text))] if text or files else ())
     first = len(growing.ledger) - len(files) - bool(text.strip())
     scale, ledger = plan.calibration.scale, growing.ledger
-    sizes = tuple(round(scale * ledger.tokens(at, at + 1)) for at in range(first, first + len(files)))
+    sizes = tuple(round(scale * ledger.count_tokens(at, at + 1)) for at in range(first, first + len(files)))
     refused = request_checks.check_window(plan, growing.session, growing.ledger)
     return Weighed(plan, growing.session, refused, sizes, next_request.amid(plan, growing.session, ledger))
 

@@ -27,7 +27,7 @@ from turnscope.live.events import (
     UnfinishedTurn,
     WindowAssumed,
 )
-from turnscope.live.threads import Place
+from turnscope.live.threads import Destination
 from turnscope.telemetry import traced
 from turnscope.views import Plan, knobs, next_request
 
@@ -187,7 +187,7 @@ def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
         held.session = held.chat.live_session.session
 
 
-def _decided(held: Room) -> Place:
+def _decided(held: Room) -> Destination:
     """Where the next request goes; a change is kept as the person's decision."""
     to, before = chat_chosen.goes(held.thread)
     if before is not None or chat_chosen.threads().place(held.thread) is None:
@@ -197,7 +197,7 @@ def _decided(held: Room) -> Place:
     return to
 
 
-def settled(held: Room, to: Place) -> Settings:
+def settled(held: Room, to: Destination) -> Settings:
     """The settings of the next request, for where it goes. A window that a server named in a refusal is not forgotten."""
     return replace(chat_chosen.settings(), model=to.model, window=to.window or held.learned.get(to.model, 0))
 

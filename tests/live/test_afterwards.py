@@ -24,8 +24,8 @@ from turnscope.live.sinks import Sinks
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load, parse, sendable
 from turnscope.session.builder import Builder
-from turnscope.session.facts import noted
-from turnscope.session.model import Answer, Answered, Session
+from turnscope.session.facts import add_facts
+from turnscope.session.model import Answer, AnswerFact, Session
 from turnscope.storage.memories import Memories
 from turnscope.storage.threads import Threads
 
@@ -60,13 +60,13 @@ def test_a_model_tells_the_facts_of_a_turn_after_its_answer_and_the_next_request
 def test_what_patterns_missed_is_a_decision_of_the_next_turn_and_can_be_refused() -> None:
     builder = Builder("chat", "test")
     for prompt in ("I prefer short answers. Ada is how people know me.", "Go on."):
-        builder.message("user", prompt)
-        builder.request(builder.message("assistant", "Yes."))
+        builder.add_message("user", prompt)
+        builder.set_request(builder.add_message("assistant", "Yes."))
     session = builder.build()
     ask = build_facts_ask(session, 0, 2)
     assert ask
     told = "user: Prefers short answers.\nuser: Is known as Ada.\nagent: x\nnonsense\n- agent: The wiki is stale today."
-    recorded = noted(session.recorded, Answered(ask.key, Answer(told, source="model")))
+    recorded = add_facts(session.recorded, AnswerFact(ask.key, Answer(told, source="model")))
 
     def found(session: Session) -> list[list[tuple[str, bool]]]:
         policy = parse("t", '[budget]\nformula = "fixed"\ntokens = 900\n[[rules]]\nrule = "insert_memories"\n')
@@ -75,7 +75,7 @@ def test_what_patterns_missed_is_a_decision_of_the_next_turn_and_can_be_refused(
         return [[(facts["tier"], facts["refused"]) for facts in rows] for rows in looks]
 
     assert found(structs.replace(session, recorded=recorded)) == [[("medium", False)], [("medium", False), ("short", False)]]
-    refused = noted(recorded, make_rating("Is known as Ada.", "down"))
+    refused = add_facts(recorded, make_rating("Is known as Ada.", "down"))
     assert found(structs.replace(session, recorded=refused))[1] == [("medium", True), ("short", False)]
     assert found(session) == [[("medium", False)], []]
 

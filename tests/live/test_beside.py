@@ -36,10 +36,10 @@ FOUND = {"web": "A page on ships. " * 30, "document": "Ships leave at noon. " * 
 def session(*prompts: str, system: tuple[str, ...] = ("Base instructions.",)) -> Session:
     builder = Builder("chat", "test")
     for text in system:
-        builder.message("system", text)
+        builder.add_message("system", text)
     for prompt in prompts:
-        builder.message("user", prompt)
-        builder.request(builder.message("assistant", "Yes. " * 60))
+        builder.add_message("user", prompt)
+        builder.set_request(builder.add_message("assistant", "Yes. " * 60))
     return builder.build()
 
 
@@ -196,9 +196,9 @@ def test_a_folder_provides_rules_files_trees_and_searches_and_nothing_outside_it
 
 def test_an_output_that_gave_way_to_a_reference_is_read_back_by_its_address() -> None:
     builder, text = Builder("chat", "test"), "\n".join(f"line {n}" for n in range(1_000))
-    builder.message("user", "Run it.")
-    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]))
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "t", "content": text}])
+    builder.add_message("user", "Run it.")
+    builder.set_request(builder.add_message("assistant", [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]))
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "t", "content": text}])
     said = builder.build()
     tools, name = OutputTool(lambda: said), make_address(tidy_output(text))
     told, failed = tools.run("read_output", {"address": name, "line": 990})

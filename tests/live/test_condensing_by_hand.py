@@ -30,7 +30,7 @@ from turnscope.live.provider import connect
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import following, load
 from turnscope.planning.render import render
-from turnscope.session.model import Session, Wished
+from turnscope.session.model import Session, WishFact
 from turnscope.storage.threads import Threads
 
 
@@ -103,7 +103,7 @@ def test_what_was_condensed_by_hand_is_replaced_from_the_next_request_on(
     talk = Talk(server, threads, policy, condense)
     talk.begin()
     before = talk.plans[4].after.tokens
-    assert [type(event) for event in talk.chat.condense()] == [SummaryStarted, QueryAnswered, Wished]
+    assert [type(event) for event in talk.chat.condense()] == [SummaryStarted, QueryAnswered, WishFact]
     assert talk.chat.preview("and now?").after.tokens < before
     body = talk.send("and now?")
     assert "Summary of the earlier conversation" in body
@@ -188,7 +188,7 @@ def test_nothing_is_condensed_where_nothing_is_old_and_a_failure_changes_nothing
     assert isinstance(events[-1], TurnFailed)
     assert "no summary was made" in events[-1].error.what
     assert not talk.chat.list_summaries()
-    assert isinstance([*talk.chat.condense()][-1], Wished), "what failed once is asked for again"
+    assert isinstance([*talk.chat.condense()][-1], WishFact), "what failed once is asked for again"
     events = list(talk.chat.condense())
     assert isinstance(events[-1], TurnFailed), "it is condensed already"
     talk.send("and now?")

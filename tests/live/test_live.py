@@ -306,9 +306,9 @@ def called(*names: str) -> list[dict[str, object]]:
 
 def test_a_session_that_ends_with_open_calls_goes_on_with_results_for_them(server: OfflineServer, threads: Threads) -> None:
     builder = Builder("s", "test")
-    builder.message("user", "Read both.", origin="prompt")
-    builder.request(builder.message("assistant", called("a", "b")), model="m")
-    builder.request(builder.message("assistant", "I wait."), model="m")
+    builder.add_message("user", "Read both.", origin="prompt")
+    builder.set_request(builder.add_message("assistant", called("a", "b")), model="m")
+    builder.set_request(builder.add_message("assistant", "I wait."), model="m")
     talk = continued(server, threads, builder.build(), 1)
     assert kinds(talk.send("And now?"))[-1] is RequestDone
     blocks = talk.live_session.session.blocks
@@ -320,11 +320,11 @@ def test_a_session_that_ends_with_open_calls_goes_on_with_results_for_them(serve
 
 def test_a_session_goes_on_where_one_of_two_calls_has_its_result(server: OfflineServer, threads: Threads) -> None:
     builder = Builder("s", "test")
-    builder.message("user", "Read both.", origin="prompt")
-    builder.request(builder.message("assistant", called("a", "b")), model="m")
+    builder.add_message("user", "Read both.", origin="prompt")
+    builder.set_request(builder.add_message("assistant", called("a", "b")), model="m")
     for name in ("a", "b"):
-        builder.message("user", [{"type": "tool_result", "tool_use_id": name, "content": "text"}], origin="tool")
-        builder.request(builder.message("assistant", f"I have read {name}."), model="m")
+        builder.add_message("user", [{"type": "tool_result", "tool_use_id": name, "content": "text"}], origin="tool")
+        builder.set_request(builder.add_message("assistant", f"I have read {name}."), model="m")
     talk = continued(server, threads, builder.build(), 1)
     assert kinds(talk.continue_turn())[-1] is RequestDone
     assert kinds(talk.send("And now?"))[-1] is RequestDone

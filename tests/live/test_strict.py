@@ -150,9 +150,11 @@ def test_thinking_is_sent_behind_what_it_was_thought_behind_or_not_at_all(name: 
 def test_thinking_that_nobody_signed_is_not_sent(seal: dict[str, str], sent: int) -> None:
     builder = Builder("s", "test")
     for n in range(2):
-        builder.message("user", f"prompt {n}", origin="prompt")
+        builder.add_message("user", f"prompt {n}", origin="prompt")
         thought = {"type": "thinking", "thinking": f"thought {n}", **seal}
-        builder.request(builder.message("assistant", [thought, {"type": "text", "text": "so"}]), model="claude-opus-5-5")
+        builder.set_request(
+            builder.add_message("assistant", [thought, {"type": "text", "text": "so"}]), model="claude-opus-5-5"
+        )
     session = builder.build()
     last = [*replay(session, sendable(load("keep-everything")), ledger_of(session))][-1]
     kinds = [block["type"] for message in render(last.after, session)["messages"] for block in said(message)]

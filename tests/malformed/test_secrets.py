@@ -22,11 +22,11 @@ from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
 from turnscope.live.provider import connect
 from turnscope.live.replay_summaries import request_summary
-from turnscope.live.secrets import MASK, KeyRing, StreamScrubber, register_key
+from turnscope.live.secrets import MASK, KeyRing, StreamScrubber, register_key, scrub
 from turnscope.planning.policy import load
 from turnscope.session import portable
+from turnscope.session.destination import parse_origin
 from turnscope.session.model import Ask, Session
-from turnscope.session.place import origin
 from turnscope.storage.threads import Threads
 
 KEY = "sk-canary-5up3r/s3cret+k3y=Zz"
@@ -185,15 +185,15 @@ def test_keys_are_kept_by_scheme_host_and_port() -> None:
     for other in ("http://api.anthropic.com", "https://api.anthropic.com:8443", "https://api.anthropic.com.evil.example", ""):
         assert keys.get_key(other) == ""
     assert "for-anthropic" not in repr(keys)
-    assert origin("https://user@api.anthropic.com@evil.example/") == "https://evil.example:443"
-    assert origin("ftp://x") == origin("http://[::1") == origin("nothing") == ""
+    assert parse_origin("https://user@api.anthropic.com@evil.example/") == "https://evil.example:443"
+    assert parse_origin("ftp://x") == parse_origin("http://[::1") == parse_origin("nothing") == ""
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 40])
 def test_a_key_that_comes_in_pieces_is_scrubbed_and_every_other_text_stays(size: int) -> None:
     register_key(KEY)
     for words in (f"a {KEY} b {KEY}", f"{KEY}{KEY}", "sk-canary, but not it; sk-", f"ends with {KEY}", "ends with sk-c"):
-        scrub = StreamScrubber()
-        found = "".join(scrub(words[i : i + size]) for i in range(0, len(words), size)) + scrub.flush()
+        scrubber = StreamScrubber()
+        found = "".join(scrubber(words[i : i + size]) for i in range(0, len(words), size)) + scrubber.flush()
         assert found == words.replace(KEY, MASK)
     assert scrub({KEY: [KEY, 1, None]}) == {MASK: [MASK, 1, None]}

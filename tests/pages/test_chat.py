@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import turnscope
-from turnscope.counting.media import image_size
+from turnscope.counting.media import read_image_size
 from turnscope.live import branches, endpoints, window_lookup
 from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
@@ -19,10 +19,10 @@ from turnscope.live.events import LimitReached, RequestDone, TurnStopped
 from turnscope.live.offline import FAULTS
 from turnscope.live.provider import connect
 from turnscope.live.sinks import NullSink
-from turnscope.live.threads import Place, Threads
+from turnscope.live.threads import Destination, Threads
 from turnscope.session import portable
 from turnscope.session.model import Block
-from turnscope.session.timeline import block_of
+from turnscope.session.timeline import make_block
 from turnscope.storage.database import StorageError, reading
 from turnscope.views import exporting, next_request
 from turnscope.views.attachments import IMAGE
@@ -365,7 +365,7 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
     kept, first = store(data_folder), app.query_params["thread"]
-    there = Place("server", chat_chosen.offline().url, "offline-64k")
+    there = Destination("server", chat_chosen.offline().url, "offline-64k")
     other = kept.create(title="elsewhere", about={"provider": "offline", "model": "offline-16k"}, place=there)
     app.query_params["thread"] = other
     app.run()
@@ -373,14 +373,14 @@ def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_record
     say(app, "and here?")
     assert kept.load(other).requests[-1].model == "offline-64k"
     assert kept.place(other) == there
-    kept.sink(other).place(Place("server", there.url, "offline-16k"), 1)  # another tab decided so meanwhile
+    kept.sink(other).place(Destination("server", there.url, "offline-16k"), 1)  # another tab decided so meanwhile
     say(app, "and now?")
     assert kept.load(other).requests[-1].model == "offline-16k"
     app.session_state["chat.url"] = f"{there.url}/"
     say(app, "by my own choice?")
     assert kept.load(other).requests[-1].model == "offline-64k"
-    assert kept.place(other) == Place("server", f"{there.url}/", "offline-64k")
-    assert kept.place(first) == Place("offline", "", "offline-16k")
+    assert kept.place(other) == Destination("server", f"{there.url}/", "offline-64k")
+    assert kept.place(first) == Destination("offline", "", "offline-16k")
 
 
 def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTest, data_folder: Path) -> None:
@@ -468,7 +468,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     say(opened(app), "hello")
     rooms._rooms()[app.query_params["thread"]].remarks = (TurnStopped("max_tokens", "The answer was cut <here>."),)
     assert "The answer was cut &lt;here&gt;." in bodies(app.run())
-    there = Place("server", chat_chosen.offline().url, "nobody-knows-7b")
+    there = Destination("server", chat_chosen.offline().url, "nobody-knows-7b")
     app.query_params["thread"] = thread = store(data_folder).create(place=there)
     app.run()
     assert f'<span class="ts-chip">{there.url}</span><span class="ts-chip">nobody-knows-7b</span>' in bodies(app)
@@ -479,7 +479,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     assert "of 9,000 tokens" in bodies(app)
     assert f"from the next message on; so far: nobody-knows-7b at {there.url}" in bodies(app)
     say(app, "and further?")
-    assert store(data_folder).place(thread) == Place("server", there.url, "nobody-knows-7b", 9_000)
+    assert store(data_folder).place(thread) == Destination("server", there.url, "nobody-knows-7b", 9_000)
 
 
 def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, data_folder: Path) -> None:
@@ -582,7 +582,7 @@ def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_f
     opened(app)
     kept = store(data_folder)
     settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
-    thread = kept.create(place=Place("offline", "", "offline-16k"))
+    thread = kept.create(place=Destination("offline", "", "offline-16k"))
     spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
     chat = branches.start_chat(thread, spare, kept.sink(thread), settings, "", [])
     for n in range(80):
@@ -608,7 +608,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     assert "PNG, 1,600 × 900" in shown
     small = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="attached image">', shown)
     assert small
-    assert image_size(small[1]) in ((360, 202), (360, 203))
+    assert read_image_size(small[1]) in ((360, 202), (360, 203))
     assert b64encode(picture).decode() not in shown
     assert shown.count("<img") == 1
     assert 'n.txt <span class="ts-faint">· 28 characters</span>' in shown
@@ -651,7 +651,7 @@ def test_a_file_that_cannot_be_sent_is_named_and_the_message_is_back_in_the_box(
 
 def test_images_elsewhere_and_damaged_ones_are_words() -> None:
     def block(source: dict[str, str]) -> Block:
-        return block_of(0, 0, 0, "user", "", {"type": "image", "source": source})
+        return make_block(0, 0, 0, "user", "", {"type": "image", "source": source})
 
     away = attachments.shown(block({"type": "url", "url": "https://evil.example/<x>.png"}))
     assert away == '<div class="said ts-faint">image not loaded: https://evil.example/&lt;x&gt;.png</div>'
@@ -722,7 +722,7 @@ def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: Ap
 
 def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest, data_folder: Path) -> None:
     opened(app)
-    there = Place("server", chat_chosen.offline().url, "claude-haiku-4-5")
+    there = Destination("server", chat_chosen.offline().url, "claude-haiku-4-5")
     app.query_params["thread"] = store(data_folder).create(place=there)
     app.run()
     app.number_input(key="chat.spend").set_value(0.0001)

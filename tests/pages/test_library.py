@@ -198,10 +198,10 @@ def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
     one = next(indexing.read_all(open_source(file), str(file)))
     import msgspec
 
-    with index._writing(path) as db:
+    with index._begin_write(path) as db:
         for n in range(5_000):
             line = type(one.line)(**{**msgspec.to_builtins(one.line), "path": f"/gone/{n}.jsonl", "name": f"{n}.jsonl"})
-            index._insert(db, index.Indexed(line, one.spent, one.cuts, ()))
+            index._insert_row(db, index.Indexed(line, one.spent, one.cuts, ()))
     library_page(app)
     assert "of 5,001 sessions" in bodies(app)
     began = time.process_time()

@@ -33,7 +33,7 @@ from turnscope.live.request import send_request
 from turnscope.live.stream_assembler import repair_text
 from turnscope.planning.assemble import step
 from turnscope.planning.policy import wishes_alone
-from turnscope.session.model import JSON, Edit, Request, Span, Usage, Wished
+from turnscope.session.model import JSON, Edit, Request, Span, Usage, WishFact
 
 __all__ = ["Chat", "Settings"]
 
@@ -133,7 +133,7 @@ class Chat(ChatState):
             would = f"; sending this would cost ${usd[0]:.4f}, up to ${usd[1]:.4f} with the longest answer" if usd else ""
             return LimitReached(f"this chat has spent ${self.spent_usd:.4f} of ${limit}{would}", usd)
         if growth and self.plan:
-            new = self.live_session.ledger.tokens(self.plan.request.cut, len(self.live_session.ledger))
+            new = self.live_session.ledger.count_tokens(self.plan.request.cut, len(self.live_session.ledger))
             grown = self.plan.calibration.predict(self.plan.seen.tokens + new) - start
             if grown > growth:
                 return LimitReached(f"this turn has grown by {grown:,} tokens, more than {growth:,}", self._estimate_cost())
@@ -154,7 +154,7 @@ class Chat(ChatState):
     def condense(self, keep_turns: int = 2) -> Generator[Event]:
         """Ask for a summary of all before the newest turns; it stands for them from the next request on."""
         yield SummaryStarted()
-        if wrong := request_checks.check_place(self.place, self.provider, self.settings.model):
+        if wrong := request_checks.check_destination(self.place, self.provider, self.settings.model):
             yield TurnFailed(wrong)
             return
         plan, basis = self._plan_by_hand(), self.live_session.basis
@@ -209,7 +209,7 @@ class Chat(ChatState):
         policy = wishes_alone(self.settings.policy)
         return step(self.plan, growing.session, self.build_request(growing), policy, growing.get_policy_basis(policy))
 
-    def _record_wish(self, edits: Sequence[Edit]) -> Wished:
+    def _record_wish(self, edits: Sequence[Edit]) -> WishFact:
         session = self.live_session.session
         fact = wishes.add_wishes(session, len(session.requests), edits)
         self.record_fact(fact)

@@ -15,7 +15,7 @@ from turnscope.live.provider import ANTHROPIC_URL, Provider, connect
 from turnscope.live.secrets import KeyRing
 from turnscope.live.tools import Toolbox
 from turnscope.live.window_lookup import Window
-from turnscope.session.place import Place, origin
+from turnscope.session.destination import Destination, parse_origin
 
 # `anthropic.types.Model` of SDK 2.12, the current ones; any other name may be typed.
 MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-4-6", "claude-haiku-4-5")
@@ -41,16 +41,16 @@ class Endpoint:
     @property
     def origin(self) -> str:
         """Scheme, host and port of that address: a key is typed for those, and goes nowhere else."""
-        return origin(self.address)
+        return parse_origin(self.address)
 
 
-def connect_place(place: Place, keys: KeyRing, offline: OfflineServer) -> Provider:
+def connect_destination(place: Destination, keys: KeyRing, offline: OfflineServer) -> Provider:
     """The provider where a conversation goes, with the key that was typed for its origin. TurnscopeError as `provider`."""
     kind: Kind = "offline" if place.kind == "offline" else "anthropic" if place.kind == "anthropic" else "server"
     return connect_endpoint(Endpoint(kind, place.url, keys.get_key(Endpoint(kind, place.url).address)), offline)
 
 
-def fetch_place_window(place: Place, keys: KeyRing) -> Window:
+def fetch_destination_window(place: Destination, keys: KeyRing) -> Window:
     """The window of the model where a conversation goes, as its server tells it: asked over the network, for a few seconds."""
     return (
         window_lookup.fetch_window(place.url, place.model, keys.get_key(place.url))
@@ -69,7 +69,7 @@ def connect_endpoint(endpoint: Endpoint, offline: OfflineServer) -> Provider:
         return connect(offline.url, "none", retries=0, timeout=60, kind="offline")
     if endpoint.kind == "anthropic":
         return connect(ANTHROPIC_URL, endpoint.key, kind="anthropic")
-    if not origin(endpoint.url):
+    if not parse_origin(endpoint.url):
         raise TurnscopeError("the server's address is missing", hint="Type it with http:// or https:// in the settings.")
     return connect(endpoint.url, endpoint.key or "none")
 

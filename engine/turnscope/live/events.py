@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from turnscope.envelope.plan import Plan
 from turnscope.errors import ContextWindowExceededError, TurnscopeError
-from turnscope.session.model import JSON, Answer, Ask, Request, Wished
+from turnscope.session.model import JSON, Answer, Ask, Request, WishFact
 
 
 class QueryAnswered(Struct, frozen=True):
@@ -131,7 +131,7 @@ Event = (
     | TurnFailed
     | AnswerInterrupted
     | SummaryStarted
-    | Wished
+    | WishFact
 )
 UnfinishedTurn = LimitReached | RequestRefused | TurnFailed | AnswerInterrupted
 """How a turn ends that does not end well."""

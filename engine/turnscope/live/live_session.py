@@ -17,9 +17,9 @@ from turnscope.planning.assemble import Basis
 from turnscope.planning.policy import Policy
 from turnscope.planning.trace import own_counts
 from turnscope.pricing.prices import PRICES, Prices
-from turnscope.session.facts import noted, plain
+from turnscope.session.facts import add_facts, make_storable
 from turnscope.session.index import Index
-from turnscope.session.model import JSON, Edit, Fact, Message, Observed, Recorded, Request, Session
+from turnscope.session.model import JSON, Edit, Fact, Message, ObservedEdit, RecordedFacts, Request, Session
 from turnscope.session.timeline import Timeline
 
 
@@ -29,10 +29,10 @@ class LiveSession:
     def __init__(self, start: Session, counter: Counter, prices: Prices = PRICES) -> None:
         self._start = start
         self.prices = prices
-        self._timeline = Timeline.of(start)
+        self._timeline = Timeline.from_session(start)
         self._requests: list[Request] = list(start.requests)
-        self._observed: list[Observed] = list(start.observed)
-        self._facts: Recorded = start.recorded
+        self._observed: list[ObservedEdit] = list(start.observed)
+        self._facts: RecordedFacts = start.recorded
         self._session: Session | None = start
         self.ledger: Ledger = build_ledger(start, counter)
         self._policy_ledgers: dict[tuple[str, int], Ledger | None] = {}
@@ -56,7 +56,7 @@ class LiveSession:
     def basis(self) -> Basis:
         """Counts and index of the session as it is now."""
         if self._index is None:
-            self._index = Index.of(self.session)
+            self._index = Index.build(self.session)
         return Basis(self.ledger, self.ledger, self._index, self.prices)
 
     def get_policy_basis(self, policy: Policy) -> Basis:
@@ -95,16 +95,16 @@ class LiveSession:
 
     def record_edit(self, request: int, edit: Edit) -> None:
         """Record what was done to the envelope of a request."""
-        self._observed.append(Observed(request, plain(edit)))
+        self._observed.append(ObservedEdit(request, make_storable(edit)))
         self._session = None
 
     def record_fact(self, fact: Fact) -> None:
         """Record a fact."""
-        self._facts = noted(self._facts, fact)
+        self._facts = add_facts(self._facts, fact)
         self._session = None
 
     @property
-    def facts(self) -> Recorded:
+    def facts(self) -> RecordedFacts:
         return self._facts
 
     def _invalidate(self) -> None:

@@ -24,8 +24,8 @@ from turnscope.live.events import TextDelta, ThinkingDelta
 from turnscope.live.http_connections import HttpConnections
 from turnscope.live.secrets import register_key, scrub, scrub_logs
 from turnscope.live.stream_assembler import StreamAssembler
-from turnscope.session.model import JSON, Applied, Usage
-from turnscope.session.place import Place, origin
+from turnscope.session.destination import Destination, parse_origin
+from turnscope.session.model import JSON, AppliedEdit, Usage
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 _COUNT_FIELDS = ("messages", "system", "tools", "thinking", "model", "context_management")  # what of a body counts
@@ -43,7 +43,7 @@ class ProviderAnswer(Struct, frozen=True):
     stop_reason: str = ""
     usage: Usage | None = None
     id: str = ""
-    applied: tuple[Applied, ...] = ()  # context edits that the provider made in the prompt
+    applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider made in the prompt
 
 
 class AnswerStart(Struct, frozen=True):
@@ -61,7 +61,7 @@ class Provider(Protocol):
     """Where requests go. Its methods raise whatever they raise; `explain_error` says what that means."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Destination:
         """Where that is; its model counts for nothing. Asked only for a chat that says where it goes."""
 
     def stream(self, body: Mapping[str, JSON]) -> AbstractContextManager[Iterator[StreamChunk]]:
@@ -123,7 +123,7 @@ class AnthropicProvider:
     """A server of the Messages API, through the SDK, at `place`. Whatever it says is scrubbed of every key that is known."""
 
     client: anthropic.Anthropic
-    place: Place = Place("anthropic")  # noqa: RUF009 - a frozen value
+    place: Destination = Destination("anthropic")  # noqa: RUF009 - a frozen value
     connections: HttpConnections = field(default_factory=HttpConnections)
     headers: Mapping[str, str] = field(default_factory=dict)  # further ones of each request
 
@@ -187,7 +187,7 @@ class AnthropicProvider:
             return provider_errors.explain_refusal(error.status_code, text, error.response.headers.get("location", ""))
         waited = self.client.timeout
         seconds = waited if isinstance(waited, int | float) else getattr(waited, "read", None) or 0.0
-        return provider_errors.explain_failure(error, seconds, origin(str(self.client.base_url)) or "the server")
+        return provider_errors.explain_failure(error, seconds, parse_origin(str(self.client.base_url)) or "the server")
 
 
 def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kind: str = "server") -> AnthropicProvider:
@@ -197,7 +197,7 @@ def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kin
     API alone: an address that somebody typed receives the key that was typed for it, and nothing else.
     """
     hint = "Type one in the settings; it is kept in memory only."
-    ours = origin(url) == origin(ANTHROPIC_URL)
+    ours = parse_origin(url) == parse_origin(ANTHROPIC_URL)
     if not key and not ours:
         raise TurnscopeError("there is no API key", hint=hint)
     register_key(key)
@@ -219,7 +219,7 @@ def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kin
     for secret in (made.api_key, made.auth_token):
         register_key(secret or "")
     scrub_logs()
-    return AnthropicProvider(made, Place(kind, url.rstrip("/") if kind == "server" else ""), connections)
+    return AnthropicProvider(made, Destination(kind, url.rstrip("/") if kind == "server" else ""), connections)
 
 
 def _strip_headers(key: str, request: Any) -> None:

@@ -36,7 +36,7 @@ from turnscope.storage.database import StorageError
 
 def send_request(chat: ChatState) -> Iterator[Event]:
     """Send the next request, and tell what happens until its answer stands, or it has failed."""
-    if wrong := request_checks.check_place(chat.place, chat.provider, chat.settings.model):
+    if wrong := request_checks.check_destination(chat.place, chat.provider, chat.settings.model):
         yield TurnFailed(wrong)
         return
     request = chat.build_request(chat.live_session)
@@ -201,7 +201,9 @@ def _end(
 
 def _estimate_usage(chat: ChatState, plan: Plan, reported: Usage | None) -> Usage:
     """What a request may have been billed: what was told of it as it began, else what it was planned with."""
-    said = round(plan.calibration.scale * chat.live_session.ledger.tokens(plan.request.cut, len(chat.live_session.ledger)))
+    said = round(
+        plan.calibration.scale * chat.live_session.ledger.count_tokens(plan.request.cut, len(chat.live_session.ledger))
+    )
     return structs.replace(
         reported or Usage(plan.projected), output_tokens=max(said, reported.output_tokens if reported else 0)
     )

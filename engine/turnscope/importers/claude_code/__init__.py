@@ -29,10 +29,10 @@ ASIDE = {"summary": "leafUuid", "file-history-snapshot": "messageId", "queue-ope
 
 
 def sniff(source: Source) -> int:
-    return max(map(_ours, source.first), default=0)
+    return max(map(_score, source.first), default=0)
 
 
-def _ours(record: Any) -> int:
+def _score(record: Any) -> int:
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         return 0
     if "parentUuid" in record and "sessionId" in record:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from turnscope.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
 from turnscope.reading.source import Source
-from turnscope.session.content import block_text, dumps
+from turnscope.session.content import dumps, extract_block_text
 from turnscope.session.model import Note
 
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
@@ -141,9 +141,9 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
         elif not isinstance(record, dict):
             file.note("warning", line, "not a record of Claude Code (no object), skipped")
         else:
-            _entry(file, record, line)
+            _add_entry(file, record, line)
             if hear and isinstance(message := record.get("message"), dict):
-                _tell(message.get("content"), hear)
+                _pass_text_on(message.get("content"), hear)
     kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None))
     if not kept:
         for entry in file.entries.values():
@@ -153,7 +153,7 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
     return kept
 
 
-def _entry(file: File, record: dict[str, Any], line: int) -> None:
+def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
     """Take one record in."""
     get = record.get
     kind = string(get("type"))
@@ -176,27 +176,27 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
     parent = get("parentUuid") or get("logicalParentUuid")
     result = record.pop("toolUseResult", None)  # a second copy of the result: only the subagent's id is of use
     if kind == "progress" or isinstance(result, dict):
-        _agents(file, record, result, line)
+        _read_agents(file, record, result, line)
     if uuid in file.entries:
         file.note("info", line, "a line with the same uuid stands earlier in the file; the first was kept")
         return
-    at, side = _time(get("timestamp")), get("isSidechain") is True
+    at, side = _parse_time(get("timestamp")), get("isSidechain") is True
     data = {"type": kind} if kind == "progress" else record
     entry = Entry(line, uuid, string(parent), side, data, at, string(get("agentId")))
     if kind in ("user", "assistant") and not entry.message:
         file.note("warning", line, "a message without content, skipped")
     file.entries[uuid] = entry
     if kind == "attachment":
-        _left_out(file, entry)
+        _count_unsent(file, entry)
 
 
-def _tell(content: Any, hear: Callable[[str], object]) -> None:
+def _pass_text_on(content: Any, hear: Callable[[str], object]) -> None:
     """Say the texts of a message, as its blocks will have them."""
     for part in content if isinstance(content, list) else (content,):
-        hear(block_text(string(part.get("type")), part) if isinstance(part, dict) else string(part))
+        hear(extract_block_text(string(part.get("type")), part) if isinstance(part, dict) else string(part))
 
 
-def _left_out(file: File, entry: Entry) -> None:
+def _count_unsent(file: File, entry: Entry) -> None:
     """Count an attachment that is not sent, or of which that is not known."""
     name = name_of(fields_of(entry.data))
     if not is_known(entry.data):
@@ -221,7 +221,7 @@ def _link(file: File) -> None:
         elif not entry.parent and (entry.summary or entry.agent):  # an old summary; a subagent that was resumed
             entry.parent = chain.last.get(strand, "")
         if entry.data.get("subtype") == "compact_boundary":
-            chain.preserved[entry.uuid] = kept = _preserved(entry, file)
+            chain.preserved[entry.uuid] = kept = _find_preserved(entry, file)
             chain.moved.update(dict.fromkeys(kept, entry.uuid))
         elif entry.summary and entry.parent in chain.preserved:
             chain.moved.update(dict.fromkeys(chain.preserved[entry.parent], entry.uuid))
@@ -229,7 +229,7 @@ def _link(file: File) -> None:
     chain.entries = len(file.entries)
 
 
-def _preserved(boundary: Entry, file: File) -> frozenset[str]:
+def _find_preserved(boundary: Entry, file: File) -> frozenset[str]:
     """The lines that a compaction left in the window beside its summary: named one by one, or from head to tail."""
     segment, named = boundary.meta("compactMetadata", "preservedSegment"), boundary.meta("compactMetadata", "preservedMessages")
     uuids = strings(named.get("uuids"))
@@ -254,7 +254,7 @@ def strings(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _agents(file: File, record: dict[str, Any], result: Any, line: int) -> None:
+def _read_agents(file: File, record: dict[str, Any], result: Any, line: int) -> None:
     """Which tool call started which subagent, and the messages that `progress` lines carry of one."""
     content = record["message"].get("content") if isinstance(record.get("message"), dict) else None
     if isinstance(result, dict) and isinstance(result.get("agentId"), str) and isinstance(content, list):
@@ -268,14 +268,14 @@ def _agents(file: File, record: dict[str, Any], result: Any, line: int) -> None:
             if isinstance(record.get("parentToolUseID"), str):
                 file.spawned.setdefault(agent, record["parentToolUseID"])
             uuid = string(inner.get("uuid")) or f"{agent}:{line}"
-            at = _time(inner.get("timestamp") or record.get("timestamp"))
+            at = _parse_time(inner.get("timestamp") or record.get("timestamp"))
             entry = Entry(line, uuid, "", True, inner, at, agent)
             known = file.progress.setdefault(agent, [])
             if entry.spoken and all(e.uuid != uuid for e in known[-3:]):
                 known.append(entry)
 
 
-def _time(value: Any) -> float | None:
+def _parse_time(value: Any) -> float | None:
     try:
         at = datetime.fromisoformat(value)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from turnscope.counting.media import media_tokens
+from turnscope.counting.media import count_media
 from turnscope.counting.tokens import Counter, count_texts
 from turnscope.envelope.memories import find_facts as found_in
 from turnscope.live.offline.context_edits import drop_compacted
 from turnscope.live.offline.validation import sign_thinking
 from turnscope.planning.extract import extract
-from turnscope.session.content import block_text, dumps, text_of
+from turnscope.session.content import dumps, extract_block_text, extract_text
 from turnscope.views import attachments
 
 JSON = Any
@@ -80,7 +80,7 @@ def split_prompt(body: Mapping[str, JSON]) -> list[PromptBlock]:
             for i, b in enumerate(blocks)
         ]
     kinds = {"server_tool_use": "tool_use"}
-    texts = [block_text(kinds.get(kind, kind), _strip_cache_control(raw)) for raw, kind, _ in raws]
+    texts = [extract_block_text(kinds.get(kind, kind), _strip_cache_control(raw)) for raw, kind, _ in raws]
     counts = count_texts(texts, COUNTER)
     found = []
     for (raw, _, extra), count in zip(raws, counts, strict=True):
@@ -89,7 +89,7 @@ def split_prompt(body: Mapping[str, JSON]) -> list[PromptBlock]:
         found.append(
             PromptBlock(
                 _hash_text(dumps(_strip_cache_control(raw))),
-                count + media_tokens(_strip_cache_control(raw), COUNTER.family) + extra,
+                count + count_media(_strip_cache_control(raw), COUNTER.family) + extra,
                 ttl,
             )
         )
@@ -183,7 +183,7 @@ def _describe_attachments(attached: list[JSON]) -> str:
     told = [
         f"the file {file[0]} ({len(file[1]):,} characters)"
         if file
-        else f"an image ({picture or 'elsewhere'}), counted as {media_tokens(raw, COUNTER.family):,} tokens"
+        else f"an image ({picture or 'elsewhere'}), counted as {count_media(raw, COUNTER.family):,} tokens"
         for file, picture, raw in found
     ]
     return f"You attached {'; '.join(told)}. I cannot see into either. " if told else ""
@@ -221,12 +221,12 @@ def cut_to_limit(
 
 
 def _count_block(block: Mapping[str, JSON]) -> int:
-    return count_texts([block_text(block["type"], {k: v for k, v in block.items() if k != "signature"})], COUNTER)[0]
+    return count_texts([extract_block_text(block["type"], {k: v for k, v in block.items() if k != "signature"})], COUNTER)[0]
 
 
 def _write_text(text: str, results: list[JSON], size: int, messages: int) -> str:
     if results:
-        said = text_of(results[-1].get("content"))
+        said = extract_text(results[-1].get("content"))
         first = next((line for line in said.splitlines() if line.strip()), "")[:120]
         weight = "They now weigh on every later request of this chat."
         return f"The tool gave {len(said):,} characters, beginning with: {first}\n{weight}"

@@ -21,11 +21,11 @@ from typing import IO
 
 import toktok
 
-IDLE = 60.0  # seconds without a question after which the worker ends
+IDLE_SECONDS = 60.0  # seconds without a question after which the worker ends
 _NUMBER = "Q"
 
 
-class Apart:
+class CountingProcess:
     """A worker that counts with one encoding, whose vocabulary it begins to load at once. Any thread may ask."""
 
     def __init__(self, encoding: str) -> None:
@@ -34,16 +34,16 @@ class Apart:
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         command = (sys.executable, "-P", __file__, encoding)
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ours
-        self.tired = False  # it ended for want of questions
-        self._asked = monotonic()
-        self._idle = self._rest(IDLE)
+        self.timed_out = False  # it ended for want of questions
+        self._last_used = monotonic()
+        self._idle = self._start_timer(IDLE_SECONDS)
         register(self.end)
 
     def count(self, texts: Sequence[str]) -> list[int] | None:
         """Tokens of each text; None where nobody is there to count any more. UnicodeEncodeError of halves of characters."""
         data = b"".join([text.encode() for text in texts])  # one by one: a single wide character would widen all of them
         with self._lock:
-            self._asked = monotonic()
+            self._last_used = monotonic()
             stdin, stdout = self._process.stdin, self._process.stdout
             assert stdin is not None
             assert stdout is not None
@@ -51,7 +51,7 @@ class Apart:
                 stdin.write(array(_NUMBER, [len(texts), len(data), *map(len, texts)]).tobytes())
                 stdin.write(data)
                 stdin.flush()
-                found = _numbers(stdout, len(texts))
+                found = _read_numbers(stdout, len(texts))
             except (OSError, ValueError):  # it died, or was ended
                 return None
         return found if len(found) == len(texts) else None
@@ -65,23 +65,23 @@ class Apart:
                     self._process.stdin.close()
             self._process.wait()
 
-    def _rest(self, seconds: float) -> Timer:
-        timer = Timer(seconds, self._tire)
+    def _start_timer(self, seconds: float) -> Timer:
+        timer = Timer(seconds, self._check_idle)
         timer.daemon = True
         timer.start()
         return timer
 
-    def _tire(self) -> None:
+    def _check_idle(self) -> None:
         """Look whether it was asked meanwhile: a clock wound at every question would cost as much as the question."""
         with self._lock:
-            if (left := self._asked + IDLE - monotonic()) > 0:
-                self._idle = self._rest(left)
+            if (left := self._last_used + IDLE_SECONDS - monotonic()) > 0:
+                self._idle = self._start_timer(left)
                 return
-            self.tired = True
+            self.timed_out = True
         self.end()
 
 
-def _numbers(file: IO[bytes], count: int) -> list[int]:
+def _read_numbers(file: IO[bytes], count: int) -> list[int]:
     """The next numbers, fewer at the end."""
     found = array(_NUMBER)
     data = file.read(count * found.itemsize)
@@ -89,12 +89,12 @@ def _numbers(file: IO[bytes], count: int) -> list[int]:
     return found.tolist()
 
 
-def work(questions: IO[bytes], answers: IO[bytes], encoding: str) -> None:
+def run_worker(questions: IO[bytes], answers: IO[bytes], encoding: str) -> None:
     """The worker: reads how many texts come, their bytes in all, the characters of each, and the texts; writes their tokens."""
     toktok.batch_count([], encoding)
-    while len(sizes := _numbers(questions, 2)) == 2:
+    while len(sizes := _read_numbers(questions, 2)) == 2:
         many, size = sizes
-        ends = [0, *accumulate(_numbers(questions, many))]
+        ends = [0, *accumulate(_read_numbers(questions, many))]
         whole = questions.read(size).decode()
         texts = [whole[start:end] for start, end in pairwise(ends)]
         answers.write(array(_NUMBER, toktok.batch_count(texts, encoding)).tobytes())
@@ -102,5 +102,5 @@ def work(questions: IO[bytes], answers: IO[bytes], encoding: str) -> None:
 
 
 if __name__ == "__main__":
-    work(sys.stdin.buffer, sys.stdout.buffer, sys.argv[1])
+    run_worker(sys.stdin.buffer, sys.stdout.buffer, sys.argv[1])
     os._exit(0)  # whoever asked may wait for the end; to give a vocabulary back piece by piece takes a tenth of a second

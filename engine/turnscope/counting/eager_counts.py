@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-TOGETHER = 1 << 17  # characters that are counted at once
+BATCH_CHARACTERS = 1 << 17  # characters that are counted at once
 
 
-class Ahead:
+class EagerCounter:
     """Counts texts in a thread of its own, by `count`, which should do its work where the interpreter's lock is not needed."""
 
     def __init__(self, count: Callable[[Sequence[str]], list[int]]) -> None:
@@ -22,19 +22,19 @@ class Ahead:
         self._size = 0
         self._done: list[Future[dict[tuple[int, int], int]]] = []
 
-    def hear(self, text: str) -> None:
+    def add(self, text: str) -> None:
         """Take a text to be counted."""
         self._texts.append(text)
         self._size += len(text)
-        if self._size >= TOGETHER:
+        if self._size >= BATCH_CHARACTERS:
             self._hand_over()
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """No text comes any more; the last ones are counted."""
         self._hand_over()
         self._thread.shutdown(wait=False)
 
-    def counted(self) -> dict[tuple[int, int], int]:
+    def wait_for_counts(self) -> dict[tuple[int, int], int]:
         """Tokens of all texts that were heard, by `key_of` each; waits for them."""
         found: dict[tuple[int, int], int] = {}
         for done in self._done:
@@ -43,12 +43,12 @@ class Ahead:
 
     def _hand_over(self) -> None:
         texts, self._texts, self._size = self._texts, [], 0
-        self._done.append(self._thread.submit(self._counts, texts))
+        self._done.append(self._thread.submit(self._count_by_key, texts))
 
-    def _counts(self, texts: list[str]) -> dict[tuple[int, int], int]:
-        return dict(zip(map(key_of, texts), self._count(texts), strict=True))
+    def _count_by_key(self, texts: list[str]) -> dict[tuple[int, int], int]:
+        return dict(zip(map(make_key, texts), self._count(texts), strict=True))
 
 
-def key_of(text: str) -> tuple[int, int]:
+def make_key(text: str) -> tuple[int, int]:
     """What a text is known by in this process."""
     return hash(text), len(text)
