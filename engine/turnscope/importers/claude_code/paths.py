@@ -6,7 +6,7 @@ told by `edits`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from msgspec import Struct, structs
@@ -226,9 +226,10 @@ def _advance(path: Path, state: State, entry: Entry, file: File, known: Collecti
         else:
             before, opening = entry.at, opening or _get_opening(entry)
         if entry.summary:
-            preserved = (path.draft(uuid) for uuid in file.preserved.get(entry.parent, ()))
-            kept = (*(found for found in preserved if found), draft)
-            path.looks.append((draft, compacted(file.entries.get(entry.parent), kept)))
+            boundary = file.boundary_of(entry)
+            stays = (*file.preserved.get(boundary.uuid, ()), *_between(boundary, entry, file)) if boundary else ()
+            kept = (*(found for uuid in stays if (found := path.draft(uuid))), draft)
+            path.looks.append((draft, compacted(boundary, kept)))
         if _is_unsent(entry):
             path.looks.append((draft, never_sent(draft)))
     if draft is not None:
@@ -236,6 +237,14 @@ def _advance(path: Path, state: State, entry: Entry, file: File, known: Collecti
     newest = builder.drafts[-1] if builder.drafts else state.newest
     named = file.titles.get(entry.uuid, state.named)
     return State(newest, len(path.looks), attempts, before, kept, named, opening)
+
+
+def _between(boundary: Entry, summary: Entry, file: File) -> Iterator[str]:
+    """Lines that the tool injected anew between a compaction and its summary."""
+    at = summary.parent
+    while at != boundary.uuid:
+        yield at
+        at = file.entries[at].parent
 
 
 def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
