@@ -24,7 +24,7 @@ from pages.parts.formats import esc, usd
 
 ENDINGS = {LimitReached: "On hold", RequestRefused: "Not sent", TurnFailed: "Failed", AnswerInterrupted: "Interrupted"}
 T = TypeVar("T")
-KINDS = {"ContextWindowExceededError": "Not sent", "WrongPlace": "Not sent"}
+KINDS = {"ContextWindowExceededError": "Not sent", "WrongDestination": "Not sent"}
 
 
 def attempt(what: Callable[[], T]) -> T | None:
