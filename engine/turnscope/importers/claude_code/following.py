@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import structs
 
 from turnscope.importers.claude_code.agents import Agents, agents_of, beside, placed
-from turnscope.importers.claude_code.exact import find_origins, attach_exact_requests
+from turnscope.importers.claude_code.exact import attach_exact_requests, find_origins
 from turnscope.importers.claude_code.lines import Entry, File, feed
 from turnscope.importers.claude_code.paths import NAME, Layout, extended, lay_out, told
 from turnscope.reading.source import Source
