@@ -20,7 +20,7 @@ from turnscope.planning.trace import own_counts
 from turnscope.ports.roo import folding
 from turnscope.session.builder import Builder
 from turnscope.session.model import Answer, Ask, Session, Usage
-from turnscope.views.knobs import tuned
+from turnscope.views.parameters import apply_changes
 
 
 def chat(turns: int, characters: int, tokens: int = 0, models: tuple[str, ...] = ("gpt-4o",), window: int = 100_000) -> Session:
@@ -141,7 +141,7 @@ def test_reading_on_from_an_offset_is_told_in_the_files_own_lines() -> None:
 
 def test_a_summary_stands_for_what_is_cut_when_auto_condense_is_on() -> None:
     session = chat(10, 100, tokens=9_000)
-    on = tuned(load("cline-as-described"), {"3.summarise": True})
+    on = apply_changes(load("cline-as-described"), {"3.summarise": True})
     last = plans(on, session, said)[9]
     assert stands(session, last)[:2] == ["q0", "a4"]
     assert summaries(last)
@@ -380,7 +380,7 @@ def test_open_webuis_maximum_counts_no_system_message(knobs: dict[str, int], fir
         builder.add_message("user", f"{turn:04}" + "q" * 396, id=f"q{turn}", origin="prompt")
         builder.set_request(builder.add_message("assistant", f"{turn:04}" + "a" * 396, id=f"a{turn}"), model="gpt-4o")
     session = builder.build()
-    kept = stands(session, plans(tuned(load("openwebui"), knobs), session)[-1])
+    kept = stands(session, plans(apply_changes(load("openwebui"), knobs), session)[-1])
     assert kept[:2] == ["s", first]
 
 
