@@ -433,19 +433,19 @@ CODE = f"import os\n\n\n{READER}\n\ndef small():\n    pass\n"
 
 
 def test_an_outline_names_definitions_of_at_least_four_lines() -> None:
-    assert [*folding.definitions(CODE)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
+    assert [*folding.find_definitions(CODE)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
     numbered = "\n".join(f"{n} | {line}" for n, line in enumerate(CODE.split("\n"), 1))
-    assert [*folding.definitions(numbered)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
+    assert [*folding.find_definitions(numbered)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
     script = "export async function load(a) {\n  const b = 1\n  return a\n}\nconst go = (x) => {\n  x()\n  x()\n}\n"
-    assert [*folding.definitions(script)] == ["1--4 | export async function load(a) {", "5--8 | const go = (x) => {"]
+    assert [*folding.find_definitions(script)] == ["1--4 | export async function load(a) {", "5--8 | const go = (x) => {"]
 
 
 def test_outlines_of_all_files_stay_within_fifty_thousand_characters() -> None:
     big = "\n".join(f"def function_{n}():\n    a = 1\n    b = 2\n    return a" for n in range(700))
-    found = folding.sections([(f"{n}.py", big) for n in range(4)])
+    found = folding.build_outlines([(f"{n}.py", big) for n in range(4)])
     assert 49_000 < sum(map(len, found)) <= 50_000
     assert found[-1].endswith("... (truncated)\n</system-reminder>")
-    assert folding.sections([("notes.txt", "no code")]) == []
+    assert folding.build_outlines([("notes.txt", "no code")]) == []
 
 
 def test_a_summary_of_roo_holds_outlines_of_what_the_session_read() -> None:
