@@ -10,7 +10,7 @@ from pathlib import Path
 
 import streamlit as st
 from turnscope import Session
-from turnscope.live.events import Asked, Called, Condensing, Event, Result
+from turnscope.live.events import Event, QueryAnswered, SummaryStarted, ToolCalled, ToolResult
 from turnscope.views import Block, Edit, Message, Plan, by_hand, decision_log, next_request
 from turnscope.views.labels import label
 
@@ -119,11 +119,11 @@ def streaming(text: str, thinking: str, last: Event | None, stopping: bool = Fal
 
 def _waiting(last: Event | None) -> str:
     match last:
-        case Called():
+        case ToolCalled():
             return "Calling a tool …"
-        case Asked() | Condensing():
+        case QueryAnswered() | SummaryStarted():
             return "Condensing …"
-        case Result():
+        case ToolResult():
             return "Sending the tool's result …"
     return "Waiting for the first word …"
 

@@ -265,7 +265,7 @@ def opened(entry: Entry, part: int = 0, progress: Progress | None = None, *, liv
     slot = _room(entry)
     with slot.lock:
         if slot.opened is None and entry.origin == "chat":
-            slot.opened = threads.opened(threads.Threads(entry.path), entry.key, version(entry))
+            slot.opened = threads.open_thread(threads.Threads(entry.path), entry.key, version(entry))
         if slot.opened is None and live:
             slot.opened = follow(entry).opened()
         if slot.opened is None:

@@ -8,10 +8,10 @@ from turnscope.session.destination import Destination
 from turnscope.storage.threads import Conflict, Hit, Row, Threads
 from turnscope.views.overview import overview
 
-__all__ = ["Conflict", "Destination", "Hit", "Row", "Threads", "opened"]
+__all__ = ["Conflict", "Destination", "Hit", "Row", "Threads", "open_thread"]
 
 
-def opened(threads: Threads, thread: str, version: str) -> Opened:
+def open_thread(threads: Threads, thread: str, version: str) -> Opened:
     """A stored thread as an opened session. `version` changes with it. TurnscopeError where there is none."""
     session = threads.load(thread)
     trace = replay(session, ledger=ledger_of(session))

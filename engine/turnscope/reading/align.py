@@ -7,7 +7,7 @@ Holds the edits that follow from a match; `matching` finds it, `body` takes bodi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from msgspec import structs
 
 from turnscope.reading.body import Msg, RecordedBody
 from turnscope.reading.matching import Cell, Past, match
-from turnscope.reading.standins import Bodies, altered, change, whole
+from turnscope.reading.standins import Bodies, Label, altered, change, whole
 from turnscope.session.builder import Builder, Draft
 from turnscope.session.model import JSON, SHAPE, Action, Edit, ObservedEdit, Session, Span
 
@@ -31,11 +31,16 @@ class Place(NamedTuple):
     last: int
 
 
+def _unlabelled(_message: Msg) -> Label:
+    return Label()
+
+
 @dataclass(slots=True)
 class Alignment:
     """One conversation: its drafts, how each stands in the newest body, and what was observed on the way."""
 
     builder: Builder
+    label: Callable[[Msg], Label] = _unlabelled
     cells: list[Cell] = field(default_factory=list)
     originals: list[Msg | None] = field(default_factory=list)
     where: dict[Hashable, list[int]] = field(default_factory=dict)
@@ -44,14 +49,15 @@ class Alignment:
     requests: int = 0
     joinable: int = 0  # edits from here on may be joined: no insert stands between them and the next
 
-    def request(self, body: RecordedBody, answer: Msg | None, **about: Any) -> None:
+    def request(self, body: RecordedBody, answer: Msg | None, *, compacted: bool = False, **about: Any) -> None:
         """Take in one recorded call: its body, and the message that came back (None: there is none).
 
+        `compacted`: the log says that the tool compacted before it, so what is not there verbatim was replaced as a whole.
         `about`: fields of `model.Request`, and `answered_at`.
         """
         for name in ("tools", "system"):
             self.static.setdefault(name, _Static(name)).update(self, getattr(body, name))
-        self._match_messages(body.messages)
+        self._match_messages(body.messages, compacted=compacted)
         settings = {**body.settings, **_describe_shape(self, body)}
         fields = {**about, "settings": settings}
         if answer is None:
@@ -73,7 +79,13 @@ class Alignment:
         self.where.setdefault(message.key, []).append(number)
         self.cells.append(Cell(number, number + 1, [message]))
         system = message.role == "system"  # a system message among messages is no system prompt: it stays where it is
-        return self.builder.add_message(message.role, message.parts, sent_at=at, fence=system, extra=message.extra)
+        origin, kinds = self.label(message)
+        draft = self.builder.add_message(
+            message.role, message.parts, origin=origin, sent_at=at, fence=system, extra=message.extra
+        )
+        if any(kinds):
+            draft.parts = list(zip(message.parts, kinds, strict=True))
+        return draft
 
     def edit(self, place: Place, action: Action, because: str, body: Bodies = (), **more: Any) -> None:
         """Record what the request at hand shows. What happens to neighbours for one reason is one edit."""
@@ -93,9 +105,9 @@ class Alignment:
             body = tuple(p if p.ref is None else structs.replace(p, ref=p.ref + start) for p in edit.body or ())
             yield ObservedEdit(request, structs.replace(edit, span=Span(start, stop), body=body))
 
-    def _match_messages(self, messages: Sequence[Msg]) -> None:
+    def _match_messages(self, messages: Sequence[Msg], *, compacted: bool) -> None:
         """Match a body's messages with what stands, and change what stands to be this body."""
-        found = match(self.cells, Past(self.originals, self.where), messages)
+        found = match(self.cells, Past(self.originals, self.where), messages, altered=not compacted)
         for cell in found.cleared:
             if cell.lo == cell.hi:
                 self.become(cell, [])
@@ -119,7 +131,7 @@ class Alignment:
         original = self.originals[cell.lo] if cell.hi - cell.lo == 1 else None
         if cell.lo == cell.hi:
             because = "stands between earlier messages" if messages else "no longer stands between earlier messages"
-            self.edit(place, "insert" if messages else "drop", because, whole(messages), slot=SLOT)
+            self.edit(place, "insert" if messages else "drop", because, whole(messages, self.label), slot=SLOT)
             cell.state = "body"
         elif not messages:
             self.edit(place, "drop", "left out of the request that was recorded")
@@ -132,7 +144,7 @@ class Alignment:
         else:
             many = cell.hi - cell.lo
             because = f"{many} messages were replaced by {len(messages)}" if many > 1 else "the message was replaced"
-            self.edit(place, "condense", because, whole(messages))
+            self.edit(place, "condense", because, whole(messages, self.label))
             cell.state = "body"
         cell.shown = messages
 

@@ -48,8 +48,8 @@ class Past:
     where: Mapping[Hashable, Sequence[int]]
 
 
-def match(cells: Sequence[Cell], past: Past, messages: Sequence[Msg]) -> Match:
-    """Match a body's messages with what stands."""
+def match(cells: Sequence[Cell], past: Past, messages: Sequence[Msg], *, altered: bool = True) -> Match:
+    """Match a body's messages with what stands. `altered`: a message may stand there in another form."""
     found = Match(list(cells))
     standing = [(cell, message) for cell in cells for message in cell.shown]
     pairs = common([message.key for _, message in standing], [message.key for message in messages])
@@ -59,7 +59,7 @@ def match(cells: Sequence[Cell], past: Past, messages: Sequence[Msg]) -> Match:
     for i, j in [*pairs, (len(standing), len(messages))]:
         right = standing[i][0] if i < len(standing) else None
         if j > start:
-            found.fresh = _Gap(found, past, messages, left, right).fill(list(range(start, j)))
+            found.fresh = _Gap(found, past, messages, left, right, altered).fill(list(range(start, j)))
         left, start = right, j + 1
     return found
 
@@ -73,6 +73,7 @@ class _Gap:
     messages: Sequence[Msg]
     left: Cell | None
     right: Cell | None
+    altered: bool
 
     def fill(self, numbers: list[int]) -> list[int]:
         """Find a place for each message; gives those that are new at the end of the conversation."""
@@ -80,7 +81,8 @@ class _Gap:
             self.of.wanted[self.left].extend(numbers)
             return []
         rest = self._match_returned(numbers)
-        rest = [piece for stretch in rest for piece in self._match_similar(*stretch)]
+        if self.altered:
+            rest = [piece for stretch in rest for piece in self._match_similar(*stretch)]
         fresh: list[int] = []
         for left, right, group in rest:
             if group and right is None:

@@ -5,9 +5,11 @@ Pure functions over messages taken apart; `align` says where the stand-ins stand
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from turnscope.reading.body import Msg
 from turnscope.session.builder import make_part
@@ -18,13 +20,22 @@ LEADING = 32  # characters at the start of a text by which its altered form is k
 Bodies = tuple[Part, ...] | None
 
 
-def whole(messages: Sequence[Msg]) -> tuple[Part, ...]:
-    """Whole messages as a stand-in."""
-    return tuple(
-        make_part(message.role, raw, "before" if i else "own", fence=not i)
-        for message in messages
-        for i, raw in enumerate(message.parts or [None])
-    )
+class Label(NamedTuple):
+    """What an importer knows of a message beside its content: its origin, and the kind of each part ("" = as its type says)."""
+
+    origin: str = ""
+    kinds: Sequence[str] = ()
+
+
+def whole(messages: Sequence[Msg], label: Callable[[Msg], Label]) -> tuple[Part, ...]:
+    """Whole messages as a stand-in, each part with the kind that its label gives."""
+    parts: list[Part] = []
+    for message in messages:
+        kinds = label(message).kinds
+        for i, raw in enumerate(message.parts or [None]):
+            part = make_part(message.role, raw, "before" if i else "own", fence=not i)
+            parts.append(structs.replace(part, kind=kinds[i]) if i < len(kinds) and kinds[i] else part)
+    return tuple(parts)
 
 
 def altered(original: Msg, message: Msg) -> list[Bodies]:

@@ -160,9 +160,7 @@ def _count_before(session: Session, fork: Fork) -> tuple[int, int]:
 def _raise_if(name: str, path: str, wrong: tuple[str, str] | None) -> None:
     if wrong:
         where, what = wrong
-        raise BrokenFile(
-            f"{name}: {what} - at `{path}.{where}`", hint="Correct the named field, or export the session again."
-        )
+        raise BrokenFile(f"{name}: {what} - at `{path}.{where}`", hint="Correct the named field, or export the session again.")
 
 
 def _find_contradiction(session: Session, start: int = 0, spoken: int = 0, sent: int = 0) -> tuple[str, str] | None:

@@ -75,7 +75,7 @@ IMPORTER = Importer(
     part_of=part_of,
     suffixes=(".jsonl",),
     follow=Following,
-    version=4,
+    version=5,
     wants="record with `parentUuid` and `sessionId`",
     right="fragments of a message merged, usage counted once, compaction and microcompaction kept apart from the timeline, "
     "retries, rewinds as branches, subagents",

@@ -13,6 +13,7 @@ from glob import escape
 from msgspec import structs
 
 from turnscope.errors import UnreadableFile
+from turnscope.importers.claude_code.exact import attach_exact_requests
 from turnscope.importers.claude_code.lines import Chain, Entry, File, scan, string
 from turnscope.importers.claude_code.paths import alone, lay_out, told
 from turnscope.reading.source import Source
@@ -89,7 +90,7 @@ def _read_agent_files(source: Source, file: File, known: set[str], agents: Agent
                 agents.spawned.setdefault(id, call)
             forks = (fork.own for fork in layout.session.forks)
             known.update(r.id for one in (layout.session, *forks) for r in one.requests)  # a fork repeats what another was told
-            yield told(layout.session, scanned)
+            yield attach_exact_requests(told(layout.session, scanned), scanned)
 
 
 def _read_meta(source: Source, agent: str) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import structs
 
 from turnscope.importers.claude_code.agents import Agents, agents_of, beside, placed
+from turnscope.importers.claude_code.exact import attach_exact_requests, find_origins
 from turnscope.importers.claude_code.lines import Entry, File, feed
 from turnscope.importers.claude_code.paths import NAME, Layout, extended, lay_out, told
 from turnscope.reading.source import Source
@@ -47,6 +48,7 @@ class Reading:
         self._find_agents(file, apart)
         session = told(session, file, last)
         session = structs.replace(session, notes=(*session.notes, *self.agents.notes))
+        session = attach_exact_requests(session, file, find_origins(self.source, file))
         return Thread(placed(session, self.agents, file.spawned))
 
     def _build_main(self, file: File, name: str, apart: bool) -> Session | None:

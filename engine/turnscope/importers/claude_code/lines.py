@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from turnscope.importers.claude_code.api_requests import TYPES, ApiRequests
 from turnscope.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
 from turnscope.reading.source import Source
 from turnscope.session.content import dumps, extract_block_text
@@ -88,6 +89,11 @@ class File:
     unsent: Tally[str] = field(default_factory=Tally)  # attachments by type
     strange: dict[tuple[str, bool], list[int]] = field(default_factory=dict)  # unknown types: [how many, their characters]
     chain: Chain = field(default_factory=Chain)
+    snapshots: dict[str, tuple[Entry, int]] = field(default_factory=dict)  # the newest of each strand, and its number
+    completed: bool = False  # a line that was linked before says more now
+    api: ApiRequests = field(default_factory=ApiRequests)  # requests that the log records whole
+    refs: dict[str, str] = field(default_factory=dict)  # answer -> the recorded request that it answers
+    origins: dict[str, None] = field(default_factory=dict)  # sessions whose answers were copied here, with their ids
 
     def note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
         """Note something about a line."""
@@ -96,6 +102,13 @@ class File:
     @property
     def preserved(self) -> dict[str, frozenset[str]]:
         return self.chain.preserved
+
+    def boundary_of(self, summary: Entry) -> Entry | None:
+        """The line that tells of the compaction which left a summary; attachments may stand between the two."""
+        found = self.entries.get(summary.parent)
+        while found is not None and found.type == "attachment":
+            found = self.entries.get(found.parent)
+        return found if found is not None and found.data.get("subtype") == "compact_boundary" else None
 
     def notes(self, last: Iterable[Note] = ()) -> tuple[Note, ...]:
         """What a person should know; of many notes alike only the first few with their line. `last`: of a last line."""
@@ -131,7 +144,8 @@ def scan(source: Source) -> File:
 
 
 def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], object] | None = None) -> bool:
-    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come.
+    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come, or one that
+    completes what an earlier one says.
 
     `hear`: is told each text of their messages.
     """
@@ -144,7 +158,8 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
             _add_entry(file, record, line)
             if hear and isinstance(message := record.get("message"), dict):
                 _pass_text_on(message.get("content"), hear)
-    kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None))
+    kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None)) and not file.completed
+    file.completed = False
     if not kept:
         for entry in file.entries.values():
             entry.parent = entry.given
@@ -157,9 +172,8 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
     """Take one record in."""
     get = record.get
     kind = string(get("type"))
-    for key in ABOUT if len(file.about) < len(ABOUT) else ():
-        if isinstance(get(key), str) and record[key]:
-            file.about.setdefault(key, record[key])
+    if len(file.about) < len(ABOUT):
+        file.about = {key: record[key] for key in ABOUT if isinstance(get(key), str) and record[key]} | file.about
     if isinstance(session := get("sessionId"), str):
         file.sessions[session] = None
     if kind == "summary" and isinstance(get("summary"), str):
@@ -168,7 +182,9 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
         file.titles[kind] = record[TITLES[kind]]
     uuid = get("uuid")
     if not isinstance(uuid, str):
-        if kind in ("user", "assistant"):
+        if kind in TYPES:
+            file.api.add(record, line)
+        elif kind in ("user", "assistant"):
             file.note("warning", line, "a message without a uuid, skipped")
         elif kind not in ("summary", *TITLES):
             file.unknown[kind or "no type"] += 1
@@ -186,8 +202,37 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
     if kind in ("user", "assistant") and not entry.message:
         file.note("warning", line, "a message without content, skipped")
     file.entries[uuid] = entry
-    if kind == "attachment":
+    if entry.spoken:
+        _refer(file, entry)
+    elif kind == "attachment":
         _count_unsent(file, entry)
+        _complete_snapshot(file, entry)
+
+
+def _complete_snapshot(file: File, entry: Entry) -> None:
+    """A snapshot of the prompt is written twice: before the first request without tools, and again with them.
+
+    The first of the two then says what both say, for the first request carried the tools, too.
+    """
+    fields = fields_of(entry.data)
+    if name_of(fields) != "prompt_snapshot":
+        return
+    strand = entry.agent if entry.side else ""
+    first, number = file.snapshots.get(strand, (entry, 0))
+    if fields.get("tools") and fields.get("systemPrompt") == fields_of(first.data).get("systemPrompt"):
+        first.data = {**first.data, "attachment": fields}
+        file.completed = file.completed or number < file.chain.entries
+    file.snapshots[strand] = (entry, len(file.entries) - 1)
+
+
+def _refer(file: File, entry: Entry) -> None:
+    """Note a message for the requests that hold it, and which recorded request an answer belongs to."""
+    file.api.hear(entry.message)
+    ref, origin = string(entry.data.get("requestRef")), string(entry.data.get("requestSessionId"))
+    if ref and entry.id:
+        file.refs[entry.id] = ref
+        if origin and origin != entry.data.get("sessionId"):
+            file.origins[origin] = None
 
 
 def _pass_text_on(content: Any, hear: Callable[[str], object]) -> None:
@@ -223,8 +268,8 @@ def _link(file: File) -> None:
         if entry.data.get("subtype") == "compact_boundary":
             chain.preserved[entry.uuid] = kept = _find_preserved(entry, file)
             chain.moved.update(dict.fromkeys(kept, entry.uuid))
-        elif entry.summary and entry.parent in chain.preserved:
-            chain.moved.update(dict.fromkeys(chain.preserved[entry.parent], entry.uuid))
+        elif entry.summary and (boundary := file.boundary_of(entry)) is not None:
+            chain.moved.update(dict.fromkeys(chain.preserved.get(boundary.uuid, ()), entry.uuid))
         chain.last[strand] = entry.uuid
     chain.entries = len(file.entries)
 

@@ -15,11 +15,11 @@ from turnscope.live.tools import Tools
 from turnscope.planning.policy import Policy
 from turnscope.session.model import JSON, Session
 
-READ, RULE = "read_output", "tidy_tool_results"
-LINES = 400  # of an output that one call gives
+READ_TOOL, TIDY_RULE = "read_output", "tidy_tool_results"
+MAX_LINES = 400  # of an output that one call gives
 
 DEFINITION: dict[str, Any] = {
-    "name": READ,
+    "name": READ_TOOL,
     "description": "Read back the output of a tool that a reference stands for, by its address, from a line on.",
     "input_schema": {
         "type": "object",
@@ -29,38 +29,38 @@ DEFINITION: dict[str, Any] = {
 }
 
 
-def offered(policy: Policy) -> Sequence[JSON]:
+def list_definitions(policy: Policy) -> Sequence[JSON]:
     """The definition that a chat under this policy begins with; none where nothing is tidied away."""
-    return (DEFINITION,) if any(part.rule.name == RULE for part in policy.rules) else ()
+    return (DEFINITION,) if any(part.rule.name == TIDY_RULE for part in policy.rules) else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class OutputTool:
     """The tool outputs of one chat, beside its other tools. `session`: the chat as it is when the tool runs."""
 
     session: Callable[[], Session]
-    others: Tools | None = None
+    other_tools: Tools | None = None
 
     @property
     def definitions(self) -> Sequence[JSON]:
         """See `Tools`."""
-        return [*(self.others.definitions if self.others else ()), DEFINITION]
+        return [*(self.other_tools.definitions if self.other_tools else ()), DEFINITION]
 
-    def run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+    def run(self, name: str, arguments: Mapping[str, JSON]) -> tuple[str, bool]:
         """See `Tools`."""
-        if name != READ:
-            return self.others.run(name, given) if self.others else (f"there is no tool {name!r}", True)
-        wanted, line = str(given.get("address", "")), given.get("line", 1)
+        if name != READ_TOOL:
+            return self.other_tools.run(name, arguments) if self.other_tools else (f"there is no tool {name!r}", True)
+        wanted, line = str(arguments.get("address", "")), arguments.get("line", 1)
         first = line if isinstance(line, int) and line > 0 else 1
         for block in self.session().blocks:
-            text = tidy_output(get_result_text(block) or "") if block.kind == "tool_result" and block.name != READ else ""
+            text = tidy_output(get_result_text(block) or "") if block.kind == "tool_result" and block.name != READ_TOOL else ""
             if text and make_address(text) == wanted:
-                return _part(text.split("\n"), first)
+                return _format_lines(text.split("\n"), first)
         return f"no output of this chat has the address {wanted[:40]!r}", True
 
 
-def _part(lines: Sequence[str], first: int) -> tuple[str, bool]:
-    told = lines[first - 1 : first - 1 + LINES]
+def _format_lines(lines: Sequence[str], first: int) -> tuple[str, bool]:
+    told = lines[first - 1 : first - 1 + MAX_LINES]
     left = len(lines) - (first - 1) - len(told)
-    more = f"\n[{left:,} more lines, from line {first + LINES:,}]" if left > 0 else ""
+    more = f"\n[{left:,} more lines, from line {first + MAX_LINES:,}]" if left > 0 else ""
     return ("\n".join(told) + more, False) if told else (f"it has {len(lines):,} lines", True)

@@ -13,12 +13,12 @@ from turnscope.envelope.tool_outputs import make_address
 from turnscope.live.tools import Tools
 from turnscope.session.model import JSON, Session
 
-WRITE, READ = "write_note", "read_note"
-LONGEST = 50_000  # characters of a note
+WRITE_TOOL, READ_TOOL = "write_note", "read_note"
+MAX_CHARS = 50_000  # characters of a note
 
 DEFINITIONS: Sequence[dict[str, Any]] = (
     {
-        "name": WRITE,
+        "name": WRITE_TOOL,
         "description": "Write a note that outlives this window. A line of it stays in view.",
         "input_schema": {
             "type": "object",
@@ -27,7 +27,7 @@ DEFINITIONS: Sequence[dict[str, Any]] = (
         },
     },
     {
-        "name": READ,
+        "name": READ_TOOL,
         "description": "Read a note back by its id.",
         "input_schema": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
     },
@@ -35,46 +35,46 @@ DEFINITIONS: Sequence[dict[str, Any]] = (
 
 
 @dataclass(slots=True)
-class Notes:
+class NoteTools:
     """The notes of one chat, beside its other tools."""
 
-    others: Tools | None = None
+    other_tools: Tools | None = None
     texts: dict[str, str] = field(default_factory=dict)  # by id
     titles: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(session: Session, others: Tools | None = None) -> Notes:
+    def from_session(session: Session, other_tools: Tools | None = None) -> NoteTools:
         """The notes that a session's calls wrote."""
-        notes = Notes(others)
+        notes = NoteTools(other_tools)
         for block in session.blocks:
-            if block.kind == "tool_use" and block.name == WRITE and isinstance(block.raw, Mapping):
-                given = block.raw.get("input")
-                notes.run(WRITE, given if isinstance(given, Mapping) else {})
+            if block.kind == "tool_use" and block.name == WRITE_TOOL and isinstance(block.raw, Mapping):
+                arguments = block.raw.get("input")
+                notes.run(WRITE_TOOL, arguments if isinstance(arguments, Mapping) else {})
         return notes
 
     @property
-    def listed(self) -> list[tuple[str, str, str]]:
+    def entries(self) -> list[tuple[str, str, str]]:
         """Id, title and text of each note, the newest last."""
         return [(name, self.titles[name], text) for name, text in self.texts.items()]
 
     @property
     def definitions(self) -> Sequence[JSON]:
         """See `Tools`."""
-        return [*(self.others.definitions if self.others else ()), *DEFINITIONS]
+        return [*(self.other_tools.definitions if self.other_tools else ()), *DEFINITIONS]
 
-    def run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+    def run(self, name: str, arguments: Mapping[str, JSON]) -> tuple[str, bool]:
         """See `Tools`."""
-        if name == WRITE:
-            text = given.get("text")
+        if name == WRITE_TOOL:
+            text = arguments.get("text")
             if not isinstance(text, str) or not text.strip():
                 return "write_note needs 'text', a text", True
-            if len(text) > LONGEST:
-                return f"the note is longer than {LONGEST:,} characters and was not kept", True
+            if len(text) > MAX_CHARS:
+                return f"the note is longer than {MAX_CHARS:,} characters and was not kept", True
             self.texts[make_address(text)] = text
-            self.titles[make_address(text)] = " ".join(str(given.get("title") or text).split())[:80]
+            self.titles[make_address(text)] = " ".join(str(arguments.get("title") or text).split())[:80]
             return f"kept as note {make_address(text)}", False
-        if name == READ:
-            found = self.texts.get(str(given.get("id", "")))
+        if name == READ_TOOL:
+            found = self.texts.get(str(arguments.get("id", "")))
             known = ", ".join([*self.texts][-20:]) or "none"
             return (found, False) if found is not None else (f"there is no such note; known: {known}", True)
-        return self.others.run(name, given) if self.others else (f"there is no tool {name!r}", True)
+        return self.other_tools.run(name, arguments) if self.other_tools else (f"there is no tool {name!r}", True)

@@ -20,56 +20,56 @@ from turnscope.session.model import Answer, Ask
 _FILE = re.compile(r"@(?:file\s+)?([\w.-]+(?:/[\w.-]+)*\.\w+)")
 _TREE = re.compile(r"@tree(?:\s+([\w./-]+))?")
 _SEARCH = re.compile(r"@search\s+[\"'`]?([^\"'`\n]+)")
-DEPTH = 2  # folders below the workspace that its structure names
-NAMES = 120  # of a structure or tree
+TREE_DEPTH = 2  # folders below the workspace that its structure names
+MAX_NAMES = 120  # of a structure or tree
 
-Finds = Callable[[Kind, str], Sequence[ContextItem]]
+ContextSearch = Callable[[Kind, str], Sequence[ContextItem]]
 """Who is asked for web results or documents: the kind and the question."""
 
 
 @dataclass(frozen=True, slots=True)
-class Providing:
+class ContextSources:
     """What is at hand for the questions of one chat. `pasted`: texts that a person gave; `others`: by kind, who is asked."""
 
     folder: Path | None = None
     pasted: tuple[ContextItem, ...] = ()
-    others: Finds | None = None
+    search: ContextSearch | None = None
 
     def answer(self, ask: Ask) -> Answer:
         """What a rule asks to be provided: `prompt` names the kinds, `content` is the question."""
         found: list[ContextItem] = []
         for kind in ask.prompt.split():
-            found += [*self._found(kind, ask.content)][: ask.max_tokens or None]  # type: ignore[arg-type]
+            found += [*self._find(kind, ask.content)][: ask.max_tokens or None]  # type: ignore[arg-type]
         return Answer(items=tuple(msgspec.json.encode(one).decode() for one in found), source="recorded")
 
-    def _found(self, kind: Kind, question: str) -> Iterator[ContextItem]:
+    def _find(self, kind: Kind, question: str) -> Iterator[ContextItem]:
         yield from (one for one in self.pasted if one.kind == kind)
         if kind in ("web", "document"):
-            yield from self.others(kind, question) if self.others else ()
+            yield from self.search(kind, question) if self.search else ()
         elif self.folder is not None and self.folder.is_dir():
-            yield from self._in_folder(Toolbox(self.folder), self.folder, kind, question)
+            yield from self._find_in_folder(Toolbox(self.folder), self.folder, kind, question)
 
-    def _in_folder(self, box: Toolbox, folder: Path, kind: Kind, question: str) -> Iterator[ContextItem]:
+    def _find_in_folder(self, box: Toolbox, folder: Path, kind: Kind, question: str) -> Iterator[ContextItem]:
         if kind == "rules":
-            yield from (one for name in RULE_FILES for one in _rules(box, folder, name))
+            yield from (one for name in RULE_FILES for one in _read_rule_files(box, folder, name))
         elif kind == "workspace":
-            yield ContextItem(kind, folder.name, "\n".join(_tree(folder, DEPTH)))
+            yield ContextItem(kind, folder.name, "\n".join(_list_tree(folder, TREE_DEPTH)))
         elif kind == "file":
             for path in dict.fromkeys(_FILE.findall(question)):
                 text, failed = box.run("read_file", {"path": path})
                 yield ContextItem(kind, path, f"[not read: {text}]" if failed else text[:LONGEST])
         elif kind == "tree":
             for found in _TREE.finditer(question):
-                inside = _inside(folder, found[1] or ".")
+                inside = _resolve_folder(folder, found[1] or ".")
                 if inside:
-                    yield ContextItem(kind, found[1] or ".", "\n".join(_tree(inside, DEPTH)))
+                    yield ContextItem(kind, found[1] or ".", "\n".join(_list_tree(inside, TREE_DEPTH)))
         elif kind == "search":
             for words in dict.fromkeys(_SEARCH.findall(question)):
                 text, _ = box.run("search_files", {"query": words.strip()})
                 yield ContextItem(kind, words.strip(), text[:LONGEST])
 
 
-def _rules(box: Toolbox, folder: Path, name: str) -> Iterator[ContextItem]:
+def _read_rule_files(box: Toolbox, folder: Path, name: str) -> Iterator[ContextItem]:
     """A rule file; of a folder of that name (`.clinerules`) every text file in it."""
     at = folder / name
     for path in sorted(p for p in at.iterdir() if p.is_file())[:8] if at.is_dir() and not at.is_symlink() else [at]:
@@ -78,12 +78,12 @@ def _rules(box: Toolbox, folder: Path, name: str) -> Iterator[ContextItem]:
             yield ContextItem("rules", str(path.relative_to(folder)), text[:LONGEST])
 
 
-def _inside(folder: Path, name: str) -> Path | None:
+def _resolve_folder(folder: Path, name: str) -> Path | None:
     found, root = (folder / name).resolve(), folder.resolve()
     return found if found.is_dir() and (found == root or root in found.parents) else None
 
 
-def _tree(folder: Path, depth: int) -> list[str]:
+def _list_tree(folder: Path, depth: int) -> list[str]:
     """Names below a folder, folders with a slash, those inside it further in; hidden ones and links are left out."""
     lines: list[str] = []
 
@@ -100,5 +100,5 @@ def _tree(folder: Path, depth: int) -> list[str]:
         walk(folder, depth)
     except OSError as error:
         lines.append(f"[not read: {error.strerror or type(error).__name__}]")
-    more = [f"[{len(lines) - NAMES} more]"] if len(lines) > NAMES else []
-    return lines[:NAMES] + more
+    more = [f"[{len(lines) - MAX_NAMES} more]"] if len(lines) > MAX_NAMES else []
+    return lines[:MAX_NAMES] + more

@@ -23,34 +23,34 @@ from turnscope.session.model import JSON, Edit, Fact, Message, ObservedEdit, Rec
 from turnscope.session.timeline import Timeline
 
 
-class Growing:
+class LiveSession:
     """Starts from a session (empty, stored, imported or forked) and is appended to."""
 
     def __init__(self, start: Session, counter: Counter, prices: Prices = PRICES) -> None:
-        self._head = start
+        self._start = start
         self.prices = prices
-        self._line = Timeline.from_session(start)
+        self._timeline = Timeline.from_session(start)
         self._requests: list[Request] = list(start.requests)
         self._observed: list[ObservedEdit] = list(start.observed)
-        self._recorded: RecordedFacts = start.recorded
-        self._value: Session | None = start
+        self._facts: RecordedFacts = start.recorded
+        self._session: Session | None = start
         self.ledger: Ledger = build_ledger(start, counter)
-        self._own: dict[tuple[str, int], Ledger | None] = {}
+        self._policy_ledgers: dict[tuple[str, int], Ledger | None] = {}
         self._index: Index | None = None
 
     @property
     def session(self) -> Session:
         """The session as it is now."""
-        if self._value is None:
-            self._value = structs.replace(
-                self._head,
-                blocks=tuple(self._line.blocks),
-                messages=tuple(self._line.messages),
+        if self._session is None:
+            self._session = structs.replace(
+                self._start,
+                blocks=tuple(self._timeline.blocks),
+                messages=tuple(self._timeline.messages),
                 requests=tuple(self._requests),
                 observed=tuple(self._observed),
-                recorded=self._recorded,
+                recorded=self._facts,
             )
-        return self._value
+        return self._session
 
     @property
     def basis(self) -> Basis:
@@ -59,54 +59,54 @@ class Growing:
             self._index = Index.build(self.session)
         return Basis(self.ledger, self.ledger, self._index, self.prices)
 
-    def basis_of(self, policy: Policy) -> Basis:
+    def get_policy_basis(self, policy: Policy) -> Basis:
         """The same, with the policy's own counts."""
-        return replace(self.basis, own=self.own(policy) or self.ledger)
+        return replace(self.basis, own=self.get_policy_ledger(policy) or self.ledger)
 
-    def own(self, policy: Policy) -> Ledger | None:
+    def get_policy_ledger(self, policy: Policy) -> Ledger | None:
         """The session as a policy itself counts it, kept and grown; None where it names no counter."""
         key = (policy.counter, policy.per_message)
-        if policy.counter and key not in self._own:
-            self._own[key] = own_counts(self.session, policy)
-        return self._own.get(key)
+        if policy.counter and key not in self._policy_ledgers:
+            self._policy_ledgers[key] = own_counts(self.session, policy)
+        return self._policy_ledgers.get(key)
 
-    def message(
+    def append_message(
         self, role: str, content: str | Sequence[JSON], *, origin: str, id: str = "", sent_at: float | None = None
     ) -> Message:
         """Append one message; a prompt begins a turn. `role` system and tools are blocks of the request, not messages of it."""
         parts = [(raw, "") for raw in ([content] if isinstance(content, str) else content)]
-        message = self._line.append(role, parts, origin=origin, id=id, sent_at=sent_at)
-        for ledger in (self.ledger, *filter(None, self._own.values())):
-            ledger.extend(self._line.blocks[message.start :], message)
-        self._changed()
+        message = self._timeline.append(role, parts, origin=origin, id=id, sent_at=sent_at)
+        for ledger in (self.ledger, *filter(None, self._policy_ledgers.values())):
+            ledger.extend(self._timeline.blocks[message.start :], message)
+        self._invalidate()
         return message
 
-    def request(self, **fields: Any) -> Request:
+    def build_request(self, **fields: Any) -> Request:
         """A request that is sent now, with its number, turn and cut. Not part of the session until it is `answered`."""
-        at, turn = self._line.end, max(0, self._line.turn)
+        at, turn = self._timeline.end, max(0, self._timeline.turn)
         return Request(n=len(self._requests), turn=turn, cut=at, stop=at, **fields)
 
-    def answered(self, request: Request, stop: int | None = None) -> Request:
+    def append_request(self, request: Request, stop: int | None = None) -> Request:
         """Append a request that got its answer (or none: `stop` stays its cut)."""
-        done = structs.replace(request, stop=self._line.end if stop is None else stop)
+        done = structs.replace(request, stop=self._timeline.end if stop is None else stop)
         self._requests.append(done)
-        self._value = None
+        self._session = None
         return done
 
-    def observe(self, request: int, edit: Edit) -> None:
+    def record_edit(self, request: int, edit: Edit) -> None:
         """Record what was done to the envelope of a request."""
         self._observed.append(ObservedEdit(request, make_storable(edit)))
-        self._value = None
+        self._session = None
 
-    def note(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         """Record a fact."""
-        self._recorded = add_facts(self._recorded, fact)
-        self._value = None
+        self._facts = add_facts(self._facts, fact)
+        self._session = None
 
     @property
-    def recorded(self) -> RecordedFacts:
-        return self._recorded
+    def facts(self) -> RecordedFacts:
+        return self._facts
 
-    def _changed(self) -> None:
-        self._value = None
+    def _invalidate(self) -> None:
+        self._session = None
         self._index = None

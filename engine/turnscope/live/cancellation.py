@@ -14,43 +14,43 @@ from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from turnscope.errors import ProviderError
-from turnscope.live.provider import Piece, Provider, Said
+from turnscope.live.provider import Provider, ProviderAnswer, StreamChunk
 from turnscope.session.destination import Destination
 from turnscope.session.model import JSON
 
 T = TypeVar("T")
 
 
-class Left(GeneratorExit):
+class TurnCancelled(GeneratorExit):
     """The person has left: a turn ends as if its iterator had been closed."""
 
 
 @runtime_checkable
-class Leaves(Protocol):
+class SupportsCancel(Protocol):
     """A provider that can be told to end what is under way."""
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """Shut the connections of all requests that were begun before; later ones go on as ever."""
 
 
-class Leaving:
+class Cancellation:
     """One turn's way out. `leave` may be called from any thread."""
 
     def __init__(self) -> None:
-        self._left = threading.Event()
+        self._cancelled = threading.Event()
         self._waiting: SimpleQueue[Any] | None = None
         self._lock = threading.Lock()
 
-    def left(self, within: float = 0.0) -> bool:
+    def is_cancelled(self, wait_seconds: float = 0.0) -> bool:
         """Whether it was left, or is within so many seconds, which are waited."""
-        return self._left.wait(within)
+        return self._cancelled.wait(wait_seconds)
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """End whatever the turn waits for, now and from now on."""
         with self._lock:
-            self._left.set()
+            self._cancelled.set()
             if self._waiting is not None:
-                self._waiting.put((None, Left()))
+                self._waiting.put((None, TurnCancelled()))
 
     def call(self, work: Callable[[], T]) -> T:
         """What `work` gives or raises. Left: it was left, and goes on by itself."""
@@ -62,12 +62,12 @@ class Leaving:
             except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 pipe.put((None, error))
 
-        self._begin(pipe, run)
-        given: T = _taken(pipe)
+        self._start_thread(pipe, run)
+        given: T = _take(pipe)
         return given
 
     @contextmanager
-    def streamed(self, opening: AbstractContextManager[Iterator[T]]) -> Iterator[Iterator[T]]:
+    def stream(self, opening: AbstractContextManager[Iterator[T]]) -> Iterator[Iterator[T]]:
         """A stream that is opened, read and closed elsewhere. Left, on entering and from the iterator: it was left."""
         pipe: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         over, end = threading.Event(), object()
@@ -85,12 +85,12 @@ class Leaving:
                 pipe.put((None, error))
 
         def read() -> Iterator[T]:
-            while (piece := _taken(pipe)) is not end:
+            while (piece := _take(pipe)) is not end:
                 yield piece
 
-        self._begin(pipe, run)
+        self._start_thread(pipe, run)
         try:
-            _taken(pipe)
+            _take(pipe)
             pieces = read()
             yield pieces
             over.set()
@@ -99,15 +99,15 @@ class Leaving:
         finally:
             over.set()
 
-    def _begin(self, pipe: SimpleQueue[Any], run: Callable[[], None]) -> None:
+    def _start_thread(self, pipe: SimpleQueue[Any], run: Callable[[], None]) -> None:
         with self._lock:
-            if self._left.is_set():
-                raise Left
+            if self._cancelled.is_set():
+                raise TurnCancelled
             self._waiting = pipe
         threading.Thread(target=run, name="chat request", daemon=True).start()
 
 
-def _taken(pipe: SimpleQueue[tuple[Any, BaseException | None]]) -> Any:
+def _take(pipe: SimpleQueue[tuple[Any, BaseException | None]]) -> Any:
     given, error = pipe.get()
     if error is not None:
         raise error
@@ -115,11 +115,11 @@ def _taken(pipe: SimpleQueue[tuple[Any, BaseException | None]]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Leavable:
+class CancellableProvider:
     """A provider whose every call can be left."""
 
     provider: Provider
-    leaving: Leaving
+    cancellation: Cancellation
 
     @property
     def place(self) -> Destination:
@@ -127,30 +127,30 @@ class Leavable:
         return self.provider.place
 
     @contextmanager
-    def stream(self, body: Mapping[str, JSON]) -> Iterator[Iterator[Piece]]:
+    def stream(self, body: Mapping[str, JSON]) -> Iterator[Iterator[StreamChunk]]:
         """See `Provider`."""
-        with self._left(), self.leaving.streamed(self.provider.stream(body)) as pieces:
+        with self._cancel_on_exit(), self.cancellation.stream(self.provider.stream(body)) as pieces:
             yield pieces
 
-    def say(self, body: Mapping[str, JSON]) -> Said:
+    def complete(self, body: Mapping[str, JSON]) -> ProviderAnswer:
         """See `Provider`."""
-        with self._left():
-            return self.leaving.call(lambda: self.provider.say(body))
+        with self._cancel_on_exit():
+            return self.cancellation.call(lambda: self.provider.complete(body))
 
-    def count(self, body: Mapping[str, JSON]) -> int | None:
+    def count_tokens(self, body: Mapping[str, JSON]) -> int | None:
         """See `Provider`."""
-        with self._left():
-            return self.leaving.call(lambda: self.provider.count(body))
+        with self._cancel_on_exit():
+            return self.cancellation.call(lambda: self.provider.count_tokens(body))
 
-    def explain(self, error: Exception) -> ProviderError:
+    def explain_error(self, error: Exception) -> ProviderError:
         """See `Provider`."""
-        return self.provider.explain(error)
+        return self.provider.explain_error(error)
 
     @contextmanager
-    def _left(self) -> Iterator[None]:
+    def _cancel_on_exit(self) -> Iterator[None]:
         try:
             yield
         except GeneratorExit:  # left, or closed amid the answer
-            if isinstance(self.provider, Leaves):
-                self.provider.leave()
+            if isinstance(self.provider, SupportsCancel):
+                self.provider.cancel()
             raise

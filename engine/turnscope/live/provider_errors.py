@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnscope.errors import ProviderError
-from turnscope.live.secrets import scrubbed
+from turnscope.live.secrets import scrub
 
-MOST = 400  # characters of what a provider says
-DIGITS = 12  # of a number of tokens
+MAX_CHARS = 400  # characters of what a provider says
+MAX_DIGITS = 12  # of a number of tokens
 _HINTS = {
     401: "Check the API key; it is kept in memory only.",
     403: "Check the API key and what it may do; it is kept in memory only.",
@@ -22,12 +22,12 @@ _HINTS = {
     429: "Wait a little, or choose another model.",
     529: "The provider is overloaded; send again in a moment.",
 }
-_AGAIN = "Change the request, or send again."
+_RETRY_HINT = "Change the request, or send again."
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_WEB = re.compile(r"^\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
+_HTML = re.compile(r"^\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 # (what a server says, group with the prompt's tokens, group with what it holds): Anthropic; OpenAI and vLLM; LM Studio;
 # llama.cpp; Ollama.
-_SAYINGS: tuple[tuple[re.Pattern[str], int, int], ...] = tuple(
+_TOO_LONG_PATTERNS: tuple[tuple[re.Pattern[str], int, int], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), tokens, window)
     for pattern, tokens, window in (
         (r"prompt is too long: (\d+) tokens > (\d+)", 1, 2),
@@ -48,76 +48,76 @@ _SAYINGS: tuple[tuple[re.Pattern[str], int, int], ...] = tuple(
 )
 
 
-def too_long(text: str) -> tuple[bool, int, int]:
+def parse_too_long(text: str) -> tuple[bool, int, int]:
     """Whether a server says that a prompt is too long, the tokens that it names, and those that it holds; 0 = not said."""
-    for pattern, tokens, window in _SAYINGS:
+    for pattern, tokens, window in _TOO_LONG_PATTERNS:
         if found := pattern.search(text):
-            return True, _number(found, tokens), _number(found, window)
+            return True, _parse_tokens(found, tokens), _parse_tokens(found, window)
     return False, 0, 0
 
 
-def _number(found: re.Match[str], group: int) -> int:
+def _parse_tokens(found: re.Match[str], group: int) -> int:
     """The tokens that a group holds; 0 where there is none, or nobody could mean it."""
     digits = found[group] if group else ""
-    return int(digits) if 0 < len(digits) <= DIGITS else 0
+    return int(digits) if 0 < len(digits) <= MAX_DIGITS else 0
 
 
-def refused(status: int, text: str, elsewhere: str = "") -> ProviderError:
+def explain_refusal(status: int, text: str, redirect_url: str = "") -> ProviderError:
     """A refusal with an HTTP status and a body; `elsewhere`: where a redirect points. A status of 200 comes amid a stream."""
-    text = scrubbed(text)
-    long, tokens, window = too_long(text)
+    text = scrub(text)
+    long, tokens, window = parse_too_long(text)
     if 300 <= status < 400:
-        to = f" to {scrubbed(elsewhere)[:MOST]}" if elsewhere else ""
+        to = f" to {scrub(redirect_url)[:MAX_CHARS]}" if redirect_url else ""
         hint = "Nothing was sent there, and no key. If that is where the server is, choose that address."
         return ProviderError(f"the server sends requests on{to}: redirects are not followed", hint=hint)
-    what = said(text)
+    what = extract_message(text)
     about = "the provider broke off" if status == 200 else f"the provider answered {status}"
     return ProviderError(
         f"{about}: {what}" if what else about,
-        hint=_HINTS.get(status, _AGAIN if status < 500 else "The fault is the server's; send again in a moment."),
+        hint=_HINTS.get(status, _RETRY_HINT if status < 500 else "The fault is the server's; send again in a moment."),
         too_long=long or status == 413,
         tokens=tokens,
         window=window,
     )
 
 
-def said(text: str) -> str:
+def extract_message(text: str) -> str:
     """What of a body is for people: the message of an error object, the title of a web page, else its beginning."""
-    if _WEB.search(text):
+    if _HTML.search(text):
         title = _TITLE.search(text)
-        return f"a web page instead of an answer{f' ({shortened(title[1])})' if title else ''}"
+        return f"a web page instead of an answer{f' ({shorten(title[1])})' if title else ''}"
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
-        return shortened(text)
+        return shorten(text)
     if isinstance(value, Mapping):
         inner = value.get("error", value)
         words = inner if isinstance(inner, str) else inner.get("message") if isinstance(inner, Mapping) else None
         words = words or value.get("message") or value.get("detail")
         if isinstance(words, str) and words.strip():
-            return shortened(words)
-    return shortened(text)
+            return shorten(words)
+    return shorten(text)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """One line of bounded length."""
     line = " ".join(text.split())
-    return line if len(line) <= MOST else f"{line[:MOST]}..."
+    return line if len(line) <= MAX_CHARS else f"{line[:MAX_CHARS]}..."
 
 
-def unreachable(error: Exception, seconds: float, at: str) -> ProviderError:
+def explain_failure(error: Exception, seconds: float, host: str) -> ProviderError:
     """No answer at all, or one that broke off on the wire: what that is by the name of the HTTP client's error."""
     hint = "Nothing was lost; send again."
     names = {kind.__name__ for kind in type(error).__mro__}
     cause = error.__cause__ or error.__context__
     names |= {kind.__name__ for kind in type(cause).__mro__} if cause else set()
     if names & {"APITimeoutError", "TimeoutException", "TimeoutError"}:
-        return ProviderError(f"no answer: {at} was silent for {seconds:,.0f} seconds", hint=hint)
+        return ProviderError(f"no answer: {host} was silent for {seconds:,.0f} seconds", hint=hint)
     if names & {"ConnectError", "ConnectionRefusedError", "UnsupportedProtocol"}:
         hint = "See that the server runs and the address is right; then send again."
-        return ProviderError(f"no answer: {at} cannot be reached", hint=hint)
+        return ProviderError(f"no answer: {host} cannot be reached", hint=hint)
     if names & {"TransportError", "RemoteProtocolError", "ReadError", "APIConnectionError", "StreamError", "ConnectionError"}:
-        return ProviderError(f"no answer: the connection to {at} broke off", hint=hint)
+        return ProviderError(f"no answer: the connection to {host} broke off", hint=hint)
     if names & {"UnicodeDecodeError", "DecodingError", "ValueError", "JSONDecodeError"}:
-        return ProviderError(f"no answer: {at} sent something that cannot be read", hint=hint)
-    return ProviderError(f"no answer: the request to {at} failed ({type(error).__name__})", hint=hint)
+        return ProviderError(f"no answer: {host} sent something that cannot be read", hint=hint)
+    return ProviderError(f"no answer: the request to {host} failed ({type(error).__name__})", hint=hint)

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Literal
 
 from turnscope.errors import TurnscopeError
-from turnscope.live import windows
-from turnscope.live.offline import Offline
+from turnscope.live import window_lookup
+from turnscope.live.offline import OfflineServer
 from turnscope.live.offline.model import WINDOWS
-from turnscope.live.provider import ANTHROPIC, Provider, connected
-from turnscope.live.secrets import Keys
+from turnscope.live.provider import ANTHROPIC_URL, Provider, connect
+from turnscope.live.secrets import KeyRing
 from turnscope.live.tools import Toolbox
-from turnscope.live.windows import Window
+from turnscope.live.window_lookup import Window
 from turnscope.session.destination import Destination, parse_origin
 
 # `anthropic.types.Model` of SDK 2.12, the current ones; any other name may be typed.
 MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-4-6", "claude-haiku-4-5")
-OFFLINE = tuple(WINDOWS)
+OFFLINE_MODELS = tuple(WINDOWS)
 
 
 Kind = Literal["offline", "anthropic", "server"]
@@ -36,7 +36,7 @@ class Endpoint:
     @property
     def address(self) -> str:
         """The address that requests go to, and that a key is typed for; "" for the built-in model."""
-        return {"offline": "", "anthropic": ANTHROPIC}.get(self.kind, self.url.strip())
+        return {"offline": "", "anthropic": ANTHROPIC_URL}.get(self.kind, self.url.strip())
 
     @property
     def origin(self) -> str:
@@ -44,33 +44,37 @@ class Endpoint:
         return parse_origin(self.address)
 
 
-def at(place: Destination, keys: Keys, offline: Offline) -> Provider:
+def connect_destination(place: Destination, keys: KeyRing, offline: OfflineServer) -> Provider:
     """The provider where a conversation goes, with the key that was typed for its origin. TurnscopeError as `provider`."""
     kind: Kind = "offline" if place.kind == "offline" else "anthropic" if place.kind == "anthropic" else "server"
-    return provider(Endpoint(kind, place.url, keys.of(Endpoint(kind, place.url).address)), offline)
+    return connect_endpoint(Endpoint(kind, place.url, keys.get_key(Endpoint(kind, place.url).address)), offline)
 
 
-def window(place: Destination, keys: Keys) -> Window:
+def fetch_destination_window(place: Destination, keys: KeyRing) -> Window:
     """The window of the model where a conversation goes, as its server tells it: asked over the network, for a few seconds."""
-    return windows.asked(place.url, place.model, keys.of(place.url)) if place.kind == "server" else Window(how="it is known")
+    return (
+        window_lookup.fetch_window(place.url, place.model, keys.get_key(place.url))
+        if place.kind == "server"
+        else Window(source="it is known")
+    )
 
 
-def provider(endpoint: Endpoint, offline: Offline) -> Provider:
+def connect_endpoint(endpoint: Endpoint, offline: OfflineServer) -> Provider:
     """The provider at an endpoint. TurnscopeError where there is no key or no address.
 
     A key from the environment goes to the Anthropic API alone: an address that somebody typed never receives it. The built-in
     model's faults are shown at once; elsewhere the SDK tries again by itself.
     """
     if endpoint.kind == "offline":
-        return connected(offline.url, "none", retries=0, timeout=60, kind="offline")
+        return connect(offline.url, "none", retries=0, timeout=60, kind="offline")
     if endpoint.kind == "anthropic":
-        return connected(ANTHROPIC, endpoint.key, kind="anthropic")
+        return connect(ANTHROPIC_URL, endpoint.key, kind="anthropic")
     if not parse_origin(endpoint.url):
         raise TurnscopeError("the server's address is missing", hint="Type it with http:// or https:// in the settings.")
-    return connected(endpoint.url, endpoint.key or "none")
+    return connect(endpoint.url, endpoint.key or "none")
 
 
-def toolbox(folder: str, names: Sequence[str]) -> Toolbox:
+def build_toolbox(folder: str, names: Sequence[str]) -> Toolbox:
     """The tools that may run. Without a folder that exists, only the calculator."""
     root = Path(folder).expanduser() if folder.strip() else None
     if root is None or not root.is_dir():

@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from turnscope.live.offline import strict_edits
+from turnscope.live.offline import edit_validation
 from turnscope.session.content import dumps
 from turnscope.views.attachments import crowded, wrong
 
 JSON = Any
 KEY = b"the built-in model"  # it signs so that an edit is noticed; there is nobody to keep a secret from
-BREAKPOINTS = 4
-MESSAGES = 100_000
-LEAST_THINKING = 1_024  # tokens of a thinking budget
-MOST_OUTPUT = 64_000  # tokens of an answer
-EARLIER = re.compile(r"[0-9a-f]{32}")  # how earlier versions signed, which cannot be checked any more
-THINKING = ("thinking", "redacted_thinking")
+MAX_BREAKPOINTS = 4
+MAX_MESSAGES = 100_000
+MIN_THINKING = 1_024  # tokens of a thinking budget
+MAX_OUTPUT = 64_000  # tokens of an answer
+OLD_SIGNATURE = re.compile(r"[0-9a-f]{32}")  # how earlier versions signed, which cannot be checked any more
+THINKING_KINDS = ("thinking", "redacted_thinking")
 KINDS = {
     "user": ("text", "image", "document", "tool_result", "search_result", "container_upload"),
     "system": ("text",),
@@ -33,39 +33,39 @@ KINDS = {
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-def rejected(body: Mapping[str, JSON]) -> str:
+def find_rejection(body: Mapping[str, JSON]) -> str:
     """The first thing for which a request is rejected, as a sentence; "" where it is accepted."""
-    return next(_wrong(body), "")
+    return next(_find_errors(body), "")
 
 
-def signature(model: str, messages: Sequence[JSON], thinking: str) -> str:
+def sign_thinking(model: str, messages: Sequence[JSON], thinking: str) -> str:
     """The signature of thinking with which `model` answers `messages`."""
-    return _sealed(model, _prefix(messages).digest(), thinking)
+    return _sign(model, _hash_messages(messages).digest(), thinking)
 
 
-def _wrong(body: Mapping[str, JSON]) -> Iterator[str]:
-    yield from _settings(body)
+def _find_errors(body: Mapping[str, JSON]) -> Iterator[str]:
+    yield from _check_settings(body)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         yield "messages: at least one message is required"
         return
-    if len(messages) > MESSAGES:
-        yield f"messages: List should have at most {MESSAGES} items after validation, not {len(messages)}"
+    if len(messages) > MAX_MESSAGES:
+        yield f"messages: List should have at most {MAX_MESSAGES} items after validation, not {len(messages)}"
     for i, message in enumerate(messages):
-        yield from _message(message, i, i == len(messages) - 1)
-    if messages[0]["role"] != "user" and not any(b.get("type") == "compaction" for b in _blocks(messages[0])):
+        yield from _check_message(message, i, i == len(messages) - 1)
+    if messages[0]["role"] != "user" and not any(b.get("type") == "compaction" for b in _list_blocks(messages[0])):
         yield "messages: first message must use the user role"
-    yield from _pairs(messages)
-    if sum(1 for _ in _marks(body)) > BREAKPOINTS:
-        found = sum(1 for _ in _marks(body))
-        yield f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
+    yield from _check_pairs(messages)
+    if sum(1 for _ in _find_breakpoints(body)) > MAX_BREAKPOINTS:
+        found = sum(1 for _ in _find_breakpoints(body))
+        yield f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
     if large := crowded(messages):
         yield f"{large[0]}.image.source.base64.data: {large[1]}"
-    yield from strict_edits.wrong(body)
-    yield from _bound(str(body.get("model", "")), messages)
+    yield from edit_validation.find_errors(body)
+    yield from _check_signatures(str(body.get("model", "")), messages)
 
 
-def _settings(body: Mapping[str, JSON]) -> Iterator[str]:
+def _check_settings(body: Mapping[str, JSON]) -> Iterator[str]:
     most = body.get("max_tokens")
     if not isinstance(body.get("model"), str) or not body["model"]:
         yield "model: Field required"
@@ -74,14 +74,14 @@ def _settings(body: Mapping[str, JSON]) -> Iterator[str]:
         return
     if most < 1:
         yield "max_tokens: Input should be greater than or equal to 1"
-    if most > MOST_OUTPUT:
+    if most > MAX_OUTPUT:
         model = body.get("model")
-        yield f"max_tokens: {most} > {MOST_OUTPUT}, which is the maximum allowed number of output tokens for {model}"
+        yield f"max_tokens: {most} > {MAX_OUTPUT}, which is the maximum allowed number of output tokens for {model}"
     thinking = body.get("thinking")
     if isinstance(thinking, Mapping) and thinking.get("type") == "enabled":
         budget = thinking.get("budget_tokens")
-        if not isinstance(budget, int) or budget < LEAST_THINKING:
-            yield f"thinking.enabled.budget_tokens: Input should be greater than or equal to {LEAST_THINKING}"
+        if not isinstance(budget, int) or budget < MIN_THINKING:
+            yield f"thinking.enabled.budget_tokens: Input should be greater than or equal to {MIN_THINKING}"
         elif budget >= most:
             yield "`max_tokens` must be greater than `thinking.budget_tokens`."
     names = [tool.get("name") for tool in body.get("tools") or () if isinstance(tool, Mapping)]
@@ -95,7 +95,7 @@ def _settings(body: Mapping[str, JSON]) -> Iterator[str]:
             yield "system: text content blocks must contain non-whitespace text"
 
 
-def _message(message: JSON, i: int, last: bool) -> Iterator[str]:
+def _check_message(message: JSON, i: int, last: bool) -> Iterator[str]:
     role = message.get("role") if isinstance(message, Mapping) else None
     content = message.get("content") if isinstance(message, Mapping) else None
     if role not in KINDS:
@@ -117,13 +117,13 @@ def _message(message: JSON, i: int, last: bool) -> Iterator[str]:
             yield f"messages.{i}.content.{j}.{bad}"
         if kind == "thinking" and not block.get("signature"):
             yield f"messages.{i}.content.{j}.thinking.signature: Field required"
-        if kind in THINKING and block.get("cache_control"):
+        if kind in THINKING_KINDS and block.get("cache_control"):
             yield f"messages.{i}.content.{j}.{kind}.cache_control: Extra inputs are not permitted"
-    texts = [content] if isinstance(content, str) else [b.get("text") for b in _blocks(message) if b["type"] == "text"]
-    yield from _texts([text or "" for text in texts if content], last and role == "assistant")
+    texts = [content] if isinstance(content, str) else [b.get("text") for b in _list_blocks(message) if b["type"] == "text"]
+    yield from _check_texts([text or "" for text in texts if content], last and role == "assistant")
 
 
-def _texts(texts: Sequence[str], prefill: bool) -> Iterator[str]:
+def _check_texts(texts: Sequence[str], prefill: bool) -> Iterator[str]:
     if not all(texts):
         yield "messages: text content blocks must be non-empty"
     elif texts and not any(text.strip() for text in texts):
@@ -132,11 +132,11 @@ def _texts(texts: Sequence[str], prefill: bool) -> Iterator[str]:
         yield "messages: final assistant content cannot end with trailing whitespace"
 
 
-def _pairs(messages: Sequence[JSON]) -> Iterator[str]:
+def _check_pairs(messages: Sequence[JSON]) -> Iterator[str]:
     """Calls and results; neighbours of one role are one message."""
     known: set[str] = set()
     calls: set[str] = set()
-    for i, (_, blocks) in enumerate(_joined(messages)):
+    for i, (_, blocks) in enumerate(_join_neighbours(messages)):
         results = [str(b.get("tool_use_id")) for b in blocks if b.get("type") == "tool_result"]
         if stray := [name for name in results if name not in calls]:
             yield (
@@ -162,63 +162,63 @@ def _pairs(messages: Sequence[JSON]) -> Iterator[str]:
         yield f"messages: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(sorted(calls))}."
 
 
-def _bound(model: str, messages: Sequence[JSON]) -> Iterator[str]:
+def _check_signatures(model: str, messages: Sequence[JSON]) -> Iterator[str]:
     """Thinking that was not said so, or not behind exactly these messages."""
     prefix = blake2b(digest_size=16)
     for i, message in enumerate(messages):
-        for j, block in enumerate(_blocks(message)):
+        for j, block in enumerate(_list_blocks(message)):
             if block.get("type") == "thinking":
                 said, sealed = str(block.get("thinking") or ""), str(block.get("signature"))
-                whole = _sealed(model, prefix.digest(), said)
-                if not EARLIER.fullmatch(sealed) and not hmac.compare_digest(sealed.encode(), whole.encode()):
-                    issued, own = sealed[32:], _sealed(model, b"", said)[32:]
+                whole = _sign(model, prefix.digest(), said)
+                if not OLD_SIGNATURE.fullmatch(sealed) and not hmac.compare_digest(sealed.encode(), whole.encode()):
+                    issued, own = sealed[32:], _sign(model, b"", said)[32:]
                     what = "the messages before it were changed" if issued == own else "Invalid `signature` in `thinking` block"
                     yield f"messages.{i}.content.{j}: {what}"
             elif block.get("type") == "redacted_thinking":
                 yield f"messages.{i}.content.{j}: Invalid `data` in `redacted_thinking` block"
-            _said(prefix, message["role"], block)
+            _hash_block(prefix, message["role"], block)
 
 
-def _sealed(model: str, prefix: bytes, thinking: str) -> str:
+def _sign(model: str, prefix: bytes, thinking: str) -> str:
     """Two seals: of all, and of the thinking alone, so that a rejection can say which of both was changed."""
     own = hmac.new(KEY, dumps([model, thinking]).encode("utf-8", "surrogatepass"), "blake2b").hexdigest()[:32]
     return hmac.new(KEY, prefix + own.encode(), "blake2b").hexdigest()[:32] + own
 
 
-def _prefix(messages: Sequence[JSON]) -> Any:
+def _hash_messages(messages: Sequence[JSON]) -> Any:
     digest = blake2b(digest_size=16)
     for message in messages:
-        for block in _blocks(message):
-            _said(digest, message["role"], block)
+        for block in _list_blocks(message):
+            _hash_block(digest, message["role"], block)
     return digest
 
 
-def _said(digest: Any, role: str, block: Mapping[str, JSON]) -> None:
+def _hash_block(digest: Any, role: str, block: Mapping[str, JSON]) -> None:
     bare = {key: value for key, value in block.items() if key != "cache_control"}
     digest.update(json.dumps([role, bare], sort_keys=True).encode())  # the order of keys says nothing
 
 
-def _blocks(message: JSON) -> list[JSON]:
+def _list_blocks(message: JSON) -> list[JSON]:
     content = message.get("content")
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
 
 
-def _joined(messages: Sequence[JSON]) -> list[tuple[str, list[JSON]]]:
+def _join_neighbours(messages: Sequence[JSON]) -> list[tuple[str, list[JSON]]]:
     found: list[tuple[str, list[JSON]]] = []
     for message in messages:
         if found and found[-1][0] == message["role"]:
-            found[-1][1].extend(_blocks(message))
+            found[-1][1].extend(_list_blocks(message))
         else:
-            found.append((message["role"], _blocks(message)))
+            found.append((message["role"], _list_blocks(message)))
     return found
 
 
-def _marks(holder: JSON) -> Iterator[JSON]:
+def _find_breakpoints(holder: JSON) -> Iterator[JSON]:
     if isinstance(holder, Mapping):
         if holder.get("cache_control"):
             yield holder
         for key in ("tools", "system", "messages", "content"):
-            yield from _marks(holder.get(key))
+            yield from _find_breakpoints(holder.get(key))
     elif isinstance(holder, list):
         for each in holder:
-            yield from _marks(each)
+            yield from _find_breakpoints(each)

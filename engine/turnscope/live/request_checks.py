@@ -20,8 +20,8 @@ from turnscope.errors import (
     UnsendableError,
     WrongDestination,
 )
-from turnscope.live.growing import Growing
-from turnscope.live.provider import Provider, explained
+from turnscope.live.live_session import LiveSession
+from turnscope.live.provider import Provider, translate_errors
 from turnscope.planning import refusals
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import step
@@ -33,40 +33,40 @@ from turnscope.session.facts import find_count
 from turnscope.session.model import JSON, CountFact, Edit, Part, Request, Session, Span, Usage
 from turnscope.views import attachments
 
-ANTHROPIC, PAIRS = "Anthropic", "OpenAI"  # rules that `planning.refusals` judges by: all that is known of; pairs alone
-BEYOND = 4  # times as many tokens as were expected
-LEAST = 64  # tokens of an answer that are worth asking for
-OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
+ALL_RULES, PAIRS_ONLY = "Anthropic", "OpenAI"  # rules that `planning.refusals` judges by: all that is known of; pairs alone
+MAX_COUNT_RATIO = 4  # times as many tokens as were expected
+MIN_ANSWER = 64  # tokens of an answer that are worth asking for
+OPENING_SLOT = "opening"  # slot of what stands before a conversation that begins with an answer
 
 
-def counted(plan: Plan, session: Session, provider: Provider, share: float, bodies: Bodies) -> CountFact | None:
+def count_prompt(plan: Plan, session: Session, provider: Provider, share: float, bodies: Bodies) -> CountFact | None:
     """The provider's count of a plan's prompt; None below `share` of the budget, where it is known, and where none came."""
     near = share and plan.projected > share * plan.budget.limit
     if not near or find_count(session.recorded, plan.request.n, plan.seen.tokens):
         return None
     planned = bodies.body(plan, session)
-    with suppress(ProviderError), explained(provider):  # without a count, planning goes on with the estimate
-        tokens = provider.count(planned)
-        if tokens is None or not believable(plan, tokens):
+    with suppress(ProviderError), translate_errors(provider):  # without a count, planning goes on with the estimate
+        tokens = provider.count_tokens(planned)
+        if tokens is None or not is_plausible_count(plan, tokens):
             return None
         return CountFact(plan.request.n, plan.seen.tokens, tokens, plan.model)
     return None
 
 
-def believable(plan: Plan, tokens: int) -> bool:
+def is_plausible_count(plan: Plan, tokens: int) -> bool:
     """Whether a prompt can have so many tokens: what would fill the window, and was far from it, is a provider's mistake.
 
     Believed, it would stand for what the log does not hold, and nothing could be sent any more.
     """
-    return tokens <= BEYOND * plan.projected or tokens + LEAST <= plan.budget.window
+    return tokens <= MAX_COUNT_RATIO * plan.projected or tokens + MIN_ANSWER <= plan.budget.window
 
 
-def billable(plan: Plan, usage: Usage) -> bool:
+def is_plausible_usage(plan: Plan, usage: Usage) -> bool:
     """Whether a provider can mean what it says that it used."""
-    return believable(plan, usage.answered_prompt_tokens) and usage.output_tokens <= plan.budget.window
+    return is_plausible_count(plan, usage.answered_prompt_tokens) and usage.output_tokens <= plan.budget.window
 
 
-def elsewhere(place: Destination | None, provider: Provider, model: str) -> WrongDestination | None:
+def check_destination(place: Destination | None, provider: Provider, model: str) -> WrongDestination | None:
     """Why nothing may be sent: the provider or the model at hand is not the one that the conversation goes to."""
     if place is None:  # nobody said where it goes: a chat that is not kept
         return None
@@ -79,13 +79,13 @@ def elsewhere(place: Destination | None, provider: Provider, model: str) -> Wron
     )
 
 
-def opening(session: Session) -> Edit | None:
+def build_opening(session: Session) -> Edit | None:
     """What has to stand before a conversation that begins with an answer (some that are imported do).
 
     None where it begins otherwise, or that stands there already.
     """
     first = next((message for message in session.messages if message.role in ("user", "assistant")), None)
-    made = any(wish.edit.slot == OPENING for wishes in session.recorded.wishes.values() for wish in wishes)
+    made = any(wish.edit.slot == OPENING_SLOT for wishes in session.recorded.wishes.values() for wish in wishes)
     if first is None or first.role == "user" or made:
         return None
     note = Part("user", "text", "[The conversation begins with an answer.]")
@@ -94,23 +94,25 @@ def opening(session: Session) -> Edit | None:
         "a provider takes no conversation that begins with an answer",
         Span(first.start, first.start),
         (note,),
-        slot=OPENING,
+        slot=OPENING_SLOT,
     )
 
 
-def stepped(previous: Plan | None, growing: Growing, asked: Request, policy: Policy, answers: Answers | None = None) -> Plan:
+def plan_request(
+    previous: Plan | None, live_session: LiveSession, request: Request, policy: Policy, answers: Answers | None = None
+) -> Plan:
     """The plan of the next request. Where the window holds the prompt and not the whole answer, the answer may be as long as
     it holds: a policy that fills the window would never get to its next cut, for nothing that is refused makes a chat grow.
     """
-    plan = step(previous, growing.session, asked, policy, growing.basis_of(policy), answers)
-    left, most = plan.budget.window - max(plan.projected, plan.largest), asked.settings.get("max_tokens")
-    if plan.verdict == "refuse" or not plan.budget.known or not isinstance(most, int) or not LEAST <= left < most:
+    plan = step(previous, live_session.session, request, policy, live_session.get_policy_basis(policy), answers)
+    left, most = plan.budget.window - max(plan.projected, plan.largest), request.settings.get("max_tokens")
+    if plan.verdict == "refuse" or not plan.budget.known or not isinstance(most, int) or not MIN_ANSWER <= left < most:
         return plan
-    asked = structs.replace(asked, settings={**asked.settings, "max_tokens": left})
-    return step(previous, growing.session, asked, policy, growing.basis_of(policy), answers)
+    request = structs.replace(request, settings={**request.settings, "max_tokens": left})
+    return step(previous, live_session.session, request, policy, live_session.get_policy_basis(policy), answers)
 
 
-def refusal(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceededError | None:
+def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceededError | None:
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
     answer = int(plan.request.settings.get("max_tokens") or 0) if plan.budget.known else 0
@@ -119,7 +121,7 @@ def refusal(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceed
     if plan.verdict != "refuse" and needed <= window and not nothing:
         return None
     why = next((d.edit.because for d in reversed(plan.decisions) if d.action == "refuse"), "")
-    large, alone = _alone(plan, session, ledger, needed - plan.projected, nothing or plan.verdict == "refuse")
+    large, alone = _find_oversized_message(plan, session, ledger, needed - plan.projected, nothing or plan.verdict == "refuse")
     return ContextWindowExceededError(
         conversation_id=session.id,
         turn=plan.request.turn,
@@ -130,11 +132,11 @@ def refusal(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceed
         why=why or ("it leaves nothing of the conversation to be sent" if nothing else ""),
         alone=alone,
         message=large,
-        counters=counters(session),
+        counters=sum_usage(session),
     )
 
 
-def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bool) -> tuple[int, str]:
+def _find_oversized_message(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bool) -> tuple[int, str]:
     """The largest message that stands whole (or `any_of` them), if no cut of others would make room for it.
 
     Its number, and what it is called; -1 and "" where none is so large.
@@ -156,7 +158,7 @@ def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bo
     return number, f"{'A tool result' if message.origin == 'tool' else which} ({round(size):,} tokens)"
 
 
-def counters(session: Session) -> dict[str, int]:
+def sum_usage(session: Session) -> dict[str, int]:
     """What a session's requests were billed, by the names of `errors.COUNTERS`, in tokens."""
     used = [usage for request in session.requests if request.usage for usage in request.usage.passes]
     sums = (
@@ -168,40 +170,40 @@ def counters(session: Session) -> dict[str, int]:
     return dict(zip(USAGE_COUNTERS, sums, strict=True))
 
 
-def unsendable(
-    sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, place: Destination | None
+def check_body(
+    body: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, place: Destination | None
 ) -> UnsendableError | None:
     """Why the provider at `place` would reject this body, whatever its size; what can be mended was, by the policy.
 
     Of a server of other models it is known that a message must be there and that calls and results are paired, and no more.
     """
-    rules = refusals.judge(model, prices) or PAIRS if place and place.kind == "server" else ANTHROPIC
-    if wrong := refusals.refused(bodies.wrong(sending, model, prices), rules):
+    rules = refusals.judge(model, prices) or PAIRS_ONLY if place and place.kind == "server" else ALL_RULES
+    if wrong := refusals.refused(bodies.wrong(body, model, prices), rules):
         return UnsendableError(wrong[0].path, wrong[0].what)
-    large = attachments.crowded(sending["messages"]) if rules == ANTHROPIC else None
+    large = attachments.crowded(body["messages"]) if rules == ALL_RULES else None
     return UnsendableError(*large) if large else None
 
 
-def learned(plan: Plan, error: ProviderError) -> CountFact | None:
+def read_prompt_size(plan: Plan, error: ProviderError) -> CountFact | None:
     """What a provider's refusal says of the prompt's size; None where it refused for another reason."""
     if not error.too_long:
         return None
     return CountFact(plan.request.n, plan.seen.tokens, max(error.tokens, plan.budget.limit + 1, plan.projected), plan.model)
 
 
-def smaller(plan: Plan, than: Plan) -> bool:
+def is_worth_retry(plan: Plan, than: Plan) -> bool:
     """Whether a new plan is worth a second attempt: it carries less, goes elsewhere, or refuses by itself."""
     return plan.after.tokens < than.after.tokens or plan.model != than.model or plan.verdict == "refuse"
 
 
-def gone(previous: Plan | None, plan: Plan, growing: Growing) -> tuple[Edit, ...]:
+def find_reverted_edits(previous: Plan | None, plan: Plan, live_session: LiveSession) -> tuple[Edit, ...]:
     """Edits that put back what the plan before had changed and this one does not, for those who follow the record."""
     if previous is None:
         return ()
-    stands = previous.after.grow(plan.request.cut, growing.ledger)
+    stands = previous.after.grow(plan.request.cut, live_session.ledger)
     with suppress(RuleError):  # an edit of this plan that cuts a stand-in of the one before: put that back first
         for decision in plan.decisions:
-            stands = stands.replace(decision.edit, decision.seq, growing.ledger)[0] if decision.splice else stands
+            stands = stands.replace(decision.edit, decision.seq, live_session.ledger)[0] if decision.splice else stands
         if not any(build_lapse_edits(stands, plan.after)):
             return ()
     return tuple(build_lapse_edits(previous.after, plan.before))

@@ -14,27 +14,27 @@ from turnscope.session.model import JSON, Fact, Message
 from turnscope.storage.database import StorageError
 from turnscope.storage.memories import Memories
 
-RULE, ARCHIVE = "insert_memories", "retrieve_conversations"
+FACTS_RULE, ARCHIVE_RULE = "insert_memories", "retrieve_conversations"
 
 
 @dataclass(frozen=True, slots=True)
-class Remembering:
+class MemorySink:
     """Keeps facts in the store of one user and project, as the request at which they were decided ends."""
 
     memories: Memories
-    learns: bool = True  # what is looked up again is counted
+    counts_retrievals: bool = True  # what is looked up again is counted
 
-    def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
+    def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
         """Nothing: what is remembered is a decision of a request."""
 
-    def fact(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         """Nothing: a refusal is read by the rule itself."""
 
-    def ended(self, ended: RequestEnded) -> None:
+    def record_request(self, ended: RequestEnded) -> None:
         """Keep what was decided to be remembered; a fact that was forgotten on request stays forgotten."""
-        told = (d.edit for d in ended.plan.decisions if d.rule == RULE and "memory" in d.edit.facts)
+        told = (d.edit for d in ended.plan.decisions if d.rule == FACTS_RULE and "memory" in d.edit.facts)
         names = {edit.facts["memory"] for edit in told if not edit.facts["refused"]}
-        known: Sequence[Memory] = ended.plan.get_state(RULE) or ()
+        known: Sequence[Memory] = ended.plan.get_state(FACTS_RULE) or ()
         for fact in known:
             if fact.id not in names or fact.tier == "short":
                 continue
@@ -44,6 +44,6 @@ class Remembering:
                 raise
             except TurnscopeError:
                 continue
-        again = [name for d in ended.plan.decisions if d.rule == ARCHIVE for name in d.edit.facts.get("names", ())]
-        if again and self.learns:
+        again = [name for d in ended.plan.decisions if d.rule == ARCHIVE_RULE for name in d.edit.facts.get("names", ())]
+        if again and self.counts_retrievals:
             self.memories.learn(again)

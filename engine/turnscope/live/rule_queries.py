@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from functools import partial
 
 from turnscope.errors import ProviderError
-from turnscope.live.provider import Provider, explained
+from turnscope.live.provider import Provider, translate_errors
 from turnscope.planning.answers import Answers, extracted
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Answer, Ask, AskKind
 
 
-def answering(
-    provider: Provider, model: str, summaries: str, more: Mapping[str, JSON] | None = None, *, chosen: bool = True
+def build_answers(
+    provider: Provider,
+    model: str,
+    summary_model: str,
+    settings: Mapping[str, JSON] | None = None,
+    *,
+    chosen_by_user: bool = True,
 ) -> Mapping[AskKind, Answers]:
     """Those who answer. `model` is the chat's; `summaries` names the one that writes summaries, "" = nobody may.
 
@@ -22,44 +27,46 @@ def answering(
     `more`: settings of the chat's requests that one for a summary on demand shares.
     """
     return {
-        "summary": partial(summarised if chosen else by_policy, provider, summaries) if summaries else _off,
-        "compact": partial(compacted, provider, model, more or {}) if summaries else _off,
+        "summary": partial(request_summary if chosen_by_user else request_policy_summary, provider, summary_model)
+        if summary_model
+        else _refuse_summary,
+        "compact": partial(request_compaction, provider, model, settings or {}) if summary_model else _refuse_summary,
         "expect": extracted,
-        "count": partial(counted, provider, model),
+        "count": partial(request_count, provider, model),
     }
 
 
-def _off(_ask: Ask) -> Answer:
+def _refuse_summary(_ask: Ask) -> Answer:
     return Answer(failed="condensing is switched off for this chat")
 
 
-def summarised(provider: Provider, model: str, ask: Ask) -> Answer:
+def request_summary(provider: Provider, model: str, ask: Ask) -> Answer:
     """The summary that a model gives; a failed answer where it gives none."""
     text = f"{ask.prompt}\n\n<transcript>\n{ask.content}\n</transcript>"
     try:
-        with explained(provider):
-            said = provider.say(_question(model, text) | {"max_tokens": ask.max_tokens or 1_000})
+        with translate_errors(provider):
+            said = provider.complete(_build_body(model, text) | {"max_tokens": ask.max_tokens or 1_000})
     except ProviderError as error:
         return Answer(failed=error.what, model=model)
     told = "\n".join(block["text"] for block in said.content if block["type"] == "text")
     return Answer(told, model=model, usage=said.usage, source="model")
 
 
-def by_policy(provider: Provider, model: str, ask: Ask) -> Answer:
+def request_policy_summary(provider: Provider, model: str, ask: Ask) -> Answer:
     """The summary of the model that the policy names; of `model` where it names none, or that one gives none."""
-    answer = summarised(provider, ask.model or model, ask)
-    return summarised(provider, model, ask) if answer.failed and ask.model not in ("", model) else answer
+    answer = request_summary(provider, ask.model or model, ask)
+    return request_summary(provider, model, ask) if answer.failed and ask.model not in ("", model) else answer
 
 
-def compacted(provider: Provider, model: str, more: Mapping[str, JSON], ask: Ask) -> Answer:
+def request_compaction(provider: Provider, model: str, settings: Mapping[str, JSON], ask: Ask) -> Answer:
     """The summary that the provider makes of a conversation on demand, with its block as it has to be sent back; failed where
     none came. The model is the chat's own: the API takes no other.
     """
     wish = {"type": "summarize"} | ({"instructions": ask.prompt} if ask.prompt.strip() else {})
-    body = {**more, "model": model, **ask.body, "max_tokens": ask.max_tokens, "compaction": wish}
+    body = {**settings, "model": model, **ask.body, "max_tokens": ask.max_tokens, "compaction": wish}
     try:
-        with explained(provider):
-            said = provider.say(body)
+        with translate_errors(provider):
+            said = provider.complete(body)
     except ProviderError as error:
         return Answer(failed=error.what, model=model)
     block = next((block for block in said.content if block.get("type") == "compaction" and block.get("content")), None)
@@ -68,11 +75,11 @@ def compacted(provider: Provider, model: str, more: Mapping[str, JSON], ask: Ask
     return Answer(block["content"], (dumps(block),), model=model, usage=said.usage, source="model")
 
 
-def counted(provider: Provider, model: str, ask: Ask) -> Answer:
+def request_count(provider: Provider, model: str, ask: Ask) -> Answer:
     """The provider's count of a text, as digits; a failed answer where it does not count."""
     try:
-        with explained(provider):
-            tokens = provider.count(_question(model, ask.content))
+        with translate_errors(provider):
+            tokens = provider.count_tokens(_build_body(model, ask.content))
     except ProviderError as error:
         return Answer(failed=error.what, model=model)
     if tokens is None:
@@ -80,5 +87,5 @@ def counted(provider: Provider, model: str, ask: Ask) -> Answer:
     return Answer(str(tokens), model=model, source="model")
 
 
-def _question(model: str, text: str) -> dict[str, JSON]:
+def _build_body(model: str, text: str) -> dict[str, JSON]:
     return {"model": model, "messages": [{"role": "user", "content": text}]}

@@ -14,85 +14,85 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from turnscope.envelope.plan import Plan
-from turnscope.live.events import Kept, Unkept
+from turnscope.live.events import WriteFailed, WriteRecovered
 from turnscope.session.model import Request
 from turnscope.storage.database import StorageError
 
-PAUSE = 1.0  # seconds between two tries
-TRIES = 60  # of one turn; what is still not written then is tried before whatever is written next
-TICK = 0.5  # seconds between two looks at what there is to draft
+RETRY_SECONDS = 1.0  # seconds between two tries
+MAX_TRIES = 60  # of one turn; what is still not written then is tried before whatever is written next
+DRAFT_SECONDS = 0.5  # seconds between two looks at what there is to draft
 
 _log = logging.getLogger(__name__)
 Write = Callable[[], None]
 
 
 @runtime_checkable
-class Begins(Protocol):
+class DraftSink(Protocol):
     """A sink that keeps a request from before it is sent, and what is shown of its answer meanwhile."""
 
-    def began(self, request: Request, plan: Plan) -> None:
+    def record_start(self, request: Request, plan: Plan) -> None:
         """A request is about to be sent."""
 
-    def draft(self, texts: Sequence[str]) -> None:
+    def record_draft(self, texts: Sequence[str]) -> None:
         """What was shown so far of its answer."""
 
 
-def _waited(seconds: float) -> bool:
+def _sleep(seconds: float) -> bool:
     time.sleep(seconds)
     return False
 
 
 @dataclass(slots=True)
-class Keeping:
+class WriteQueue:
     """Writes that wait for their store."""
 
-    waiting: deque[Write] = field(default_factory=deque)
-    last: StorageError | None = None
+    pending: deque[Write] = field(default_factory=deque)
+    last_error: StorageError | None = None
 
-    def do(self, write: Write) -> None:
+    def run(self, write: Write) -> None:
         """Write now, or as soon as it can be done, after all that waits already."""
-        self.waiting.append(write)
+        self.pending.append(write)
         try:
             self.flush()
         except StorageError as error:
-            self.last = error
+            self.last_error = error
 
     def flush(self) -> None:
         """Write what waits. StorageError: it cannot be written yet, and waits on."""
-        while self.waiting:
+        while self.pending:
             try:
-                self.waiting[0]()
+                self.pending[0]()
             except StorageError:
                 raise
             except Exception:
-                self.waiting.clear()  # another window has taken the place: it will never be written
+                self.pending.clear()  # another window has taken the place: it will never be written
                 raise
-            self.waiting.popleft()
-        self.last = None
+            self.pending.popleft()
+        self.last_error = None
 
-    def settle(self, left: Callable[[float], bool] = _waited) -> Iterator[Unkept | Kept]:
+    def retry(self, wait_cancelled: Callable[[float], bool] = _sleep) -> Iterator[WriteFailed | WriteRecovered]:
         """Say that something waits, try until it is written, and say that it is. `left` waits some seconds; true: no more."""
-        if not self.waiting or self.last is None:
+        if not self.pending or self.last_error is None:
             return
-        yield Unkept(self.last)
-        for _ in range(TRIES):
+        yield WriteFailed(self.last_error)
+        for _ in range(MAX_TRIES):
             try:
                 self.flush()
             except StorageError as error:
-                self.last = error
-                if left(PAUSE):
+                self.last_error = error
+                if wait_cancelled(RETRY_SECONDS):
                     return
             else:
-                yield Kept()
+                yield WriteRecovered()
                 return
 
 
 class Draft:
     """What was delivered of an answer, by block; handed on every half second while it grows, by a thread of its own."""
 
-    def __init__(self, keep: Callable[[Sequence[str]], None] | None, conversation: str) -> None:
+    def __init__(self, record: Callable[[Sequence[str]], None] | None, conversation: str) -> None:
         self.conversation = conversation
-        self._keep, self._texts = keep, dict[int, str]()
+        self._keep, self._texts = record, dict[int, str]()
         self._new, self._over = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -115,7 +115,7 @@ class Draft:
 
     def _run(self) -> None:
         assert self._keep is not None
-        while not self._over.wait(TICK):
+        while not self._over.wait(DRAFT_SECONDS):
             if self._new.is_set():
                 self._new.clear()
                 try:

@@ -15,13 +15,13 @@ from turnscope.envelope.layers.conversations import find_current, get_span
 from turnscope.envelope.layers.retrieval import answer_calls
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx
-from turnscope.live.talk import Talk
+from turnscope.live.chat_state import ChatState
 from turnscope.planning.policy import Policy
 from turnscope.session.model import JSON, Block
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
-_FIELDS: Mapping[str, tuple[dict[str, Any], str]] = {
+_REPORT_FIELDS: Mapping[str, tuple[dict[str, Any], str]] = {
     "response_header": (_TEXT, "your answer in one line"),
     "query_header": (_TEXT, "the question in one line"),
     "context_summary": (_TEXT, "where the whole conversation stands, in a few sentences"),
@@ -53,28 +53,28 @@ DEFINITIONS: Sequence[dict[str, Any]] = (
         "description": "Tell what you made of this turn; it becomes part of the context summary of the next one.",
         "input_schema": {
             "type": "object",
-            "properties": {name: {**kind, "description": what} for name, (kind, what) in _FIELDS.items()},
+            "properties": {name: {**kind, "description": what} for name, (kind, what) in _REPORT_FIELDS.items()},
         },
     },
 )
-NAMES = tuple(tool["name"] for tool in DEFINITIONS)
+TOOL_NAMES = tuple(tool["name"] for tool in DEFINITIONS)
 
 
-def offered(policy: Policy) -> Sequence[JSON]:
+def list_definitions(policy: Policy) -> Sequence[JSON]:
     """The definitions that a chat under this policy begins with; none where it keeps no archive."""
     return DEFINITIONS if any(part.rule.name == TOOL for part in policy.rules) else ()
 
 
-def over_with(talk: Talk) -> Iterator[Sequence[Block]]:
+def find_turn_conversations(chat: ChatState) -> Iterator[Sequence[Block]]:
     """The conversations that the turn answered last belongs to, where the policy keeps an archive, the newest first.
 
     Whether one is over is not known where silence or another topic ends it. So what it came to is asked as it stands, and asked
     again where it goes on: the next request finds what was told of exactly these blocks, live and in every replay.
     """
-    part = next((part for part in talk.policy.rules if part.rule.name == TOOL), None)
-    if part is None or talk.plan is None:
+    part = next((part for part in chat.policy.rules if part.rule.name == TOOL), None)
+    if part is None or chat.plan is None:
         return
-    ctx, blocks = _looking(talk, talk.plan), talk.growing.session.blocks
+    ctx, blocks = _build_context(chat, chat.plan), chat.live_session.session.blocks
     for number in range(find_current(ctx, part.params), -1, -1):
         span = get_span(ctx, part.params, number)
         if span.stop <= ctx.index.turns[-1]:
@@ -82,31 +82,33 @@ def over_with(talk: Talk) -> Iterator[Sequence[Block]]:
         yield blocks[span.start : span.stop]
 
 
-def _looking(talk: Talk, plan: Plan) -> Ctx:
+def _build_context(chat: ChatState, plan: Plan) -> Ctx:
     """What a rule may read, were the next request sent now."""
-    basis, request, room = talk.growing.basis_of(talk.policy), talk.asked(talk.growing), plan.budget
-    return Ctx(talk.growing.session, request, basis.index, basis.ledger, basis.own, plan, plan.calibration, room, room.limit, 0)
+    basis, request, room = chat.live_session.get_policy_basis(chat.policy), chat.build_request(chat.live_session), plan.budget
+    return Ctx(
+        chat.live_session.session, request, basis.index, basis.ledger, basis.own, plan, plan.calibration, room, room.limit, 0
+    )
 
 
-def served(blocks: Sequence[Block]) -> bool:
+def handles_all(blocks: Sequence[Block]) -> bool:
     """Whether the calls of an answer are all of these tools."""
-    return all(block.name in NAMES for block in blocks if block.kind == "tool_use")
+    return all(block.name in TOOL_NAMES for block in blocks if block.kind == "tool_use")
 
 
-def run(talk: Talk, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+def run_tool(chat: ChatState, name: str, arguments: Mapping[str, JSON]) -> tuple[str, bool]:
     """The answer to a call, which stands in the chat already, and whether it is an error."""
     if name == REPORT:
-        told = [field for field in _FIELDS if given.get(field)]
+        told = [field for field in _REPORT_FIELDS if arguments.get(field)]
         used = [field for field in told if field in FIELDS]
         what = f"Kept: {', '.join(told)}. The next turn's context summary is made with {', '.join(used) or 'none of them'}."
-        return (what, False) if told else (f"Nothing was reported; the fields are {', '.join(_FIELDS)}.", True)
-    part = next((part for part in talk.policy.rules if part.rule.name == TOOL), None)
-    plan = talk.plan
+        return (what, False) if told else (f"Nothing was reported; the fields are {', '.join(_REPORT_FIELDS)}.", True)
+    part = next((part for part in chat.policy.rules if part.rule.name == TOOL), None)
+    plan = chat.plan
     if part is None or plan is None:
         return "The policy of this chat keeps no archive.", True
-    ctx = _looking(talk, plan)
+    ctx = _build_context(chat, plan)
     envelope = plan.after.grow(ctx.request.cut, ctx.ledger)
     _, found = answer_calls(envelope, ctx, part.params, plan.get_state(TOOL))
-    mine = [grants for call, grants in found if ctx.session.blocks[call].raw.get("input") == given]
+    mine = [grants for call, grants in found if ctx.session.blocks[call].raw.get("input") == arguments]
     text = "; ".join(grant.sentence for grant in (mine[-1] if mine else ()))
     return text or "No conversation was named.", not text

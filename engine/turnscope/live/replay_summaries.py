@@ -10,8 +10,8 @@ from functools import partial
 
 from turnscope.counting.ledger import Ledger
 from turnscope.errors import TurnscopeError
-from turnscope.live.answering import summarised
 from turnscope.live.provider import Provider
+from turnscope.live.rule_queries import request_summary
 from turnscope.planning.answers import answerer
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy
@@ -19,7 +19,7 @@ from turnscope.planning.trace import own_counts
 from turnscope.session.model import Answer, Ask, Session
 
 
-def asked(
+def request_summaries(
     session: Session, policy: Policy, ledger: Ledger, provider: Provider, model: str, known: Mapping[str, Answer]
 ) -> Iterator[tuple[Ask, Answer]]:
     """Replay a session, ask `model` for every summary that is not `known`, and tell each as it comes: one billed call each.
@@ -27,10 +27,10 @@ def asked(
     TurnscopeError where the model gives none; what was told before holds.
     """
     fresh: list[tuple[Ask, Answer]] = []
-    told: dict[str, Answer] = {**known, **session.recorded.answers}
+    found_answers: dict[str, Answer] = {**known, **session.recorded.answers}
 
     def real(key: str) -> Answer | None:
-        found = told.get(key)
+        found = found_answers.get(key)
         return None if found is None or found.failed or found.source == "offline" else found
 
     def made(ask: Ask, answer: Answer) -> None:
@@ -41,10 +41,10 @@ def asked(
             raise TurnscopeError(
                 f"no summary was made: {why}", hint="The summaries before it are kept. Try again, or another model."
             )
-        told[ask.key] = answer
+        found_answers[ask.key] = answer
         fresh.append((ask, answer))
 
-    answers = answerer(real, {"summary": partial(summarised, provider, model)}, made)
+    answers = answerer(real, {"summary": partial(request_summary, provider, model)}, made)
     for _ in replay(session, policy, ledger, own_counts(session, policy), answers):
         yield from fresh
         fresh.clear()
