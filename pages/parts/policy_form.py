@@ -193,7 +193,7 @@ def _apply(base: Policy, current: Policy, given: dict[str, Any]) -> None:
 def _edit(base: Policy, current: Policy, yours: bool) -> None:
     """The policy as TOML: to read, to change, to keep as one's own."""
     with st.popover("As text", icon=":material/edit_note:", key="policy-edit"):
-        text = parameters.to_toml(current)
+        text = current.to_toml()
         digest = parameters.encode_changes(parameters.find_changes(current, base))
         with st.form(f"policy.text.{base.name}.{digest}", border=False):
             edited = st.text_area("Policy, in TOML", text, height=420, key=f"policy.toml.{base.name}.{digest}")

@@ -127,7 +127,7 @@ def replayed(
     `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most; None = `PATIENCE`. Raises
     what went wrong in it; then it is begun anew when it is asked for again.
     """
-    digest = hashlib.sha256(f"{chosen_policy.name}\n{parameters.to_toml(chosen_policy)}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{chosen_policy.name}\n{chosen_policy.to_toml()}".encode()).hexdigest()[:16]
     known = answers() if chosen_policy.name != RECORDED else {}
     key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(known), *([model] if model else ()))))
 

@@ -98,7 +98,7 @@ def _asked(shown: state.Shown | None) -> tuple[library.AdviceTask, str] | None:
     task = library.AdviceTask(
         str(path.resolve()) if path else "",
         name,
-        parameters.to_toml(policy),
+        policy.to_toml(),
         str(library.find_advice_folder()),
         trials,
         0,

@@ -58,7 +58,7 @@ def draw(shown: state.Shown | None = None) -> None:
             format_func=lambda name: known[name].title or name,
         )  # fmt: skip
         st.query_params["policies"] = ",".join(picked)
-        made = _made(shape, {name: parameters.to_toml(known[name]) for name in picked}, [known[name] for name in picked])
+        made = _made(shape, {name: known[name].to_toml() for name in picked}, [known[name] for name in picked])
     except TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return

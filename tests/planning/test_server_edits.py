@@ -667,7 +667,7 @@ def test_a_failed_compaction_changes_nothing(tmp_path: Path) -> None:
     [("server-compaction", "trigger = 150000", "trigger = 49999"), ("server-clear-thinking", "keep = 1", "keep = 0")],
 )
 def test_a_policy_that_asks_for_what_the_api_never_takes_is_refused(name: str, old: str, new: str) -> None:
-    text = write(load(name))
+    text = load(name).to_toml()
     assert old in text
     with pytest.raises(PolicyError, match="at least"):
         parse(name, text.replace(old, new))

@@ -220,7 +220,7 @@ MAX_OUTLOOKS = 256  # outlooks
 
 
 def _get_outlook(shape: Shape, policy: Policy) -> Outlook:
-    key = shape, f"{policy.name}\n{write(policy)}"
+    key = shape, f"{policy.name}\n{policy.to_toml()}"
     if key not in _outlooks:
         record, shared = _replay_record(shape)
         whole, plans = begin_replay(record, resize_budget(policy, shape.window))

@@ -63,7 +63,7 @@ class _Memory:
 
 
 def _build_key(policy: Policy, model: str) -> str:
-    return f"{policy.name}\n{model}\n{write(policy)}"
+    return f"{policy.name}\n{model}\n{policy.to_toml()}"
 
 
 def _run_here(work: Callable[[str], V], items: Sequence[str]) -> list[V]:

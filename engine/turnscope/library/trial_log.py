@@ -63,5 +63,5 @@ def find_advice_folder() -> Path:
 
 def open_log(folder: Path, policy: Policy) -> TrialLog:
     """What is remembered below a folder of a policy, as this version of Turnscope and its prices see it."""
-    told = f"{VERSION}\n{session_summary.get_version()}\n{parameters.to_toml(policy)}"
+    told = f"{VERSION}\n{session_summary.get_version()}\n{policy.to_toml()}"
     return TrialLog(folder / f"{policy.name}-{blake2b(told.encode(), digest_size=8).hexdigest()}{_END}")

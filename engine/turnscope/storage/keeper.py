@@ -175,7 +175,7 @@ class Keeper:
         with self._begin_write() as db:
             db.execute(
                 "insert or replace into policies (thread, request, toml) values (?, ?, ?)",
-                [self.thread, request, f"name = {json.dumps(policy.name)}\n{write(policy)}"],
+                [self.thread, request, f"name = {json.dumps(policy.name)}\n{policy.to_toml()}"],
             )
 
     def place(self, place: Destination, request: int) -> None:

@@ -122,7 +122,7 @@ def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | Non
         for name, value in summary_quality.score_facts(trace, decision).items()
     ]
     table = ["", "| fact | value |", "| --- | --- |", *facts] if facts else []
-    policy = write(trace.policy)
+    policy = trace.policy.to_toml()
     fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)
     return "\n".join([
         f"## {_escape_inline(decision.action)} by {_escape_inline(decision.rule)} at request {request}", "",

@@ -242,7 +242,7 @@ def resolve_name(name: str) -> str:
 
 def to_toml(policy: Policy) -> str:
     """A policy as the TOML text that `save_policy` keeps."""
-    return policies.write(policy)
+    return policy.to_toml()
 
 
 def save_policy(name: str, text: str, folder: Path) -> Policy:
