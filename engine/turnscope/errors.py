@@ -6,6 +6,7 @@
     |- UnknownFormat             no importer, or more than one, recognises the content
     |- UnknownEntry              the source does not hold the conversation that was asked for
     |- BrokenFile                the format is known, but nothing usable could be read
+    |  `- ImporterError          an importer that is not Turnscope's own failed
     |- QueryError                what to search for is no pattern, or one that takes too long
     |- PolicyError               a policy file is wrong
     |- RuleError                 a rule asked for something the runner cannot do
@@ -64,6 +65,15 @@ class UnknownEntry(TurnscopeError):
 
 class BrokenFile(TurnscopeError):
     """The format was recognised, but no request and no message could be read."""
+
+
+class ImporterError(BrokenFile):
+    """An importer that does not come with Turnscope failed on a file. `importer`: its name; `source`: its package or file."""
+
+    def __init__(self, what: str, *, hint: str = "", importer: str = "", source: str = "") -> None:
+        super().__init__(what, hint=hint)
+        self.importer = importer
+        self.source = source
 
 
 class QueryError(TurnscopeError):

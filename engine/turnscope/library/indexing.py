@@ -222,5 +222,5 @@ def _stamp(source: Source) -> str:
 @cache
 def readers() -> str:
     """Differs where other versions of importers, or other prices, would say something else of the same source."""
-    versions = " ".join(f"{importer.name} {importer.version}" for importer in find_importers())
+    versions = " ".join(f"{importer.name} {importer.version} {importer.package}" for importer in find_importers())
     return sha256(f"{versions} {opinion.version()}".encode()).hexdigest()[:16]

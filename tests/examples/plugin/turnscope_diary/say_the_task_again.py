@@ -1,6 +1,4 @@
-"""Say the task again once much has been said since: models lose sight of what stands far above."""
-
-from __future__ import annotations
+"""Repeat the task once much has been said since: models lose sight of what stands far above."""
 
 from dataclasses import dataclass
 from typing import Annotated
