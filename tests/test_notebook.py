@@ -60,7 +60,7 @@ def values(session: turnscope.Session) -> Iterator[Any]:
         trace = turnscope.replay(session, name)
         yield trace
         yield trace.policy
-        for plan in (trace.plans[0], trace.plans[-1], *[plan for plan in trace.plans if plan.changed][:3]):
+        for plan in (trace.plans[0], trace.plans[-1], *[plan for plan in trace.plans if plan.is_changed][:3]):
             yield plan
             yield plan.after
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 import anthropic  # noqa: E402
 from turnscope.counting.tokens import estimator  # noqa: E402
-from turnscope.envelope.ended import RequestEnded  # noqa: E402
+from turnscope.envelope.request_outcome import RequestEnded  # noqa: E402
 from turnscope.live import branches  # noqa: E402
 from turnscope.live.chat import Settings  # noqa: E402
 from turnscope.live.events import Asked, Done, Planned, Text  # noqa: E402

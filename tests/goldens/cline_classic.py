@@ -68,14 +68,14 @@ def _mask(given: dict[str, Any]) -> dict[str, Any]:
 
 def _step(given: dict[str, Any]) -> dict[str, Any]:
     plan, session = _one(given, given["window"], _usage(given["previous_request"]), auto_condense=given["auto_condense"])
-    state = plan.state(RULE)
+    state = plan.get_state(RULE)
     cut = any("keep" in d.edit.facts for d in plan.decisions)
     return {"range": _listed(state), "range_updated": cut, **_sent(plan, session, given["messages"]), "edits": _edits(state)}
 
 
 def _forced(given: dict[str, Any]) -> dict[str, Any]:
     plan, session = _one(given, window=0, force=given["keep"])
-    state = plan.state(RULE)
+    state = plan.get_state(RULE)
     return {"range": _listed(state), **_sent(plan, session, given["messages"]), "edits": _edits(state)}
 
 
@@ -93,8 +93,8 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
         numbers = [number for number, _ in _messages(plan.after, session)]
         cut = any("keep" in d.edit.facts for d in plan.decisions)
         edited = list(_sent(plan, session, messages)["changed"])
-        rows.append({"range": _listed(plan.state(RULE)), "updated": cut, "sent": _runs(numbers), "edited": edited})
-    return {"steps": rows, "final_edits": _edits(plans[-1].state(RULE)) if plans else []}
+        rows.append({"range": _listed(plan.get_state(RULE)), "updated": cut, "sent": _runs(numbers), "edited": edited})
+    return {"steps": rows, "final_edits": _edits(plans[-1].get_state(RULE)) if plans else []}
 
 
 KINDS = {

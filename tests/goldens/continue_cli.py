@@ -189,10 +189,10 @@ class _Loop:
 
     def history(self) -> list[str]:
         """Ids of the items that stand."""
-        if self.plan is None or not self.plan.state("compact_whole_history"):
+        if self.plan is None or not self.plan.get_state("compact_whole_history"):
             start, lead = 0, []
         else:
-            start, lead = self.plan.state("compact_whole_history").start, [f"S{self.made}"]
+            start, lead = self.plan.get_state("compact_whole_history").start, [f"S{self.made}"]
         session = self.session()
         ids = (m.id for m in session.messages if m.start >= start and m.id and not m.id.startswith("tool:"))
         return [*lead, *("continue" if name.startswith("continue") else name for name in ids)]

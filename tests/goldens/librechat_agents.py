@@ -236,7 +236,7 @@ def _trigger(given: Given) -> Given:
 def _step(given: Given) -> Given:
     steps = [{"append": given["messages"], "usage": given["usage"]}]
     plan, outcome, session = next(_plans(given, steps, split=given["start_index"]))
-    counts = list(plan.state(RULE.name).held.counts)
+    counts = list(plan.get_state(RULE.name).held.counts)
     unknown = [
         i < given["start_index"] and m["tokens"] is None and m["role"] != "tool" for i, m in enumerate(given["messages"])
     ]

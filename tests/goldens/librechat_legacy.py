@@ -8,7 +8,7 @@ from typing import Any
 from turnscope.counting.ledger import build_ledger, text_key
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.budget import BudgetParams
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
@@ -45,7 +45,7 @@ def _trimmed(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """What is left out by the function that both strategies call; they look at the instructions alone before they do."""
     starts, first = ctx.index.messages, begin(ctx, 0, ctx.limit - (instructions(ctx) or 0) - PRIMER)
     stop = starts[first] if first < len(starts) else ctx.request.cut
-    for span in droppable(ctx, envelope, starts[0], stop) if starts else ():
+    for span in find_droppable(ctx, envelope, starts[0], stop) if starts else ():
         envelope = yield Edit("drop", "it does not fit", span)
 
 

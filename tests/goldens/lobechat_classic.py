@@ -143,7 +143,7 @@ def _steps(session: Session, chosen: Policy, given: Mapping[str, Any]) -> list[d
         before = len(teller.asks)
         plan = next(plans)
         if turn:  # the step after an answer is seen at the next request
-            state = plan.state("keep_last_stored")
+            state = plan.get_state("keep_last_stored")
             read = state.read if state and len(teller.asks) > before else 0
             due = _range({"count": 2 * turn - 1, **given})["summarise"]
             steps[-1] |= {"summarise": runs(range(read)) if read else due and due[:0] if due == [] else due}

@@ -257,7 +257,7 @@ def _manage(given: dict[str, Any]) -> dict[str, Any]:
     shown = [decision.edit for decision in plan.decisions if decision.action == "condense"]
     body = shown[0].body if shown else ()
     content = [{"type": "text", "text": _named(part.text)} for part in body or ()]
-    made = plan.state("condense_to_fresh_start")
+    made = plan.get_state("condense_to_fresh_start")
     marker = next((e for e in (d.edit for d in plan.decisions) if e.action == "insert"), None)
     text = marker.body[0].text if marker and marker.body else management.MARKER.format(did["removed"])
     return {

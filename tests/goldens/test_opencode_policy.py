@@ -14,7 +14,7 @@ import pytest
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.budget import BudgetParams
-from turnscope.envelope.condensing import summary_of
+from turnscope.envelope.condensing import get_summary
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
 from turnscope.ports.opencode.limits import usable
@@ -95,7 +95,7 @@ def test_it_compacts_when_the_program_did_and_keeps_the_tail_that_it_kept(case: 
     marks = [
         part["compaction"] for m in case["expect"]["steps"][0]["new_messages"] for part in m["parts"] if "compaction" in part
     ]
-    summed = next((piece for piece in plan.after.pieces if summary_of(piece)), None)
+    summed = next((piece for piece in plan.after.pieces if get_summary(piece)), None)
     assert (summed is not None) == bool(marks)
     if summed is not None:
         assert ids.get(summed.stop) == marks[0]["tail_start"]

@@ -373,7 +373,7 @@ def test_a_task_of_the_original_is_read_as_it_was_sent_and_replayed_to_the_same_
     assert [len(messages) for messages in sent(session)] == [sum(b - a + 1 for a, b in row["sent"]) for row in expect]
     if len({step["window"] for step in steps}) == 1:
         plans = turnscope.replay(structs.replace(session, window=steps[0]["window"]), "cline-classic").plans
-        assert [plan.state("hide_oldest_pairs").range for plan in plans] == [
+        assert [plan.get_state("hide_oldest_pairs").range for plan in plans] == [
             tuple(row["range"]) if row["range"] else None for row in expect
         ]
 

@@ -208,7 +208,7 @@ def test_reported_is_what_was_billed_only_where_that_envelope_was_sent() -> None
 
     @rule("look", "fresh")
     def look(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
-        told.append(ctx.reported)
+        told.append(ctx.previous_usage)
         yield Edit("keep", "a look")
 
     plans(TALK, policy(look))
@@ -224,7 +224,7 @@ def test_reported_counts_the_answer_as_well_where_nothing_was_billed() -> None:
 
     @rule("look", "fresh")
     def look(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
-        told.append(ctx.reported)
+        told.append(ctx.previous_usage)
         yield Edit("keep", "a look")
 
     ledger = ledger_of(TALK)

@@ -39,9 +39,9 @@ def test_its_figures_are_those_of_a_replay_of_the_same_session(made: Any) -> Non
             by_turn.setdefault(plan.request.turn, []).append(size / plan.budget.window)
             assert plan.budget.window == SMALL.window
         assert each.fill == tuple(max(sizes) for _, sizes in sorted(by_turn.items()))
-        first = next((plan.request.turn for plan in trace.plans if plan.changed), None)
+        first = next((plan.request.turn for plan in trace.plans if plan.is_changed), None)
         assert each.first == (None if first is None else first - min(by_turn) + 1)
-        assert each.cuts == sum(plan.changed for plan in trace.plans)
+        assert each.cuts == sum(plan.is_changed for plan in trace.plans)
         over = [n for n, fill in enumerate(each.fill, 1) if fill > 1] + (
             [plan.request.turn - min(by_turn) + 1 for plan in trace.plans if plan.verdict == "refuse"]
         )

@@ -88,7 +88,7 @@ def test_two_hundred_turns_with_tools_never_overflow_and_replay_to_the_same_plan
     assert all(
         u["input_tokens"] + u["cache_read_input_tokens"] + u["cache_creation_input_tokens"] + 1_024 <= 16_000 for u in billed
     )
-    assert any(plan.changed for plan in plans)
+    assert any(plan.is_changed for plan in plans)
     stored = threads.load(thread)
     assert stored.blocks == talk.growing.session.blocks
     assert stored.requests == talk.growing.session.requests

@@ -8,7 +8,7 @@ from pathlib import Path
 from conftest import let_go
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.tidying import address
+from turnscope.envelope.tool_outputs import make_address
 from turnscope.live import beside, branches
 from turnscope.live.beside import Beside
 from turnscope.live.chat import Settings
@@ -24,7 +24,7 @@ from turnscope.session.model import Session
 from turnscope.storage.threads import Threads
 
 TEXT = "The parser keeps comments. " * 30
-ID = address(TEXT)
+ID = make_address(TEXT)
 
 
 def session() -> Session:
@@ -71,7 +71,7 @@ def test_an_index_lists_as_many_of_the_newest_notes_as_its_share_holds() -> None
     names = []
     for n in range(12):
         given = {"title": f"Finding number {n} of the review", "text": f"{n}: {TEXT}"}
-        names.append(address(given["text"]))
+        names.append(make_address(given["text"]))
         call = {"type": "tool_use", "id": f"c{n}", "name": "write_note", "input": given}
         builder.request(builder.message("assistant", [call]))
         builder.message("user", [{"type": "tool_result", "tool_use_id": f"c{n}", "content": f"kept as note {names[-1]}"}])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from turnscope.envelope.ended import RequestEnded
+from turnscope.envelope.request_outcome import RequestEnded
 from turnscope.errors import ProviderError
 from turnscope.live.answering import answering
 from turnscope.live.chat import Chat, Settings

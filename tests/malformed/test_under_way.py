@@ -17,7 +17,7 @@ import pytest
 import turnscope
 from conftest import let_go
 from malformed.rogue import SAID, USAGE, Rogue, events, frame, message, raw, refusal, stream
-from turnscope.envelope.ended import INTERRUPTED, RequestEnded
+from turnscope.envelope.request_outcome import INTERRUPTED, RequestEnded
 from turnscope.errors import TurnscopeError
 from turnscope.live import branches, keeping, windows
 from turnscope.live.chat import Chat, Settings

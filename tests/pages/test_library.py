@@ -55,7 +55,7 @@ def claude(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def wait(app: AppTest) -> AppTest:
     """Until the job has ended."""
-    from pages.parts import indexing as page
+    from pages.library import indexing as page
 
     job = page._room().job
     assert job
@@ -217,8 +217,8 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
     from turnscope.live.threads import Threads
     from turnscope.planning.policy import load
 
+    from pages.library import indexing as page
     from pages.parts import chat_chosen
-    from pages.parts import indexing as page
 
     threads = Threads(data_folder / "chats.db")
     thread = threads.create(title="Herons")

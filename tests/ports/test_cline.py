@@ -148,7 +148,7 @@ def test_each_request_is_what_the_whole_state_gives_at_once(task: tuple[Session,
     session, windows = task
     starts = ranges.starts(session, Index.of(session))
     for plan in plans(session, windows):
-        state = plan.state("hide_oldest_pairs")
+        state = plan.get_state("hide_oldest_pairs")
         history = History(session, starts, plan.request.cut, state.lost)
         assert list(standing(plan.after, session)) == list(at_once(history, state))
 
@@ -228,12 +228,12 @@ def replayed(session: Session) -> list[Plan]:
 
 def test_a_request_whose_log_carries_no_usage_counts_as_nothing_where_others_carry_it() -> None:
     plans = replayed(task(*[10_000] * 6, 170_000, None, 10_000))
-    assert [plan.state("hide_oldest_pairs").range for plan in plans][6:] == [None, (2, 7), (2, 7)]
+    assert [plan.get_state("hide_oldest_pairs").range for plan in plans][6:] == [None, (2, 7), (2, 7)]
 
 
 def test_where_no_request_carries_usage_what_was_counted_decides() -> None:
     plans = replayed(task(*[None] * 12, text="x" * 100_000))
-    assert any(plan.state("hide_oldest_pairs").range for plan in plans)
+    assert any(plan.get_state("hide_oldest_pairs").range for plan in plans)
 
 
 def test_a_truncation_puts_the_notice_into_the_first_answer_and_hides_from_message_two_on() -> None:
@@ -254,7 +254,7 @@ def test_system_and_tools_inside_the_hidden_range_stay() -> None:
         builder.request(builder.message("assistant", f"reply {n}"), usage=Usage(input_tokens=170_000 if n == 6 else 1_000))
     session = builder.build()
     plan = replayed(session)[-1]
-    assert plan.state("hide_oldest_pairs").range is not None
+    assert plan.get_state("hide_oldest_pairs").range is not None
     assert render(plan.after, session)["system"] == "a later system prompt"
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.budget import budget
+from turnscope.envelope.budget import compute_budget
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
 from turnscope.ports.claude_code import limits as claude
@@ -36,7 +36,7 @@ def test_claude_code_compacts_13_000_below_the_window_without_the_answer(
     ("name", "trigger"), [("claude-code", 167_000), ("claude-code-32k", 155_000), ("claude-code-microcompact", 155_000)]
 )
 def test_the_policies_of_claude_code_have_its_triggers(name: str, trigger: int) -> None:
-    assert claude.trigger(budget(load(name).budget, 200_000).limit) == trigger
+    assert claude.trigger(compute_budget(load(name).budget, 200_000).limit) == trigger
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_codex_counts_bytes_and_cuts_the_middle() -> None:
 
 @pytest.mark.parametrize(("window", "mark"), [(32_000, 28_800), (200_000, 180_000), (8_193, 7_373)])
 def test_letta_compacts_above_nine_tenths_of_any_models_window(window: int, mark: int) -> None:
-    assert letta.threshold(window) == mark == budget(load("letta").budget, window).limit
+    assert letta.threshold(window) == mark == compute_budget(load("letta").budget, window).limit
 
 
 def _tries(goal_met_from: float, count: int = 100) -> list[int]:
@@ -170,7 +170,7 @@ def test_letta_counts_a_quarter_of_the_bytes_and_30_per_cent_more() -> None:
     ],
 )
 def test_the_published_marks_of_windows_are_the_policies_limits(name: str, window: int, limit: int) -> None:
-    assert round(budget(load(name).budget, window or None).limit) == limit
+    assert round(compute_budget(load(name).budget, window or None).limit) == limit
 
 
 @pytest.mark.parametrize(("tokens", "compacted"), [(102_400, False), (102_401, True)])

@@ -105,9 +105,9 @@ def test_litellm_counts_ten_rounds_and_grows_a_text_that_cannot_get_small_enough
 def test_litellm_leaves_a_model_without_a_known_window_alone() -> None:
     session = talk([100_000] * 4)
     plans = trace.trace(session, "litellm-trim", build_ledger(session, CHARS)).plans
-    assert not any(plan.changed for plan in plans)
+    assert not any(plan.is_changed for plan in plans)
     known = trace.trace(structs.replace(session, window=1000), "litellm-trim", build_ledger(session, CHARS)).plans
-    assert any(plan.changed for plan in known)
+    assert any(plan.is_changed for plan in known)
 
 
 def test_litellm_joins_systems_and_shortens_a_result_and_an_answer_beside_its_call() -> None:
@@ -135,11 +135,11 @@ def test_litellm_sends_everything_where_a_list_breaks_the_original() -> None:
     builder.message("user", [{"type": "text", "text": "x" * 800}])
     builder.unanswered()
     broken = builder.build()
-    assert planned(talk([50, 50, 50]), "litellm-trim", 60, lists="fail")[-1].changed
+    assert planned(talk([50, 50, 50]), "litellm-trim", 60, lists="fail")[-1].is_changed
     plan = planned(broken, "litellm-trim", 60, lists="fail")[-1]
-    assert not plan.changed
+    assert not plan.is_changed
     assert "is not a string" in plan.decisions[0].edit.because
-    assert planned(broken, "litellm-trim", 60)[-1].changed
+    assert planned(broken, "litellm-trim", 60)[-1].is_changed
 
 
 def test_langchains_approximate_counter_counts_calls_results_and_lists() -> None:
@@ -171,7 +171,7 @@ def test_chatbot_ui_puts_passages_onto_the_system_prompt_where_nothing_else_is_l
 def test_a_port_keeps_the_newest_part_of_a_growing_talk(name: str) -> None:
     session = talk([*[3, 9, 4, 20, 5, 11] * 12, 3], system=4)
     plans = planned(session, name, 90, frame=0 if name == "chatbot-ui" else 4)
-    assert any(plan.changed for plan in plans)
+    assert any(plan.is_changed for plan in plans)
     for plan in plans:
         kept = standing(plan, session)
         newest = session.messages[session.blocks[plan.request.cut - 1].message].id

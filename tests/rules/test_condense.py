@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.condensing import PROMPTS, prompt
+from turnscope.envelope.condensing import PROMPTS, load_prompt
 from turnscope.envelope.plan import Plan
 from turnscope.errors import PolicyError
 from turnscope.planning.assemble import Basis, replay, step
@@ -58,7 +58,7 @@ def test_the_ask_holds_the_transcript_that_the_summary_replaces() -> None:
     plans = planned(session, ledger, parse("t", RULE))
     first = asks(plans)[0]
     assert first.kind == "summary"
-    assert first.prompt == prompt("summarise")
+    assert first.prompt == load_prompt("summarise")
     assert first.max_tokens == 60
     lines = first.content.splitlines()
     assert [line[:20] for line in lines[:2]] == ["user: question 0? xx", "assistant: answer 0."]
@@ -191,4 +191,4 @@ def test_a_stage_condenses_what_it_left_out_before() -> None:
 def test_every_prompt_is_a_file_and_an_unknown_one_is_named() -> None:
     assert {path.stem for path in PROMPTS.glob("*.txt")} >= {"summarise", "hand-over"}
     with pytest.raises(PolicyError, match="nonsense"):
-        prompt("nonsense")
+        load_prompt("nonsense")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from turnscope.envelope.budget import BudgetParams
-from turnscope.envelope.difference import changed, changes
+from turnscope.envelope.difference import find_changed_spans, find_changes
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Memory, NoParams, Rule
 from turnscope.planning.assemble import replay
@@ -56,7 +56,7 @@ def test_what_is_torn_by_blocks_is_accepted_after_repair(session: Session, cut: 
 def test_changes_between_two_envelopes_are_found_block_by_block(session: Session, cut: list[Cuts], memory: Memory) -> None:
     plans = [*replay(session, torn(cut, memory), ledger_of(session))]
     for old, new in pairwise(plans):
-        said = {at for span in changed(old.after, new.after) for at in range(*span)}
+        said = {at for span in find_changed_spans(old.after, new.after) for at in range(*span)}
         true = {at for at in range(new.after.stop) if at >= old.after.stop or _state(old.after, at) != _state(new.after, at)}
         assert said == true
 
@@ -99,7 +99,7 @@ def test_repair_looks_at_what_changed_alone(monkeypatch: object) -> None:
     session = builder.build()
     plans = [*replay(session, torn([], "fresh"), ledger_of(session))]
     for old, new in pairwise(plans):
-        assert changed(old.after, new.after) == [Span(old.after.stop, new.after.stop)]
+        assert find_changed_spans(old.after, new.after) == [Span(old.after.stop, new.after.stop)]
 
 
 def _call_and_result() -> Session:
@@ -116,8 +116,12 @@ def _call_and_result() -> Session:
 @given(sessions, cuts, st.sampled_from(["fresh", "remembers", "monotone"]))
 def test_a_rule_is_told_of_every_change_since_the_last_plan(session: Session, cut: list[Cuts], memory: Memory) -> None:
     def look(envelope: Envelope, ctx: Ctx, _params: NoParams) -> Edits:
-        told = {at for span in changes(envelope, ctx) for at in range(*span)}
-        seen = {at for span in changed(ctx.previous.after if ctx.previous else Envelope(), envelope) for at in range(*span)}
+        told = {at for span in find_changes(envelope, ctx) for at in range(*span)}
+        seen = {
+            at
+            for span in find_changed_spans(ctx.previous.after if ctx.previous else Envelope(), envelope)
+            for at in range(*span)
+        }
         assert seen <= told
         yield from ()
 

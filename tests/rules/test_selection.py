@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.relevance import terms
+from turnscope.envelope.relevance import extract_terms
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import parse
@@ -95,8 +95,16 @@ def test_what_was_asked_about_is_found_again_where_recency_alone_has_lost_it() -
 
 
 def test_identifiers_are_found_as_a_whole_and_by_their_parts() -> None:
-    assert terms("loadConfig in config_loader.py") == ["loadconfig", "load", "config", "config_loader", "config", "load", "py"]
-    assert set(terms("caching the caches")) == {"cach"}
+    assert extract_terms("loadConfig in config_loader.py") == [
+        "loadconfig",
+        "load",
+        "config",
+        "config_loader",
+        "config",
+        "load",
+        "py",
+    ]
+    assert set(extract_terms("caching the caches")) == {"cach"}
 
 
 def test_a_model_orders_the_best_anew_where_there_is_one_and_is_missed_with_a_word_where_there_is_none() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from turnscope.counting.ledger import build_ledger
-from turnscope.envelope.wishes import rating, wished
+from turnscope.envelope.wishes import find_wishes, get_rating
 from turnscope.errors import BrokenFile
 from turnscope.live.offline.model import COUNTER
 from turnscope.planning.assemble import replay
@@ -71,7 +71,7 @@ def as_it_was(session: Session) -> None:
     (answer,) = recorded.answers.values()
     assert (answer.source, answer.model, answer.usage and answer.usage.prompt_tokens) == ("model", "offline-16k", 486)
     assert sorted(recorded.ratings.values()) == ["down", "up"]
-    assert rating(session, BETTER) == "up"
+    assert get_rating(session, BETTER) == "up"
 
 
 @pytest.mark.parametrize("thread", [CHAT, BRANCH])
@@ -79,7 +79,7 @@ def test_an_old_chat_loads_with_all_that_was_recorded_and_replays_to_what_was_se
     session = old.load(thread)
     as_it_was(session)
     assert plans(session) == SENT[thread]
-    assert [edit.body[0].text.endswith(BETTER) for edit in wished(session, 4) if edit.body] == [False, True]
+    assert [edit.body[0].text.endswith(BETTER) for edit in find_wishes(session, 4) if edit.body] == [False, True]
 
 
 def test_the_rest_of_an_old_file_is_there_and_can_be_added_to(old: Threads) -> None:

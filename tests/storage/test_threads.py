@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.ended import RequestEnded
 from turnscope.envelope.pieces import Decision, Splice
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.request_outcome import RequestEnded
 from turnscope.errors import TurnscopeError
 from turnscope.live.growing import Growing
 from turnscope.planning.assemble import step

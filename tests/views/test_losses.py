@@ -67,7 +67,7 @@ def test_what_was_said_again_within_the_window_is_not_lost() -> None:
 def test_what_a_stand_in_still_says_is_not_lost() -> None:
     session = asked({1: FACTS[0] + '" and so on' * 6_000}, {28: FACTS[0]})
     trace, found = lost(session, "short-tool-results")
-    assert any(plan.changed for plan in trace.plans)
+    assert any(plan.is_changed for plan in trace.plans)
     assert [hit for hit in found.hits if hit.text == FACTS[0]] == []
 
 

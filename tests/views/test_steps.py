@@ -200,7 +200,7 @@ def test_gaps_hold_every_difference_of_two_envelopes(session: Session, rules: li
     if trace is None:
         return
     for old, new in zip(trace.plans, trace.plans[1:], strict=False):
-        runs = difference.differs(old.after, new.after, lambda piece: (piece.body is None, piece.by), (True, -1))
+        runs = difference.compare_envelopes(old.after, new.after, lambda piece: (piece.body is None, piece.by), (True, -1))
         found = {at for start, stop, _ in runs for at in range(start, stop)}
         before, after = standing(old.after)[0], standing(new.after)[0]
         before += [(True, False, -1)] * (len(after) - len(before))

@@ -18,7 +18,7 @@ SHOWN = 12  # decisions listed in a notebook
 Verdict = Literal["send", "warn", "overflow", "refuse"]
 
 
-Wanted = tuple[tuple[Span, Body, str], ...]
+FreshEdits = tuple[tuple[Span, Body, str], ...]
 """What rules that decide anew did to a request: where, what stands there, and in which slot; in address order."""
 
 
@@ -55,7 +55,7 @@ class Plan(Struct, frozen=True, gc=False):
     base: Envelope
     asks: tuple[tuple[Ask, Answer], ...] = ()
     states: tuple[StepState, ...] = ()
-    again: Wanted | None = ()
+    fresh_edits: FreshEdits | None = ()
     onward: Calibration | None = None  # what later requests start from, where counts of this one alone taught `calibration`
 
     @property
@@ -71,14 +71,14 @@ class Plan(Struct, frozen=True, gc=False):
     @property
     def largest(self) -> int:
         """The largest prompt to expect that the provider has to read for it: one that sums up reads the whole first."""
-        return max(self.projected, read(self.server))
+        return max(self.projected, count_read_tokens(self.server))
 
-    def state(self, rule: str) -> Any:
+    def get_state(self, rule: str) -> Any:
         """What the first step with that rule returned; None where there is none, or no such step."""
         return next((known.state for known in self.states if known.rule == rule), None)
 
     @property
-    def changed(self) -> bool:
+    def is_changed(self) -> bool:
         return any(decision.splice for decision in self.decisions)
 
     def __repr__(self) -> str:
@@ -106,6 +106,6 @@ class Plan(Struct, frozen=True, gc=False):
         return notebook.card(f"Request {self.request.n}", *parts, note=note)
 
 
-def read(server: Sequence[Decision]) -> int:
+def count_read_tokens(server: Sequence[Decision]) -> int:
     """Tokens that a provider has to read before it sums up, by its decisions on a request; 0 where it does not."""
     return max((int(d.edit.facts.get("read", 0)) for d in server if d.action == "condense"), default=0)

@@ -55,11 +55,11 @@ class Ctx(Struct, frozen=True):
     calibration: Calibration
     budget: Budget
     limit: int
-    reported: int
-    done: Sequence[Decision] | None = None
+    previous_usage: int
+    earlier_decisions: Sequence[Decision] | None = None
     prices: Prices = PRICES
     state: Any = None
-    carried: bool = False
+    continues_previous: bool = False
     body: Callable[[Envelope], Mapping[str, JSON]] | None = None
 
     def size(self, envelope: Envelope) -> int:

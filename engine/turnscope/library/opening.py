@@ -102,7 +102,7 @@ def replay(
 
     >>> session = turnscope.load("sample_sessions/cache-goes-cold.jsonl")
     >>> trace = turnscope.replay(session, "last-5-pairs")
-    >>> next(plan for plan in trace.plans if plan.changed)
+    >>> next(plan for plan in trace.plans if plan.is_changed)
     <Plan of request 55: 89,191 -> 64,708 tokens, drop, send>
 
     `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.

@@ -160,11 +160,13 @@ class Chat(Talk):
         plan, basis = self._by_hand(), self.growing.basis
         ctx = Ctx(self.growing.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
                   plan.budget, plan.budget.limit, 0, prices=basis.prices)  # fmt: skip
-        asking, answers = wishes.condensed(plan.after, ctx, keep_turns), self.answers(wished=True)
+        asking, answers = wishes.condense_by_hand(plan.after, ctx, keep_turns), self.answers(wished=True)
         try:
             ask = next(asking)
-            tried = wishes.tried(plan.after, ctx, keep_turns)
-            wishes.stays(step(self.plan, tried, plan.request, self.policy, self.growing.basis_of(self.policy)).after)
+            tried = wishes.preview_summary(plan.after, ctx, keep_turns)
+            wishes.check_summary_stays(
+                step(self.plan, tried, plan.request, self.policy, self.growing.basis_of(self.policy)).after
+            )
             while True:
                 answer = answers(ask)
                 yield Asked(ask, answer)
@@ -176,11 +178,11 @@ class Chat(Talk):
 
     def summaries(self) -> tuple[Piece, ...]:
         """The summaries that the next request starts from, in order; `by` names each."""
-        return wishes.summaries(self._by_hand().after)
+        return wishes.find_summaries(self._by_hand().after)
 
     def edit_summary(self, by: int, text: str) -> None:
         """Give the summary that decision `by` put there another text from the next request on. TurnscopeError: it is gone."""
-        self._wish((wishes.edited(wishes.found(self._by_hand().after, by), whole(text)),))
+        self._wish((wishes.edit_summary(wishes.find_summary_of_decision(self._by_hand().after, by), whole(text)),))
 
     def undo_summary(self, by: int, decisions: Sequence[Decision] = ()) -> None:
         """Put back what stood before decision `by`, from the next request on; without that decision, the messages themselves.
@@ -188,12 +190,14 @@ class Chat(Talk):
         `decisions`: those of earlier requests that are at hand, in order. TurnscopeError: the summary is gone.
         """
         plan = self._by_hand()
-        piece = wishes.found(plan.after, by)
-        self._wish(wishes.undone(plan.after, piece, (*decisions, *plan.decisions)))
+        piece = wishes.find_summary_of_decision(plan.after, by)
+        self._wish(wishes.undo_summary(plan.after, piece, (*decisions, *plan.decisions)))
 
     def rate_summary(self, by: int, rating: str) -> None:
         """Keep what somebody thinks of a summary: up, down, or "" for nothing. TurnscopeError: the summary is gone."""
-        self.note(wishes.rated(wishes.words(wishes.found(self._by_hand().after, by)), rating))
+        self.note(
+            wishes.make_rating(wishes.get_editable_text(wishes.find_summary_of_decision(self._by_hand().after, by)), rating)
+        )
 
     def _by_hand(self) -> Plan:
         """What the next request starts from, with all that was wished, before the policy."""
@@ -203,6 +207,6 @@ class Chat(Talk):
 
     def _wish(self, edits: Sequence[Edit]) -> Wished:
         session = self.growing.session
-        fact = wishes.added(session, len(session.requests), edits)
+        fact = wishes.add_wishes(session, len(session.requests), edits)
         self.note(fact)
         return fact

@@ -10,7 +10,7 @@ from contextlib import suppress
 from msgspec import structs
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.difference import lapsed
+from turnscope.envelope.difference import build_lapse_edits
 from turnscope.envelope.plan import Plan
 from turnscope.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, UnsendableError, WrongPlace
 from turnscope.live.growing import Growing
@@ -193,6 +193,6 @@ def gone(previous: Plan | None, plan: Plan, growing: Growing) -> tuple[Edit, ...
     with suppress(RuleError):  # an edit of this plan that cuts a stand-in of the one before: put that back first
         for decision in plan.decisions:
             stands = stands.replace(decision.edit, decision.seq, growing.ledger)[0] if decision.splice else stands
-        if not any(lapsed(stands, plan.after)):
+        if not any(build_lapse_edits(stands, plan.after)):
             return ()
-    return tuple(lapsed(previous.after, plan.before))
+    return tuple(build_lapse_edits(previous.after, plan.before))

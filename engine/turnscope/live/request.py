@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from turnscope.envelope.ended import RequestEnded, Status, delivered
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.request_outcome import RequestEnded, Status, build_partial_answer
 from turnscope.errors import ProviderError, TurnscopeError
 from turnscope.live import gateway
 from turnscope.live.events import (
@@ -155,7 +155,7 @@ def _broken(
     error: TurnscopeError | None = None,
 ) -> None:
     """Keep what was delivered of a broken or stopped stream, once, and let the next request say so."""
-    said = Said(delivered(texts), "interrupted", start.usage, start.id)
+    said = Said(build_partial_answer(texts), "interrupted", start.usage, start.id)
     _end(talk, plan, "interrupted", said, seconds, attempt, error)
 
 

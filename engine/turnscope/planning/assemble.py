@@ -15,10 +15,10 @@ from msgspec import structs
 
 from turnscope.counting.calibration import Calibration
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.budget import Budget, budget
+from turnscope.envelope.budget import Budget, compute_budget
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
-from turnscope.envelope.plan import Plan, StepState, Verdict, Wanted, read
+from turnscope.envelope.plan import FreshEdits, Plan, StepState, Verdict, count_read_tokens
 from turnscope.envelope.rule import Ctx
 from turnscope.errors import RuleError
 from turnscope.planning.answers import Answers, answerer
@@ -187,7 +187,7 @@ class _Planner:
         self.whole = policy  # with the tables of all models
         self.policy, self.table = self.find_terms(request.model)
         self.model = request.model
-        self.budget = budget(self.policy.budget, self.find_window())
+        self.budget = compute_budget(self.policy.budget, self.find_window())
         self.base = self.kept = (previous.base if previous else Envelope()).grow(request.cut, basis.ledger)
         if previous and previous.model == self.model and self.budget.limit <= previous.budget.limit:
             self.kept = self.base if previous.kept is previous.base else previous.kept.grow(request.cut, basis.ledger)
@@ -213,7 +213,7 @@ class _Planner:
         if self.recorded and self.condensed_unseen():
             self.calibration = self.calibration.compaction()
         seen = self.follow_provider()
-        prompt = max(self.calibration.predict(seen.envelope.tokens), read(seen.decisions))
+        prompt = max(self.calibration.predict(seen.envelope.tokens), count_read_tokens(seen.decisions))
         moved = self.model != self.request.model
         return Plan(
             request=structs.replace(self.request, model=self.model, asked=self.request.model) if moved else self.request,
@@ -231,7 +231,7 @@ class _Planner:
             base=self.base,
             asks=(*self.asks, *seen.asks),
             states=(*self.states, *seen.states),
-            again=again,
+            fresh_edits=again,
         )
 
     def find_terms(self, model: str) -> tuple[Policy, str]:
@@ -296,7 +296,7 @@ class _Planner:
         self.model, self.next_model = model, ""
         self.policy, self.table = self.find_terms(model)
         self.note_table()
-        self.budget = budget(self.policy.budget, self.basis.prices.facts(model).window)
+        self.budget = compute_budget(self.policy.budget, self.basis.prices.facts(model).window)
         self.ctx = self.make_context(structs.replace(self.request, model=model))
 
     def note_table(self) -> None:
@@ -323,7 +323,7 @@ class _Planner:
         if memory == "remembers":
             self.base = self.kept if same else _carried(self.base, edit, number, ledger)
 
-    def keep_repeated(self) -> Wanted | None:
+    def keep_repeated(self) -> FreshEdits | None:
         """Let what fresh rules decide again stand as it was decided first; gives all that they want (see `repeated`)."""
         again = wanted(self.decisions, self.fresh)
         previous = self.previous if self.grown else None
@@ -334,7 +334,7 @@ class _Planner:
             return again
         self.before, self.decisions, self.after = found
         self.lasting = True
-        return shared(previous.again, again) if previous.again else again
+        return shared(previous.fresh_edits, again) if previous.fresh_edits else again
 
     def condensed_unseen(self) -> bool:
         """Whether the recorded tool condensed here, and so may have re-injected what the log does not hold."""
@@ -392,8 +392,8 @@ def _context(
         calibration=calibration,
         budget=room,
         limit=limit,
-        reported=reported,
-        done=done,
+        previous_usage=reported,
+        earlier_decisions=done,
         prices=prices,
         body=partial(render, session=session),
     )

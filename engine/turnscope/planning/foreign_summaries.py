@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from operator import itemgetter
 
-from turnscope.envelope.conversation import once
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx
 from turnscope.planning.policy import Policy
@@ -24,7 +24,7 @@ LEFT_OUT = "leave_out_summary"  # the name under which these decisions stand, as
 FOLLOWS = "follow_the_record"
 
 
-@once
+@memoize
 def _summaries(session: Session, _index: Index) -> tuple[tuple[int, Span], ...]:
     """The request that each summary of the tool's came with, and its message; rising."""
     found = {at: seen.request for seen in session.observed if (at := summary_at(seen.edit)) >= 0}

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconcile import Terms
-from turnscope.envelope.difference import first_difference
+from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import Trace
@@ -185,7 +185,7 @@ class _Step:
         was, now = line.plan.seen, self.plan.seen
         if was.counts[:2] != now.counts[:2]:
             return STATIC - 1, 0
-        at = first_difference(was, now)
+        at = find_first_change(was, now)
         if at is None or at >= was.stop:
             return was.stop, line.size
         if self.trace.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS):

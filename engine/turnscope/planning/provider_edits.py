@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import structs
 
-from turnscope.envelope.clearing import cleared
-from turnscope.envelope.conversation import sealed
+from turnscope.envelope.clearing import clear_results
+from turnscope.envelope.conversation import find_signed_thinking
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan, StepState
@@ -43,7 +43,7 @@ def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None)
     told = api.THINKING in api.edits_of(ctx.request.settings)
     if told or ctx.prices.facts(ctx.request.model).keeps_thinking or (carried and carried.request.turn == ctx.request.turn):
         return
-    turns, thinking, cut = ctx.index.turns, sealed(ctx), ctx.request.cut
+    turns, thinking, cut = ctx.index.turns, find_signed_thinking(ctx), ctx.request.cut
     start = (before(turns, carried.request.cut - 1) if carried else 0) or 0
     stop = before(turns, cut - 1) or 0
     old = thinking[bisect_left(thinking, start) : bisect_left(thinking, stop)]
@@ -65,7 +65,7 @@ def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
             start = uses[done] if done < len(uses) else ctx.request.cut
             found = api.clearable(seen, ctx, start if done else 0, ctx.request.cut, edit.get("exclude_tools") or ())
             inputs, because = edit.get("clear_tool_inputs") or False, told.format(f"{made.cleared:,} tool uses")
-            yield from cleared(seen, ctx, api.oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs)
+            yield from clear_results(seen, ctx, api.oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs)
         elif made.edit == api.THINKING:
             because = told.format(f"the thinking of {made.cleared:,} turns")
             yield from api.clear_thinking(seen, ctx, 0, api.cleared_to(seen, ctx, made.cleared), because, facts)
@@ -145,7 +145,7 @@ def seen_under(
     if recorded:
         found.follow(server_edited.__name__, server_edited(found.envelope, ctx, carried), ctx, answers)
     for part, state in zip(parts, known, strict=True):
-        inside = structs.replace(ctx, carried=carried is not None, state=state.state if state else None)
+        inside = structs.replace(ctx, continues_previous=carried is not None, state=state.state if state else None)
         left = found.follow(part.rule.name, part.rule.edits(found.envelope, inside, part.params), inside, answers)
         found.states.append(StepState(part.rule.name, part.params, left))
     return found

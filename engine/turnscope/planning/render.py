@@ -128,7 +128,7 @@ def stretch(envelope: Envelope, session: Session, span: Span) -> Rendered:
 
     A message that begins amid what stands at one address has its point there at `AMID`.
     """
-    read, pieces, amid = _Read(session, [], []), tuple(envelope.along(span)), False
+    read, pieces, amid = _Read(session, [], []), tuple(envelope.iter_pieces_and_inserts(span)), False
     for i, piece in enumerate(pieces):
         known = len(read.messages)
         _piece(piece, i, span, read)

@@ -144,7 +144,9 @@ class Trace:
         sent, whole = sum(sizes), self.whole
         top = max(self.plans, key=lambda plan: sizes[plan.request.n], default=None)
         over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
-        facts = [f"{len(self.plans):,} requests, {sum(plan.changed for plan in self.plans):,} changed, {over:,} over the limit"]
+        facts = [
+            f"{len(self.plans):,} requests, {sum(plan.is_changed for plan in self.plans):,} changed, {over:,} over the limit"
+        ]
         facts += [f"{sent:,} tokens sent in all, {sent / whole:.0%} of {whole:,} with everything kept"] if whole else []
         facts += [f"largest: request {top.request.n}, {sizes[top.request.n]:,} of {top.budget.window:,} tokens"] if top else []
         parts = [*map(notebook.line, facts), *([notebook.bar(top.seen.buckets)] if top else [])]
@@ -276,7 +278,7 @@ def _shown(plan: Plan, addresses: Ints) -> NDArray[np.bool_]:
 def _differ(one: Plan, two: Plan) -> bool:
     """Whether a block of both may stand otherwise in the second: something was decided in either, or edits held no longer."""
     decided = one.decisions or one.server or two.decisions or two.server
-    lasts = one.again is two.again or one.again == two.again
+    lasts = one.fresh_edits is two.fresh_edits or one.fresh_edits == two.fresh_edits
     return bool(decided) or not lasts or one.model != two.model or one.budget.limit != two.budget.limit or _undone(one, two)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Annotated
 
-from turnscope.envelope.clearing import cleared
-from turnscope.envelope.conversation import alone, once
+from turnscope.envelope.clearing import clear_results
+from turnscope.envelope.conversation import find_replaceable, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.index import Index, upto
@@ -58,7 +58,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return done
     because = f"{over} exceed {limit}; of older tool uses than the newest {params.keep} the call alone stays"
     inputs = params.clear_inputs or params.clear_inputs_of
-    yield from cleared(envelope, ctx, chosen, params.placeholder, because, facts, inputs)
+    yield from clear_results(envelope, ctx, chosen, params.placeholder, because, facts, inputs)
     return stop if chosen else done
 
 
@@ -71,11 +71,11 @@ def _standing(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterat
         piece = envelope.at(at)
         if (piece.body and piece.body[0].text == params.placeholder) or (piece.body == () and piece.stop - piece.start > 1):
             return
-        if alone(envelope, at):
+        if find_replaceable(envelope, at):
             yield at
 
 
-@once
+@memoize
 def _by_tool(session: Session, index: Index) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for at in index.results:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Literal
 
-from turnscope.envelope.conversation import since
+from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.extracting import extracted
-from turnscope.envelope.layers.places import insert_at
-from turnscope.envelope.memories import FORMS, TIERS, Memory, kept, reviewed, said_since, scored
+from turnscope.envelope.fact_extraction import extract_facts
+from turnscope.envelope.layers.places import find_insert
+from turnscope.envelope.memories import FORMS, TIERS, Memory, decode_fact, find_facts_since, read_findings, score_facts
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.envelope.wishes import rating
+from turnscope.envelope.wishes import get_rating
 from turnscope.session.index import before
 from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
@@ -38,11 +38,11 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     own: dict[str, Memory] = {fact.id: fact for fact in ctx.state or ()}
-    new = [*(reviewed(ctx) if params.reviews and ctx.state is None else ()), *said_since(ctx, since(ctx))]
-    new += yield from extracted(ctx, since(ctx), (*own.values(), *new))
+    new = [*(read_findings(ctx) if params.reviews and ctx.state is None else ()), *find_facts_since(ctx, get_previous_cut(ctx))]
+    new += yield from extract_facts(ctx, get_previous_cut(ctx), (*own.values(), *new))
     for fact in new:
         if fact.id not in own:
-            refused = rating(ctx.session, fact.text) == "down"
+            refused = get_rating(ctx.session, fact.text) == "down"
             because = f"{'refused by hand, not ' if refused else ''}remembered of the {fact.owner}, from {fact.source}"
             facts = {"memory": fact.id, "owner": fact.owner, "tier": fact.tier, "source": fact.source, "refused": refused}
             yield Edit("keep", because, facts=facts)
@@ -54,15 +54,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     question = ctx.session.blocks[turn].text[:4_000]
     key = blake2b(f"{turn}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     answer: Answer = yield Ask("recall", f"recall:{key}", "", question, params.most)
-    stored = [read for item in answer.items if (read := kept(item))]
+    stored = [read for item in answer.items if (read := decode_fact(item))]
     known = {fact.id: fact for fact in (*own.values(), *stored)}
-    scores = scored(ctx, known.values(), question, params.tiers, params.short_turns)
+    scores = score_facts(ctx, known.values(), question, params.tiers, params.short_turns)
     order = sorted(scores, key=lambda name: -scores[name])  # equals: those said here first, then the store's order
     at = 0 if params.place == "before" else ctx.index.messages[0]
     for owner, slot in SLOTS.items():
         chosen = [fact for name in order if (fact := known[name]).owner == owner]
         chosen = chosen[: params.most if owner == "user" or params.agent else 0]
-        insert = insert_at(envelope, at, slot)
+        insert = find_insert(envelope, at, slot)
         there = (insert.body or ()) if insert else ()
         room = min(ctx.limit - ctx.size(envelope) + sum(ctx.own.body(there)), ctx.budget.slots.get(slot, ctx.budget.limit))
         while (body := _body(chosen, params)) and sum(ctx.own.body(body)) > room:  # an insert shrinks before anything else

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.conversation import since
+from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.index import before, runs, upto
@@ -23,7 +23,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     thinking = ctx.index.thinking
     stop = _old(thinking, ctx.index.turns, ctx.request.cut, params.keep)
-    start = _old(thinking, ctx.index.turns, since(ctx), params.keep)
+    start = _old(thinking, ctx.index.turns, get_previous_cut(ctx), params.keep)
     standing = [at for at in thinking[start:stop] if envelope.at(at).body is None]
     if not standing:
         return

@@ -263,7 +263,7 @@ class Edit(Struct, frozen=True, gc=False):
 AskKind = Literal["summary", "count", "recall", "rank", "fold", "compact", "expect", "provide", "extract"]
 """compact: a summary that the provider makes on demand; expect: one that it will make by itself, so nobody is asked now.
 
-provide: what is to stand beside a question (`envelope.provided`); extract: what an answer told, asked after it alone."""
+provide: what is to stand beside a question (`envelope.context_items`); extract: what an answer told, asked after it alone."""
 
 
 class Ask(Struct, frozen=True):

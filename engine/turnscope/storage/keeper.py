@@ -18,8 +18,8 @@ import msgspec
 from msgspec import structs
 
 from turnscope.counting.tokens import CHARS, count_texts
-from turnscope.envelope.ended import RequestEnded, delivered
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.request_outcome import RequestEnded, build_partial_answer
 from turnscope.errors import TurnscopeError, told
 from turnscope.planning.policy import Policy, write
 from turnscope.session.content import dumps, text_of
@@ -97,7 +97,7 @@ class Keeper:
                 self._insert(db, ended.answer, ended.blocks, ended.status)
             problem = dumps(told(ended.error)) if ended.error else None
             more = {"seconds": ended.seconds, "problem": problem}
-            self._request(db, ended.request, ended.plan, ended.status, ended.gone, more)
+            self._request(db, ended.request, ended.plan, ended.status, ended.lapsed_edits, more)
         under_way.closed(self.path, self.thread, number)
         self.begun = -1
 
@@ -147,7 +147,7 @@ class Keeper:
         with self._appending() as db:
             for row in unsettled(db, self.path, self.thread):
                 texts = json.loads(row["draft"] or "[]")
-                blocks, now = delivered(texts), self.clock()
+                blocks, now = build_partial_answer(texts), self.clock()
                 if blocks:
                     start = row["cut"]
                     message = Message(start, start + len(blocks), "assistant", "answer", sent_at=now)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from turnscope.envelope.memories import FORGOTTEN, Memory, Owner, Tier, identity
-from turnscope.envelope.relevance import terms
+from turnscope.envelope.memories import FORGOTTEN, Memory, Owner, Tier, make_fact_id
+from turnscope.envelope.relevance import extract_terms
 from turnscope.errors import TurnscopeError
 from turnscope.session.model import Answer, Ask
 from turnscope.storage.database import reading, writing
@@ -50,7 +50,7 @@ class Memories:
         if not text:
             raise TurnscopeError("a fact without a word says nothing", hint="Write what is to be remembered.")
         day = said or datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
-        fact = Memory(identity(owner, text), owner, text, day, source, tier=tier)
+        fact = Memory(make_fact_id(owner, text), owner, text, day, source, tier=tier)
         with writing(self.path) as db:
             known = self._found(db, fact.id)
             if known and known.forgotten:
@@ -85,7 +85,7 @@ class Memories:
 
     def recall(self, question: str, most: int = MOST) -> tuple[Memory, ...]:
         """The facts of each owner that have most to do with a question, by bm25, then the newest."""
-        words = " OR ".join(f'"{term}"' for term in dict.fromkeys(terms(question)))
+        words = " OR ".join(f'"{term}"' for term in dict.fromkeys(extract_terms(question)))
         with reading(self.path) as db:
             scored: dict[str, float] = {}
             if words:
@@ -171,7 +171,7 @@ class Memories:
         row = [*self._mine, fact.id, fact.owner, fact.text, fact.said, fact.source, fact.tier, self.clock()]
         db.conn.execute(sql, row)
         sql = "insert into memories_fts (user_id, project, id, terms) values (?, ?, ?, ?)"
-        db.conn.execute(sql, [*self._mine, fact.id, " ".join(terms(fact.text))])
+        db.conn.execute(sql, [*self._mine, fact.id, " ".join(extract_terms(fact.text))])
 
     def _heard(self, db: Database, known: Memory, again: Memory) -> Memory:
         """A known fact, as it is once it was said again: another chat counts, and one that was told to stay stays."""

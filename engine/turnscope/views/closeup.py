@@ -94,7 +94,7 @@ def closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1
 
 def _stood(before: Envelope, span: Span) -> int:
     """The first block of a span that stood there, as it is or by a stand-in; its very first where none did."""
-    return next((max(piece.start, span.start) for piece in before.over(span) if piece.body != ()), span.start)
+    return next((max(piece.start, span.start) for piece in before.iter_pieces(span) if piece.body != ()), span.start)
 
 
 def _insert(trace: Trace, cursor: Cursor, decision: Decision) -> Closeup:

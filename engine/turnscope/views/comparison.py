@@ -166,7 +166,7 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
         sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
         sum(large),
         tuple(n for n, wrong in enumerate(judged.requests) if wrong),
-        tuple(plan.request.n for plan in trace.plans if plan.changed),
+        tuple(plan.request.n for plan in trace.plans if plan.is_changed),
         dict(made.most_common()),
         missing,
         _fetching(trace, missing, sizes),

@@ -34,7 +34,7 @@ def rows(trace: Trace) -> Iterator[dict[str, JSON]]:
     """One flat row per decision, in order; `by` is `policy`, or `server` for what the provider itself leaves out."""
     kept = walked(trace)
     for plan in trace.plans:
-        prices = cache_prices(trace, kept, plan.request.n) if plan.changed else {}
+        prices = cache_prices(trace, kept, plan.request.n) if plan.is_changed else {}
         for decision in plan.decisions:
             yield _row(trace, plan, decision, "policy", prices.get(decision.seq))
         for decision in plan.server:

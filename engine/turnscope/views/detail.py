@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.difference import gaps
+from turnscope.envelope.difference import find_gaps
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.planning.trace import Trace
@@ -66,7 +66,7 @@ class Difference:
 def difference(trace: Trace, view: Overview, old: int, new: int) -> Difference:
     """What the model saw at request `new` against request `old`, whichever was sent first. IndexError: no such request."""
     was, now = dict[_Unit, Body](), dict[_Unit, Body]()
-    for before, after in gaps(trace.plans[old].seen, trace.plans[new].seen):
+    for before, after in find_gaps(trace.plans[old].seen, trace.plans[new].seen):
         was |= _units(before)
         now |= _units(after)
     made = [partial(_of_unit, trace, trace.fit(n).scale) for n in (old, new)]

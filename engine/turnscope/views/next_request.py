@@ -148,7 +148,7 @@ def ahead(weigh: Weigh, growth: int) -> Ahead:
         return Ahead(None, None, growth)
     plan = said(turns or 1, tokens)
     mark = min(window, plan.calibration.predict(plan.before.tokens))
-    return Ahead(mark, turns if growth else None, growth, ends=not plan.changed)
+    return Ahead(mark, turns if growth else None, growth, ends=not plan.is_changed)
 
 
 def _first(most: int, plan: Callable[[int], Plan]) -> int | None:
@@ -158,4 +158,4 @@ def _first(most: int, plan: Callable[[int], Plan]) -> int | None:
 
 
 def _cuts(plan: Plan) -> bool:
-    return plan.changed or plan.verdict in ("overflow", "refuse")
+    return plan.is_changed or plan.verdict in ("overflow", "refuse")

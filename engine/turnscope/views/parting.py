@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from turnscope.envelope.difference import first_difference, repainted, shown
+from turnscope.envelope.difference import compare_pieces, find_first_change, get_visible
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Body
 from turnscope.views import slots
@@ -45,7 +45,7 @@ class Placed(NamedTuple):
 def parted(one: Trace, other: Trace) -> int | None:
     """The first request that two replays of a session send otherwise; None where there is none."""
     for a, b in zip(one.plans, other.plans, strict=False):
-        if first_difference(a.seen, b.seen) is not None or first_difference(b.seen, a.seen) is not None:
+        if find_first_change(a.seen, b.seen) is not None or find_first_change(b.seen, a.seen) is not None:
             return a.request.n
     return None
 
@@ -54,7 +54,7 @@ def difference(one: Trace, other: Trace, request: int) -> tuple[Differs, ...]:
     """The blocks that two replays of a session treat otherwise in a request. IndexError where there is no such request."""
     a, b = one.plans[request].seen, other.plans[request].seen
     found: list[Differs] = []
-    for start, stop, _ in repainted([*a.pieces], [*b.pieces], shown, None):
+    for start, stop, _ in compare_pieces([*a.pieces], [*b.pieces], get_visible, None):
         for at in range(start, stop):
             here, there = a.at(at).body is None, b.at(at).body is None
             how: How = "other form" if here == there else "only in A" if here else "only in B"

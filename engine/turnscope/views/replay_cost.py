@@ -42,7 +42,7 @@ def costs(trace: Trace, sizes: Sequence[int]) -> tuple[Costs, Mapping[int, Cache
     usd = tuple(_billed(trace, n) if billed and _told(trace, n) else each for n, each in enumerate(made.usd))
     prices: dict[int, CachePrice] = {}
     for n, plan in enumerate(trace.plans):
-        if plan.changed:
+        if plan.is_changed:
             prices |= cache_prices(trace, kept, n)
     return Costs(usd, made), prices
 

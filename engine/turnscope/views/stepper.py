@@ -22,7 +22,7 @@ from typing import Any
 
 from turnscope.counting.reconcile import Terms
 from turnscope.envelope import difference
-from turnscope.envelope.envelope import Envelope, total
+from turnscope.envelope.envelope import Envelope, sum_counts
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
 from turnscope.planning.foreign_summaries import LEFT_OUT, summary_at
@@ -108,7 +108,7 @@ def beginning(trace: Trace, n: int) -> tuple[int, Terms, int]:
         terms = trace.fit(n - 1)
         grown = standing - trace.plans[n - 1].after.tokens
         return max(0, trace.tokens(n - 1) + round(terms.scale * grown)), terms, later
-    changed = round(terms.scale * (standing - plan.after.tokens)) if plan.changed else 0
+    changed = round(terms.scale * (standing - plan.after.tokens)) if plan.is_changed else 0
     return max(0, tokens + changed), terms, later
 
 
@@ -178,15 +178,17 @@ class _Columns:
         """What differs between the beginnings of two neighbours, and between what the provider leaves out of them."""
         self.actions += [decision.action for decision in plan.decisions]
         start = previous.before if previous else Envelope()
-        for begin, stop, (state, by) in difference.differs(start, plan.before, self._standing, (KEPT, -1)):
+        for begin, stop, (state, by) in difference.compare_envelopes(start, plan.before, self._standing, (KEPT, -1)):
             self.carried["paint"] += (begin, stop, state, by)
         self.carried["until"].append(len(self.carried["paint"]) // 4)
-        come, gone = difference.inserts(start, plan.before)
+        come, gone = difference.compare_inserts(start, plan.before)
         self.begun = self.begun - gone | come
         self.carried["come"].append(sorted(come))
         self.carried["gone"].append(sorted(gone))
         if self.hidden:
-            for begin, stop, value in difference.differs(previous.seen if previous else Envelope(), plan.seen, _absent, 0):
+            for begin, stop, value in difference.compare_envelopes(
+                previous.seen if previous else Envelope(), plan.seen, _absent, 0
+            ):
                 self.carried["hide"] += (begin, stop, value)
         self.carried["hidden"].append(len(self.carried["hide"]) // 3)
 
@@ -232,8 +234,12 @@ class _Columns:
         edit, splice, add = decision.edit, decision.splice, self.decisions
         start, stop = edit.span or (0, 0)
         body = None if edit.restore else edit.body
-        before, after = (total(splice.old), total(splice.new)) if splice else ((0,) * 5, (0,) * 5)
-        old, new = (difference.slotted(splice.old), difference.slotted(splice.new)) if splice else (set(), set())
+        before, after = (sum_counts(splice.old), sum_counts(splice.new)) if splice else ((0,) * 5, (0,) * 5)
+        old, new = (
+            (difference.find_insert_decisions(splice.old), difference.find_insert_decisions(splice.new))
+            if splice
+            else (set(), set())
+        )
         add["rule"].append(self.text(decision.rule))
         add["action"].append(self.text(decision.action))
         add["why"].append(self.text(_NUMBER.sub(_HOLE, edit.because[:_LONGEST])))
@@ -303,7 +309,7 @@ class _Columns:
         if previous is None:
             return 0, 0, 0
         spans = sorted(d.edit.span for d in plan.decisions if d.splice and d.edit.span)
-        runs = difference.differs(previous.after, plan.after, lambda piece: self._standing(piece)[0], KEPT)
+        runs = difference.compare_envelopes(previous.after, plan.after, lambda piece: self._standing(piece)[0], KEPT)
         rest = [free for start, stop, _ in runs for free in _outside(start, stop, spans)]
         return (*rest[0], sum(stop - start for start, stop in rest)) if rest else (0, 0, 0)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from turnscope.counting.media import media_tokens
 from turnscope.counting.tokens import Counter, count_texts
-from turnscope.envelope.memories import found as found_in
+from turnscope.envelope.memories import find_facts as found_in
 from turnscope.live.offline.editing import visible
 from turnscope.live.offline.strict import signature
 from turnscope.planning.extract import extract

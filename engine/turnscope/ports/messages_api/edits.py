@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 
-from turnscope.envelope.condensing import transcript
-from turnscope.envelope.conversation import alone, sealed
+from turnscope.envelope.condensing import render_transcript
+from turnscope.envelope.conversation import find_replaceable, find_signed_thinking
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx
 from turnscope.session.index import after, before, runs, upto
@@ -45,7 +45,7 @@ def clearable(seen: Envelope, ctx: Ctx, start: int, stop: int, spared: Iterable[
     """Results in `[start, stop)` that stand, and are of no tool that is spared; oldest first."""
     names, results = set(spared), ctx.index.results
     for at in results[upto(results, max(start, begin(seen, ctx))) : upto(results, stop)]:
-        if ctx.session.blocks[at].name not in names and alone(seen, at) and seen.at(at).body is None:
+        if ctx.session.blocks[at].name not in names and find_replaceable(seen, at) and seen.at(at).body is None:
             yield at
 
 
@@ -53,7 +53,7 @@ def kept_from(seen: Envelope, ctx: Ctx, keep: int) -> int:
     """Where the oldest of the newest `keep` turns with thinking begins; 0 where there are no more. A tool loop is one turn."""
     at = ctx.request.cut
     for _ in range(keep):
-        last = before(sealed(ctx), at - 1)
+        last = before(find_signed_thinking(ctx), at - 1)
         if last is None or last < begin(seen, ctx):
             return 0
         at = before(ctx.index.turns, last) or 0
@@ -64,7 +64,7 @@ def cleared_to(seen: Envelope, ctx: Ctx, many: int) -> int:
     """Where the first turn begins behind the oldest `many` that hold thinking."""
     at = begin(seen, ctx)
     for _ in range(many):
-        first = after(sealed(ctx), at)
+        first = after(find_signed_thinking(ctx), at)
         if first is None or first >= ctx.request.cut:
             return ctx.request.cut
         at = after(ctx.index.turns, first + 1) or ctx.request.cut
@@ -73,7 +73,7 @@ def cleared_to(seen: Envelope, ctx: Ctx, many: int) -> int:
 
 def clear_thinking(seen: Envelope, ctx: Ctx, start: int, stop: int, because: str, facts: Mapping[str, JSON]) -> Iterator[Edit]:
     """No thinking in `[start, stop)`."""
-    thinking = sealed(ctx)
+    thinking = find_signed_thinking(ctx)
     read = thinking[upto(thinking, max(start, begin(seen, ctx))) : upto(thinking, min(stop, ctx.request.cut))]
     for span in runs(at for at in read if seen.at(at).body is None):
         yield Edit("strip", because, span, facts=facts)
@@ -91,7 +91,7 @@ def summed(
 
 def asked(kind: AskKind, seen: Envelope, ctx: Ctx, stop: int, prompt: str, cap: int, body: Mapping[str, JSON]) -> Ask:
     """The ask for a summary of all before block `stop`; `prompt` "" = the server's own."""
-    content = transcript(seen, ctx, Span(0, stop))
+    content = render_transcript(seen, ctx, Span(0, stop))
     told = "\0".join((kind, ctx.request.model, prompt, str(cap), content))
     key = blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Ask(kind, key, prompt, content, cap, body)

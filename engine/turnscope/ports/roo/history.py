@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from turnscope.envelope.condensing import standing
+from turnscope.envelope.condensing import find_next_present
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
@@ -80,7 +80,7 @@ def condensed_now(envelope: Envelope, ctx: Ctx) -> Piece | None:
 def started_afresh(envelope: Envelope, ctx: Ctx) -> tuple[Part, ...]:
     """The summary that now stands for all messages; () where there is none, or where anything stands behind it."""
     piece = condensed_now(envelope, ctx)
-    return piece.body or () if piece and standing(envelope, ctx, piece.stop) >= ctx.request.cut else ()
+    return piece.body or () if piece and find_next_present(envelope, ctx, piece.stop) >= ctx.request.cut else ()
 
 
 def stored(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: Summary | None, factor: float) -> Summary:
@@ -96,7 +96,7 @@ def stored(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: Summary
 def measured(ctx: Ctx, newest: Summary | None, factor: float, counted: bool) -> Size | None:
     """The size that Roo compares, None before anything was billed. `counted`: right after a condense its own count is read,
     because that event stands behind the request's in Roo's list."""
-    events: list[Entry] = [{"type": "say", "say": "api_req_started", "text": {"tokensIn": ctx.reported}}]
+    events: list[Entry] = [{"type": "say", "say": "api_req_started", "text": {"tokensIn": ctx.previous_usage}}]
     if counted and ctx.previous and newest and newest.request == ctx.previous.request.n:
         events.append({"type": "say", "say": "condense_context", "contextCondense": {"newContextTokens": newest.size}})
     total = management.context_tokens(events)

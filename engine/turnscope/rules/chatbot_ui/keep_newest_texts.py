@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from turnscope.envelope.conversation import alone, droppable
+from turnscope.envelope.conversation import find_droppable, find_replaceable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.chatbot_ui.messages import OBJECT, passages, retrieval_text, text_block, weights
@@ -29,10 +29,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if first:
         because = f"counted from the newest, {kept:,} of {there:,} messages fit the {room:,} tokens beside the prompt"
         stop = starts[first] if kept else ctx.request.cut
-        for span in droppable(ctx, envelope, starts[0], stop):
+        for span in find_droppable(ctx, envelope, starts[0], stop):
             envelope = yield Edit("drop", because, span, facts=facts)
     for number, (block, text) in _brought(ctx, first, there - 1):
-        if alone(envelope, block.at):
+        if find_replaceable(envelope, block.at):
             because = "passages stored with the next message stand behind the question that they were found for"
             envelope = yield Edit("retrieve", because, *_with(ctx, block, text), facts={"message": number})
     found = passages(ctx.session, "retrieved", ctx.session.blocks[starts[there - 1]].message) if there else None
@@ -60,7 +60,7 @@ def _question(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> I
         held = [
             at for at in ctx.index.static[: upto(ctx.index.static, ctx.request.cut)] if ctx.session.blocks[at].role == "system"
         ]
-        if held and alone(envelope, held[-1]):
+        if held and find_replaceable(envelope, held[-1]):
             block = ctx.session.blocks[held[-1]]
             part = Part("system", "system", block.text + text, place="system")
             yield Edit("retrieve", because, Span(block.at, block.at + 1), (part,), facts=facts)
@@ -82,7 +82,7 @@ def _question(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> I
             (part,),
             facts=facts,
         )
-    elif (last := text_block(blocks)) and alone(envelope, last.at):
+    elif (last := text_block(blocks)) and find_replaceable(envelope, last.at):
         yield Edit("retrieve", because, *_with(ctx, last, last.text + text), facts=facts)
 
 

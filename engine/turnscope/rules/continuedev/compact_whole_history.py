@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Struct
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.condensing import question
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.condensing import build_text_ask
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import chat_of
@@ -161,7 +161,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         else:
             text = answer.text.strip()
             state = Compacted(ctx.request.cut, text, adjusted(_count(ctx, text), ctx.request.model) + 2 + LISTED)
-            for number, span in enumerate(droppable(ctx, envelope, 0, ctx.request.cut)):
+            for number, span in enumerate(find_droppable(ctx, envelope, 0, ctx.request.cut)):
                 part = Part("assistant", "summary", text)
                 facts = {"tokens": total, "threshold": due, "messages": there - first, "asked": stop}
                 made = ((part,), facts) if not number else ((), {})
@@ -172,7 +172,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if first + left < there:
         because = f"the newest {there - first - left:,} of {there:,} messages go, until the request fits"
         start = talk.starts[first + left] if first + left < there else ctx.request.cut
-        for span in droppable(ctx, envelope, start, ctx.request.cut):
+        for span in find_droppable(ctx, envelope, start, ctx.request.cut):
             envelope = yield Edit("drop", because, span)
     return state
 
@@ -195,7 +195,7 @@ def _seen(talk: History, first: int, there: int, state: Compacted | None) -> tup
 
 
 def _ask(content: str, params: Params) -> Ask:
-    return question(params.prompt, content, params.cap, params.model, capped=False)
+    return build_text_ask(params.prompt, content, params.cap, params.model, capped=False)
 
 
 RULE = Rule(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import Chat, chat
@@ -89,7 +89,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts = {"used": used, "room": room(window, params.output)}
     because = f"the oldest {first:,} of {there:,} messages go, so that the rest fits {room(window, params.output):,.0f} tokens"
     if first:
-        for span in droppable(ctx, envelope, 0, talk.starts[first] if first < there else ctx.request.cut):
+        for span in find_droppable(ctx, envelope, 0, talk.starts[first] if first < there else ctx.request.cut):
             envelope = yield Edit("drop", because, span, facts=facts)
     if budget < 0 and params.cut and there:
         yield from _shortened(ctx, talk, there, int(sizes.sums[there] - sizes.sums[there - 1] + budget))

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
-from turnscope.envelope.condensing import STAND_IN, How, account, ask, uncut
-from turnscope.envelope.conversation import alone, droppable, result
+from turnscope.envelope.condensing import STAND_IN, SummaryOptions, build_summary_ask, describe_answer, widen_span
+from turnscope.envelope.conversation import build_result, find_droppable, find_replaceable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.inspect_ai.handler import MORE_PASSES, PRESERVED
@@ -53,7 +53,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                 envelope = yield Edit(action, because, span, body, facts=facts)
         elif params.strategy == "trim":
             begin, stop = _trimmed(ctx, params, done.first)
-            for span in droppable(ctx, envelope, *begin):
+            for span in find_droppable(ctx, envelope, *begin):
                 envelope = yield Edit("drop", because, span, facts=facts)
             done = Done(stop)
         else:
@@ -70,8 +70,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _summed_up(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because: str, facts: dict[str, Any]) -> Edits:
     """A message of the user's stands for all of it: the summary between the program's words. Of a failed one nothing does."""
-    span = uncut(envelope, span)
-    question = ask(envelope, ctx, span, How("summarise", cap=params.cap))
+    span = widen_span(envelope, span)
+    question = build_summary_ask(envelope, ctx, span, SummaryOptions("summarise", cap=params.cap))
     answer = (yield question) if question else Answer(failed="nothing in it can be read")
     if answer.failed or not answer.text.strip():
         yield Edit("keep", f"{because}, but no summary was made: {answer.failed or 'it was empty'}", facts=facts)
@@ -80,7 +80,7 @@ def _summed_up(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because
     text = summary_message(answer.text)["content"]
     if answer.source == "offline":
         text = text.replace(BEFORE, f"{BEFORE}{STAND_IN.format(messages)}\n", 1)
-    facts = {**facts, **account(answer), "messages": messages}
+    facts = {**facts, **describe_answer(answer), "messages": messages}
     for number, part in enumerate(ctx.index.talk(*span)):
         body = () if number else (Part("user", "summary", text),)
         envelope = yield Edit("condense", f"{because}: a summary stands for {messages:,} messages", part, body, facts=facts)
@@ -117,8 +117,8 @@ def _edited(envelope: Envelope, ctx: Ctx, params: Params, done: Done) -> tuple[l
     named = [n for n in left if blocks[results[n]].name not in (SEARCH, *params.exclude_tools)]
     older = named[: max(0, len(named) - params.keep_uses)]
     for at in (results[n] for n in older):
-        if envelope.at(at).body is None and alone(envelope, at):
-            found.append(("clear", Span(at, at + 1), (result(blocks[at], REMOVED),)))
+        if envelope.at(at).body is None and find_replaceable(envelope, at):
+            found.append(("clear", Span(at, at + 1), (build_result(blocks[at], REMOVED),)))
     return found, Done(done.first, thoughts, older[-1] + 1 if older else done.results)
 
 

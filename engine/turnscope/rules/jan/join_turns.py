@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Annotated, Any
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.conversation import first_standing
+from turnscope.envelope.conversation import find_first_present
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.jan.messages import DONE, Unit, joined, mended, with_files, without_images
@@ -68,7 +68,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     talk = gathered(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
     changed, bodies = _changed(ctx, params.vision), _bodies(ctx)
-    begin = bisect_right(changed, first_standing(envelope, talk.starts), key=itemgetter(1))
+    begin = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
     for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
         held = talk.units[start : min(stop, there)]
         held = [unit for unit in held if envelope.at(unit.start).body is None]

@@ -9,11 +9,11 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import structs
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.condensing import How, condense, summary_at
+from turnscope.envelope.condensing import SummaryOptions, condense, find_summary
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.envelope.wishes import by_hand
+from turnscope.envelope.wishes import find_manual_spans
 from turnscope.ports.librechat.agents import Trigger, recent, triggered
 from turnscope.ports.librechat.fading import shortened_for_good
 from turnscope.ports.librechat.history import Bodies, History, Reading, read
@@ -60,9 +60,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         start = history.since + recent(history, params.retain_turns, params.retain_tokens or None, outcome.state.held.counts)[0]
         rows = history.reading.rows
         span = Span(rows[0].start, rows[start].start if start < history.there else ctx.request.cut)
-        how = How("summarise", params.model, params.summary, lost=True)
+        how = SummaryOptions("summarise", params.model, params.summary, include_dropped=True)
         envelope = yield from condense(envelope, ctx, span, how, _told(outcome, len(history)), dict(outcome.facts))
-        piece = summary_at(envelope, span.start)
+        piece = find_summary(envelope, span.start)
         if piece and piece.stop <= span.stop and start > history.since:
             touched |= set(_shortened(history, outcome.state))
             begun = anew(history, begun, start, ctx.own.tokens_of(piece.body or ()))
@@ -125,7 +125,7 @@ def _summarise(history: History, outcome: Outcome, params: Params) -> bool:
 def _seen(ctx: Ctx) -> Seen | None:
     usage = ctx.previous.request.usage if ctx.previous else None
     answer = usage.output_tokens if usage else 0
-    prompt = ctx.reported - answer
+    prompt = ctx.previous_usage - answer
     return Seen(prompt, answer) if answer > 0 and prompt > 0 else None
 
 
@@ -151,7 +151,7 @@ def _changes(
     touched |= old.gone | new.gone | old.shaped | new.shaped
     touched = {i for i in touched if history.since <= i < history.there}
     wishes: list[tuple[Span, Body]] = []
-    summed = by_hand(envelope, ctx)
+    summed = find_manual_spans(envelope, ctx)
     for i in sorted(touched):
         row = history.reading.rows[i]
         if any(span.start <= row.start < span.stop for span in summed):  # what a person had condensed stays so

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from turnscope.envelope.condensing import STAND_IN, SUMMARY, question, standing
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.condensing import STAND_IN, SUMMARY, build_text_ask, find_next_present
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, summary_of, talk
@@ -36,7 +36,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not there:
         return
     old, room = _old(envelope), ctx.limit - (held or 0) - PRIMER
-    oldest = upto(starts, standing(envelope, ctx, starts[0]))
+    oldest = upto(starts, find_next_present(envelope, ctx, starts[0]))
     first = begin(ctx, oldest, room)
     if first == there and held is not None:
         why = f"beside the instructions no message fits the limit of {ctx.limit:,} tokens"
@@ -58,7 +58,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         text = stored
     else:
         text = yield from _asked(ctx, params, "\n".join(_lines(ctx, old, starts[oldest], stop)), gone, facts)
-    for span in droppable(ctx, envelope, starts[0], stop):
+    for span in find_droppable(ctx, envelope, starts[0], stop):
         envelope = yield Edit("condense" if text else "drop", because, span, facts=facts)
     if text:
         part = Part("system", "summary", text, place="system")
@@ -73,7 +73,7 @@ def _old(envelope: Envelope) -> Part | None:
 
 def _asked(ctx: Ctx, params: Params, content: str, count: int, facts: dict[str, Any]) -> Any:
     """Ask for the summary; gives "" where none was made."""
-    answer: Answer = yield question(params.prompt, content, params.cap, params.model)
+    answer: Answer = yield build_text_ask(params.prompt, content, params.cap, params.model)
     if answer.failed or not answer.text.strip():
         facts["failed"] = answer.failed or "the summary was empty"
         return ""

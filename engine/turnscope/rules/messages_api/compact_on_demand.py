@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.condensing import fill
+from turnscope.envelope.condensing import compute_fill
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.messages_api.edits import asked, summed
@@ -24,7 +24,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    level, start = min(fill(envelope, ctx), 100.0), before(ctx.index.turns, ctx.request.cut - 1) or 0
+    level, start = min(compute_fill(envelope, ctx), 100.0), before(ctx.index.turns, ctx.request.cut - 1) or 0
     begun = ctx.previous is not None and ctx.previous.request.cut > start  # a turn with its tool calls is finished first
     if level <= params.share or begun or not any(ctx.index.talk(0, start)):
         return

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import NamedTuple
 
-from turnscope.envelope.clearing import cleared
-from turnscope.envelope.conversation import once
+from turnscope.envelope.clearing import clear_results
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.opencode.history import units
@@ -36,11 +36,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if gain <= PRUNE_MINIMUM:
         return done
     because = f"outputs beyond the newest {PRUNE_PROTECT:,} tokens have {gain:,}, more than {PRUNE_MINIMUM:,}"
-    yield from cleared(envelope, ctx, found.at[first:stop], CLEARED, because, {"tokens": gain})
+    yield from clear_results(envelope, ctx, found.at[first:stop], CLEARED, because, {"tokens": gain})
     return found.at[stop - 1] + 1
 
 
-@once
+@memoize
 def _outputs(session: Session, index: Index) -> _Outputs:
     at = tuple(at for at in index.results if session.blocks[at].name not in PROTECTED_TOOLS)
     return _Outputs(at, tuple(accumulate((estimate(units(session.blocks[a].text)) for a in at), initial=0)))

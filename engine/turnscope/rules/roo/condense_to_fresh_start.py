@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any
 
-from turnscope.envelope.condensing import prompt
-from turnscope.envelope.conversation import once
+from turnscope.envelope.condensing import load_prompt
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.readings import Reading, readings, shown
+from turnscope.envelope.file_reads import FileRead, find_file_reads, get_file_text
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.roo import folding, management
 from turnscope.ports.roo.history import SLOT, Size, Summary, measured, message, since_summary, stored
@@ -72,7 +72,7 @@ def _due(size: Size, ctx: Ctx, params: Params) -> bool:
 def _ask(messages: list[Any], params: Params) -> Ask:
     """The question: everything since the last summary, what is hidden as well, with results put in for calls that have none."""
     open_calls = management.synthetic(messages)
-    text = prompt(params.prompt)
+    text = load_prompt(params.prompt)
     content = management.transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
     key = blake2b(f"{text}\0{params.model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16)
     return Ask("summary", key.hexdigest(), text, content, model=params.model)
@@ -89,11 +89,11 @@ def _content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
     )
 
 
-@once
-def _read(session: Session, _index: Index) -> tuple[Reading, ...]:
+@memoize
+def _read(session: Session, _index: Index) -> tuple[FileRead, ...]:
     """Every reading of a file, in order."""
     said = (block for block in session.blocks if block.role == "user")
-    return tuple(reading for block in said for reading in readings(block, session))
+    return tuple(reading for block in said for reading in find_file_reads(block, session))
 
 
 def _files(ctx: Ctx) -> Iterator[tuple[str, str]]:
@@ -102,7 +102,7 @@ def _files(ctx: Ctx) -> Iterator[tuple[str, str]]:
     for path in dict.fromkeys(reading.path for reading in reversed(known)):
         of = [reading for reading in known if reading.path == path]
         newest = next((reading for reading in reversed(of) if not reading.part), of[-1])
-        yield path, shown(ctx.session.blocks[newest.at], path)
+        yield path, get_file_text(ctx.session.blocks[newest.at], path)
 
 
 def _environments(ctx: Ctx) -> Iterator[str]:
