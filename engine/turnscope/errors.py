@@ -9,6 +9,7 @@
     |  `- ImporterError          an importer that is not Turnscope's own failed
     |- QueryError                what to search for is no pattern, or one that takes too long
     |- PolicyError               a policy file is wrong
+    |- ExtensionError            a package, or a file of the user, that brings something cannot be loaded
     |- RuleError                 a rule asked for something the runner cannot do
     |- ProviderError             a provider refused a request, or gave no whole answer
     |- WrongPlace                the provider at hand is not where the conversation goes: nothing was sent
@@ -82,6 +83,14 @@ class QueryError(TurnscopeError):
 
 class PolicyError(TurnscopeError):
     """A policy file is malformed, or names a rule that does not exist."""
+
+
+class ExtensionError(TurnscopeError):
+    """An importer, a rule or policies that do not come with Turnscope cannot be loaded. `source`: the package or file."""
+
+    def __init__(self, what: str, *, hint: str = "", source: str = "") -> None:
+        super().__init__(what, hint=hint)
+        self.source = source
 
 
 class RuleError(TurnscopeError):

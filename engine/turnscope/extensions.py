@@ -17,6 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from turnscope.errors import ExtensionError
 from turnscope.settings import data_folder
 
 if TYPE_CHECKING:  # takes longer to load than a small session takes to be read
@@ -128,19 +129,18 @@ def _load_file(kind: Kind, path: Path) -> Any:
         raise
 
 
-def load_extension(extension: Extension, what: str, check: Callable[[Any], T]) -> T | None:
-    """What an extension brings, after `check`, which raises where it is of no use; None where it fails, which is reported.
+def load_extension(extension: Extension, what: str, check: Callable[[Any], T]) -> T:
+    """What an extension brings, after `check`, which raises where it is of no use. ExtensionError, reported, where it fails.
 
     `what` names it in the report, such as "importer".
     """
     try:
         return check(extension.load())
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - code of a stranger: nothing else may depend on it
-        report_problem(
-            f"{what} {extension.name} {extension.source}",
-            f"The {what} {extension.name!r} of {extension.source} cannot be loaded: {describe(error)}",
-        )
-        return None
+    except (Exception, SystemExit) as error:
+        sentence = f"the {what} {extension.name!r} of {extension.source} cannot be loaded: {describe(error)}"
+        report_problem(f"{what} {extension.name} {extension.source}", f"T{sentence[1:]}")
+        hint = f"Update or remove {extension.source}, or report it to its authors."
+        raise ExtensionError(sentence, hint=hint, source=extension.source) from error
 
 
 def check_type(value: Any, wanted: type[T]) -> T:

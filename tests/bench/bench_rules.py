@@ -37,7 +37,8 @@ from make_claude_code import write
 from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, load, names, parse, rules
+from turnscope.planning.policy import Policy, load, names, parse
+from turnscope.planning.rule_registry import find_rules
 from turnscope.planning.trace import own_counts
 from turnscope.pricing.prices import PRICES
 from turnscope.session.builder import Builder
@@ -299,11 +300,11 @@ def comparison() -> Iterator[tuple[str, bool]]:
 def main(chosen: list[str]) -> int:
     """Print the tables; 1 where a limit is exceeded."""
     bad = False
-    unknown = [name for name in chosen if name not in rules() and name not in names()]
+    unknown = [name for name in chosen if name not in find_rules() and name not in names()]
     if unknown:
-        print(f"no such rule or policy: {', '.join(unknown)}; known: {', '.join((*rules(), *names()))}")
+        print(f"no such rule or policy: {', '.join(unknown)}; known: {', '.join((*find_rules(), *names()))}")
         return 2
-    single, whole = [name for name in chosen if name in (*rules(), WHOLE)], [name for name in chosen if name in names()]
+    single, whole = [name for name in chosen if name in (*find_rules(), WHOLE)], [name for name in chosen if name in names()]
     tables: list[tuple[str, Iterator[tuple[str, bool]]]] = []
     if whole or not chosen:
         log = f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions"

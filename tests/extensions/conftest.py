@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from turnscope import extensions
+from turnscope.planning import rule_registry
+from turnscope.planning.packaged_policies import find_packaged_policies
 from turnscope.reading.registry import find_importers
 
 PLUGIN = ROOT / "tests" / "examples" / "plugin"
@@ -42,7 +44,9 @@ def plugin(installed_plugin: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def _forget() -> None:
-    for found in (extensions.find_extensions, extensions._find_entry_points, find_importers):
+    for found in (extensions.find_extensions, extensions._find_entry_points, find_importers, find_packaged_policies):
+        found.cache_clear()
+    for found in (rule_registry.find_rule, rule_registry.find_rules, rule_registry._find_extensions):
         found.cache_clear()
     extensions._problems.clear()
     for name in [name for name in sys.modules if name.startswith(("turnscope_user_", "turnscope_diary"))]:

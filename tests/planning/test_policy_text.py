@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from turnscope.errors import PolicyError
-from turnscope.planning.policy import Policy, Step, find, load, names, parse, rules, write
+from turnscope.planning.policy import Policy, Step, load, names, parse, write
+from turnscope.planning.rule_registry import find_rule, find_rules
 from turnscope.storage.loading import about_of, name_of
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
@@ -48,8 +49,8 @@ placeholder = "one\ntwo"
 
 def made(text: str, prompt: str = "") -> Policy:
     """A policy with `text` in every place where text may stand."""
-    clear, condense = find("clear_old_results"), find("condense")
-    larger = find("fall_back_to_larger_window")
+    clear, condense = find_rule("clear_old_results"), find_rule("condense")
+    larger = find_rule("fall_back_to_larger_window")
     steps = (
         Step(clear, clear.params(exclude_tools=(text, "b"), placeholder=text)),
         Step(condense, condense.params(prompt=prompt or text)),
@@ -66,7 +67,7 @@ def test_every_policy_reads_back(name: str) -> None:
 
 
 def test_every_rule_reads_back_with_its_defaults() -> None:
-    policy = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in rules().values()))
+    policy = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in find_rules().values()))
     assert parse("all", write(policy)) == policy
 
 

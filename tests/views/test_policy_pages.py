@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from turnscope.planning import policy as policies
-from turnscope.planning.policy import rules
+from turnscope.planning.rule_registry import find_rules
 from turnscope.views import knobs
 from turnscope.views.knob_words import EVERYWHERE, WORDS
 from turnscope.views.policy_pages import README, markdown, page, pages, sentence, shipped
@@ -51,7 +51,7 @@ def test_a_page_has_the_parameters_in_words_with_their_values() -> None:
 
 def test_every_parameter_of_every_rule_has_words_of_its_own_and_no_words_are_left_over() -> None:
     """Words for a parameter that no rule has would be of one that was renamed."""
-    named = {f"{name}.{field.name}" for name, rule in rules().items() for field in fields(rule.params)}
+    named = {f"{name}.{field.name}" for name, rule in find_rules().items() for field in fields(rule.params)}
     bare = {name for name in named if name not in WORDS and name.split(".")[1] not in EVERYWHERE}
     assert not bare, "give them words in `engine/turnscope/views/knob_words.py`"
     assert {name for name in WORDS if not name.startswith("budget.")} <= named

@@ -21,7 +21,8 @@ from turnscope.live.providing import Providing
 from turnscope.live.remembering import Remembering
 from turnscope.live.sinks import Sinks
 from turnscope.planning.answers import Answers
-from turnscope.planning.policy import Policy, Step, find
+from turnscope.planning.policy import Policy, Step
+from turnscope.planning.rule_registry import find_rule
 from turnscope.session.model import JSON, Answer, Ask, AskKind
 from turnscope.storage.memories import Memories
 
@@ -42,7 +43,7 @@ class Beside:
 def with_memory(policy: Policy) -> Policy:
     """The policy with the rules for facts and notes in front, where it has none of its own."""
     has = {part.rule.name for part in policy.rules}
-    added = (Step(rule, rule.params()) for rule in map(find, (FACTS, NOTES)) if rule.name not in has)
+    added = (Step(rule, rule.params()) for rule in map(find_rule, (FACTS, NOTES)) if rule.name not in has)
     return replace(policy, rules=(*added, *policy.rules))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
+from turnscope.errors import ExtensionError
 from turnscope.extensions import find_extensions, load_extension, report_problem
 from turnscope.reading.guards import guard_importer
 from turnscope.reading.importer import Importer, Place
@@ -24,8 +25,9 @@ def find_importers() -> tuple[Importer, ...]:
     own = [importlib.import_module(f"{PACKAGE}.{name}").IMPORTER for name in modules]
     found: dict[str, Importer] = {importer.name: importer for importer in own}
     for extension in find_extensions("importers"):
-        importer = load_extension(extension, "importer", partial(guard_importer, package=extension.source))
-        if importer is None:
+        try:
+            importer = load_extension(extension, "importer", partial(guard_importer, package=extension.source))
+        except ExtensionError:  # it is reported
             continue
         if (known := found.get(importer.name)) is not None:
             first = known.package or "Turnscope itself"

@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Struct
-from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.model import Edit, Part, Span
+from turnscope.rules import Ctx, Edit, Edits, Envelope, Part, Rule, Span
 
 
 @dataclass(frozen=True, slots=True)
