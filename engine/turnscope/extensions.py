@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from turnscope.errors import ExtensionError
-from turnscope.settings import data_folder
+from turnscope.settings import find_data_folder
 
 if TYPE_CHECKING:  # takes longer to load than a small session takes to be read
     from importlib.metadata import Distribution, EntryPoint
@@ -93,7 +93,7 @@ def _find_files(kind: Kind) -> Iterator[Path]:
     """The user's Python files of a kind. One that somebody else could have written is reported and left out."""
     if kind not in NAMES:
         return
-    folder = data_folder() / kind
+    folder = find_data_folder() / kind
     try:
         for path in sorted(folder.glob("*.py")):
             if path.name.startswith((".", "_")):

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 from turnscope import Session
-from turnscope.live.branches import continued, reworded, summary
+from turnscope.live.branches import continue_thread, find_summary, replace_system_prompt
 from turnscope.views import Message, attachments
 
 from pages.chat import rooms
@@ -63,7 +63,7 @@ def _summary(held: rooms.Room) -> None:
     if not session.requests:
         return
     key = f"chat.sum.{held.thread}.{len(session.requests)}"
-    text = st.text_area("Summary", summary(held.chat), key=key, height=110)
+    text = st.text_area("Summary", find_summary(held.chat), key=key, height=110)
     if st.button("Begin with this summary", key="chat.begin", disabled=not text.strip()):
         attempt(lambda: _begun(held, text))
 
@@ -101,7 +101,7 @@ def _continue() -> None:
 
 def _continued(shown: state.Shown, request: int) -> None:
     kept = {**about(), "from_session": shown.entry.id}
-    chat_chosen.show(continued(chat_chosen.threads(), shown.trace, request, kept, chat_chosen.place()))
+    chat_chosen.show(continue_thread(chat_chosen.threads(), shown.trace, request, kept, chat_chosen.place()))
     st.rerun()
 
 
@@ -112,7 +112,7 @@ def with_system(held: rooms.Room | None) -> None:
 
 
 def _reworded(held: rooms.Room) -> None:
-    session = reworded(held.session, value("system"))
+    session = replace_system_prompt(held.session, value("system"))
     kept = {**about(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"
     goes = chat_chosen.threads().place(held.thread)

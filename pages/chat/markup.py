@@ -10,7 +10,7 @@ from pathlib import Path
 
 import streamlit as st
 from turnscope import Session
-from turnscope.live.events import Asked, Called, Condensing, Event, Result
+from turnscope.live.events import Event, QueryAnswered, SummaryStarted, ToolCalled, ToolResult
 from turnscope.views import Block, Edit, Message, Plan, by_hand, decision_log, next_request
 from turnscope.views.labels import label
 
@@ -119,11 +119,11 @@ def streaming(text: str, thinking: str, last: Event | None, stopping: bool = Fal
 
 def _waiting(last: Event | None) -> str:
     match last:
-        case Called():
+        case ToolCalled():
             return "Calling a tool …"
-        case Asked() | Condensing():
+        case QueryAnswered() | SummaryStarted():
             return "Condensing …"
-        case Result():
+        case ToolResult():
             return "Sending the tool's result …"
     return "Waiting for the first word …"
 
@@ -141,7 +141,7 @@ def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | 
     lines: list[str] = []
     seen: set[tuple[object, ...]] = set()
     for n in sorted(log):
-        plan, expected = log[n], next_request.fit(fits, n).expected
+        plan, expected = log[n], next_request.fit(fits, n).predict
         for by, decision in decision_log.made(plan):
             edit = decision.edit
             mark = (decision.rule, decision.action, edit.span, edit.slot, n if edit.facts.get("by_hand") else -1)

@@ -16,7 +16,7 @@ from pages.parts.formats import esc, short
 
 def listed(policy: Policy) -> str:
     """What stands in the list of policies: its title, and in a few words why it is not for chats."""
-    why = trial.brief(policy, chat_chosen.place())
+    why = trial.summarize_doubts(policy, chat_chosen.place())
     return f"{short(policy.title, 60)} — {why}" if why else short(policy.title, 60)
 
 
@@ -24,13 +24,13 @@ def doubts() -> tuple[str, ...]:
     """Why the policy that is chosen, as it is turned, must not send this chat to where the form says."""
     policy, summaries = chat_chosen.policy(), bool(value("condense"))
     changed = knobs.written(chat_chosen.turned().get(policy.name, {}))
-    known = trial.Trial() if trial.on_server(policy) else _tried(policy.name, changed, summaries, policy)
-    return trial.doubts(policy, chat_chosen.place(), known, summaries)
+    known = trial.Trial() if trial.edits_on_server(policy) else _tried(policy.name, changed, summaries, policy)
+    return trial.list_doubts(policy, chat_chosen.place(), known, summaries)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _tried(name: str, changed: str, summaries: bool, _policy: Policy) -> trial.Trial:  # noqa: ARG001  what the cache goes by
-    return trial.known(_policy, summaries, shipped=not changed)
+    return trial.get_trial(_policy, summaries, shipped=not changed)
 
 
 def form() -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnscope import Session, TurnscopeError
-from turnscope.live import branches, gateway, providers
+from turnscope.live import branches, endpoints, request_checks
 from turnscope.live.chat import Chat
-from turnscope.live.sinks import Unkept
+from turnscope.live.sinks import NullSink
 from turnscope.views import Plan, attachments, next_request
 
 from pages.chat import rooms
@@ -48,11 +48,11 @@ def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Wei
 
 
 def _weighed(chat: Chat, text: str, files: Sequence[Any]) -> Weighed:
-    plan, growing = chat.weighed([("user", attachments.with_text(files, text))] if text or files else ())
+    plan, growing = chat.preview_after([("user", attachments.with_text(files, text))] if text or files else ())
     first = len(growing.ledger) - len(files) - bool(text.strip())
     scale, ledger = plan.calibration.scale, growing.ledger
-    sizes = tuple(round(scale * ledger.tokens(at, at + 1)) for at in range(first, first + len(files)))
-    refused = gateway.refusal(plan, growing.session, growing.ledger)
+    sizes = tuple(round(scale * ledger.count_tokens(at, at + 1)) for at in range(first, first + len(files)))
+    refused = request_checks.check_window(plan, growing.session, growing.ledger)
     return Weighed(plan, growing.session, refused, sizes, next_request.amid(plan, growing.session, ledger))
 
 
@@ -64,7 +64,7 @@ def ahead(held: Room | None) -> next_request.Ahead | None:
     with held.lock:
         if held.busy:
             return None
-        session = chat.growing.session
+        session = chat.live_session.session
         key = (len(session.blocks), len(session.requests), session.recorded, chat.settings)
         if held.foreseen is None or held.foreseen[0] != key:
             held.foreseen = (key, _ahead(chat))
@@ -72,11 +72,11 @@ def ahead(held: Room | None) -> next_request.Ahead | None:
 
 
 def _ahead(chat: Chat) -> next_request.Ahead:
-    plan, growing = chat.weighed(())
+    plan, growing = chat.preview_after(())
     growth = next_request.growth(growing.session, growing.ledger, plan.calibration.scale)
-    found = next_request.ahead(lambda said: chat.weighed(said)[0], growth)
+    found = next_request.ahead(lambda said: chat.preview_after(said)[0], growth)
     room = plan.budget.window - min(
-        chat.settings.max_tokens, gateway.LEAST
+        chat.settings.max_tokens, request_checks.MIN_ANSWER
     )  # beyond it nothing is sent, whatever the policy says
     if plan.budget.known and (found.mark is None or found.ends) and room > 0:
         turns = max(1, (room - plan.projected) // growth + 1) if growth else None
@@ -86,12 +86,12 @@ def _ahead(chat: Chat) -> next_request.Ahead:
 
 def fits(held: Room | None, plan: Plan | None) -> next_request.Fits:
     """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet."""
-    return next_request.fits(held.session, held.chat.sizes, plan) if held else ()
+    return next_request.fits(held.session, held.chat.prompt_tokens, plan) if held else ()
 
 
 def draft() -> Chat:
     """A chat that is only weighed: what a first message would be sent with."""
-    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
-    chat = branches.begun("draft", spare, Unkept(), chat_chosen.settings(), value("system"), chat_chosen.definitions())
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
+    chat = branches.start_chat("draft", spare, NullSink(), chat_chosen.settings(), value("system"), chat_chosen.definitions())
     chat_beside.look(chat, "")
     return chat

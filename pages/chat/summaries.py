@@ -41,7 +41,7 @@ def controls(held: rooms.Room | None) -> None:
 
 def _standing(held: rooms.Room) -> tuple[by_hand.Summary, ...]:
     with held.lock:
-        return by_hand.summaries(held.chat.summaries(), held.session)
+        return by_hand.summaries(held.chat.list_summaries(), held.session)
 
 
 def _summary(held: rooms.Room, summary: by_hand.Summary) -> None:

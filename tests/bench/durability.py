@@ -33,7 +33,7 @@ from claude_log import Log  # noqa: E402
 from turnscope.counting.tokens import CHARS  # noqa: E402
 from turnscope.envelope.request_outcome import RequestEnded  # noqa: E402
 from turnscope.library import indexing, known, sources_in  # noqa: E402
-from turnscope.live.growing import Growing  # noqa: E402
+from turnscope.live.live_session import LiveSession  # noqa: E402
 from turnscope.planning.assemble import step  # noqa: E402
 from turnscope.planning.policy import load  # noqa: E402
 from turnscope.session.model import Usage  # noqa: E402
@@ -52,17 +52,17 @@ def text(n: int) -> str:
 def write(path: Path, thread: str) -> None:
     """Append for ever. Each line on the standard output is the address of a message that is stored."""
     threads, policy = Threads(path), load("keep-everything")
-    growing, sink = Growing(threads.load(thread), CHARS), threads.sink(thread)
+    growing, sink = LiveSession(threads.load(thread), CHARS), threads.sink(thread)
     while True:
         n = len(growing.session.blocks)
         if n % 2 == 0:
-            sink.message(growing.message("user", text(n), origin="prompt"), [text(n)], "complete")
+            sink.record_message(growing.append_message("user", text(n), origin="prompt"), [text(n)], "complete")
         else:
-            asked = growing.request(model="offline-200k")
+            asked = growing.build_request(model="offline-200k")
             plan = step(None, growing.session, asked, policy, growing.basis)
-            answer = growing.message("assistant", text(n), origin="answer")
-            done = growing.answered(structs.replace(asked, usage=Usage(n, 0, 0, n)))
-            sink.ended(RequestEnded(thread, done, plan, "complete", answer, (text(n),), seconds=0.1))
+            answer = growing.append_message("assistant", text(n), origin="answer")
+            done = growing.append_request(structs.replace(asked, usage=Usage(n, 0, 0, n)))
+            sink.record_request(RequestEnded(thread, done, plan, "complete", answer, (text(n),), seconds=0.1))
         print(n, flush=True)
 
 

@@ -80,7 +80,7 @@ def test_a_summary_larger_than_its_source_is_refused_and_nothing_is_lost() -> No
     looks = [d for plan in plans for d in plan.decisions]
     assert looks
     assert all(d.splice is None and "refused" in d.edit.facts for d in looks)
-    assert plans[-1].after.tokens == ledger.tokens(0, session.requests[-1].cut)
+    assert plans[-1].after.tokens == ledger.count_tokens(0, session.requests[-1].cut)
 
 
 def test_a_flag_stands_beside_a_summary_that_loses_the_active_file() -> None:

@@ -18,7 +18,7 @@ from turnscope.reading.contents import list_entries
 from turnscope.reading.followers import follow
 from turnscope.reading.holders import open_source
 from turnscope.reading.registry import find_importers, find_places, find_related, find_session_path, find_suffixes
-from turnscope.settings import machine
+from turnscope.settings import detect_machine
 
 DIARY = ROOT / "tests" / "examples" / "plugin" / "turnscope_diary" / "diary.py"
 
@@ -34,7 +34,7 @@ def sniff(source): return 95 if source.path.suffix == ".odd" else 0
 def entries(source): yield Entry("a", "First"); yield Entry("b", "Second")
 def read(source, entry):
     builder = Builder(f"{source.path.stem} {entry.id}", "odd", entry.title)
-    builder.message("user", "hello")
+    builder.add_message("user", "hello")
     return Thread(builder.build())
 """
 
@@ -203,7 +203,7 @@ def test_an_importer_that_does_not_know_its_places_or_other_files_is_reported_an
     add(user_importers, "sniff=sniff, read=read, entries=entries, finds=fail, related=fail, part_of=fail, follow=fail")
     path = tmp_path / "a.odd"
     path.write_text("anything")
-    assert all(importer.name != "odd" for importer, _ in find_places(machine()))
+    assert all(importer.name != "odd" for importer, _ in find_places(detect_machine()))
     assert find_related(open_source(path)) == []
     assert find_session_path(path) == path
     with pytest.raises(ImporterError, match=r"a\.odd cannot be read: the importer 'odd'"):
@@ -218,7 +218,7 @@ def test_an_importer_that_does_not_know_its_places_or_other_files_is_reported_an
 @pytest.mark.parametrize("place", ["Place(Path.home(), '')", "Place(Path.home(), '/etc')", "Place(7, '*')", "None"])
 def test_a_place_that_is_none_is_reported(place: str, user_importers: Path) -> None:
     add(user_importers, f"sniff=sniff, read=read, finds=lambda machine: [{place}]")
-    assert [path for importer, place in find_places(machine()) if importer.package for path in place.paths()] == []
+    assert [path for importer, place in find_places(detect_machine()) if importer.package for path in place.paths()] == []
     assert len(list_problems()) == 1
 
 

@@ -13,10 +13,12 @@ from conftest import ROOT
 from turnscope.errors import PolicyError, RuleError
 from turnscope.extensions import list_problems
 from turnscope.library.opening import named
+from turnscope.live.trial import list_doubts, run_trial
 from turnscope.planning import policy as policies
 from turnscope.planning.assemble import Basis, settle, step
 from turnscope.planning.policy import parse
 from turnscope.planning.rule_registry import find_rule, find_rule_package, find_rules
+from turnscope.session.destination import Destination
 from turnscope.session.model import Session
 from turnscope.views import knobs, policy_pages
 
@@ -252,3 +254,11 @@ def test_policies_of_a_package_that_clash_or_cannot_be_read_are_reported_and_the
     assert rest[2].startswith("There is no rule 'odd'. It comes from worse 2.0.")
     assert rest[3].startswith("Policy 'torn' is not valid TOML: ")
     assert len(rest) == 4
+
+
+def test_a_policy_whose_rule_fails_is_doubted_before_a_chat_is_sent_under_it(user_rules: Path) -> None:
+    add(user_rules, "def edits(*_):\n    raise KeyError('days')\n    yield")
+    policy = parse("mine", POLICY)
+    (doubt,) = list_doubts(policy, Destination("offline", model="offline-16k"), run_trial(policy), summaries=True)
+    assert doubt.startswith("It cannot plan a request: the rule 'odd' of ")
+    assert doubt.endswith("KeyError: 'days'.")

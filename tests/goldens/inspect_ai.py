@@ -157,7 +157,7 @@ def _session(messages: Sequence[Message], prefix: int) -> Session:
     for number, message in enumerate(messages):
         add(builder, {**message, "tool_calls": [_call(call) for call in message.get("tool_calls") or ()]})
         if message["role"] != "assistant" and number >= prefix - 1:
-            builder.unanswered()
+            builder.add_unanswered()
     return builder.build()
 
 

@@ -63,5 +63,5 @@ def test_a_token_costs_what_the_prices_say(house: Prices) -> None:
     view = overview(found)
     usages = [request.usage for request in SESSION.requests if request.usage]
     tokens = sum(usage.prompt_tokens for usage in usages) + int(view.answers.sum())
-    assert view.total == branches.spent(SESSION, house) == Decimal(tokens)
+    assert view.total == branches.sum_cost(SESSION, house) == Decimal(tokens)
     assert view.usd.sum() + view.answer_usd.sum() == pytest.approx(tokens)

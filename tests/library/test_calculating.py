@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import turnscope
 from turnscope import __main__ as command
-from turnscope.counting.tokens import count_texts, estimator
+from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.errors import TurnscopeError
 from turnscope.figures import turns
 from turnscope.library.calculating import CALCULATED, WORDS, Shape, session_of
@@ -78,7 +78,7 @@ def test_sizes_are_those_that_were_asked_for(model: str) -> None:
 
 def test_every_word_is_one_token() -> None:
     for encoding in ("o200k_base", "cl100k_base"):
-        counter = estimator(encoding)
+        counter = make_estimator(encoding)
         assert count_texts(WORDS, counter) == [1] * len(WORDS)
         assert count_texts([f"a {word}" for word in WORDS], counter) == [2] * len(WORDS)
 

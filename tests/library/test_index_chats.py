@@ -13,9 +13,9 @@ from turnscope import library
 from turnscope.library import indexing, known
 from turnscope.live import branches
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Done
-from turnscope.live.offline import Offline
-from turnscope.live.provider import Anthropic, connected
+from turnscope.live.events import RequestDone
+from turnscope.live.offline import OfflineServer
+from turnscope.live.provider import AnthropicProvider, connect
 from turnscope.planning.policy import load
 from turnscope.storage.threads import Threads
 
@@ -23,27 +23,27 @@ PRICED = "claude-haiku-4-5"
 
 
 @pytest.fixture
-def client() -> Iterator[Anthropic]:
-    with let_go(Offline()) as server:
-        yield connected(server.url, "a-key", retries=0, timeout=10)
+def client() -> Iterator[AnthropicProvider]:
+    with let_go(OfflineServer()) as server:
+        yield connect(server.url, "a-key", retries=0, timeout=10)
 
 
-def resumed(threads: Threads, thread: str, client: Anthropic) -> Chat:
+def resumed(threads: Threads, thread: str, client: AnthropicProvider) -> Chat:
     settings = Settings("offline-16k", load("keep-everything"))
-    return branches.resumed(threads.load(thread), client, threads.sink(thread), settings)[0]
+    return branches.resume_chat(threads.load(thread), client, threads.sink(thread), settings)[0]
 
 
-def said(threads: Threads, thread: str, client: Anthropic, *texts: str) -> str:
+def said(threads: Threads, thread: str, client: AnthropicProvider, *texts: str) -> str:
     """A thread in which these were said and answered, as by a model that has a price."""
     talk = resumed(threads, thread, client)
     for text in texts:
-        assert isinstance([*talk.send(text)][-1], Done)
+        assert isinstance([*talk.send(text)][-1], RequestDone)
     with sqlite3.connect(threads.path) as db:
         db.execute("update requests set model = ?", [PRICED])
     return thread
 
 
-def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path, client: Anthropic) -> None:
+def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path, client: AnthropicProvider) -> None:
     threads, path = Threads(tmp_path / "chats.db"), tmp_path / "library.db"
     assert library.index_chats(path, threads) == 0
     thread = said(threads, threads.create(title="Herons"), client, "count the herons", "and the albatross")
@@ -77,7 +77,7 @@ def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path
     assert not (tmp_path / "none.db").exists()
 
 
-def test_what_a_branch_shares_is_paid_once(tmp_path: Path, client: Anthropic) -> None:
+def test_what_a_branch_shares_is_paid_once(tmp_path: Path, client: AnthropicProvider) -> None:
     threads, path = Threads(tmp_path / "chats.db"), tmp_path / "library.db"
     thread = said(threads, threads.create(), client, "one", "two")
     shared = threads.load(thread).requests[0].stop
@@ -91,23 +91,23 @@ def test_what_a_branch_shares_is_paid_once(tmp_path: Path, client: Anthropic) ->
     assert known.total(known.spent(path)) == pytest.approx(once)
 
 
-def test_a_chat_that_goes_on_from_a_log_does_not_pay_the_log_again(tmp_path: Path, client: Anthropic) -> None:
+def test_a_chat_that_goes_on_from_a_log_does_not_pay_the_log_again(tmp_path: Path, client: AnthropicProvider) -> None:
     file, path = ROOT / "sample_sessions" / "thinking-grows.jsonl", tmp_path / "library.db"
     threads = Threads(tmp_path / "chats.db")
     [*indexing.index(path, [file])]
     before = known.total(known.spent(path)) or 0.0
     many = sum(row.requests for row in known.spent(path))
-    thread = branches.continued(threads, turnscope.replay(turnscope.load(file)), 3, {})
-    talk = branches.resumed(
+    thread = branches.continue_thread(threads, turnscope.replay(turnscope.load(file)), 3, {})
+    talk = branches.resume_chat(
         threads.load(thread), client, threads.sink(thread), Settings("offline-200k", load("keep-everything"))
     )[0]
-    assert isinstance([*talk.send("and now?")][-1], Done)
+    assert isinstance([*talk.send("and now?")][-1], RequestDone)
     library.index_chats(path, threads)
     assert sum(row.requests for row in known.spent(path)) == many + 1
     assert known.total(known.spent(path)) == pytest.approx(before), "the built-in model bills nothing"
 
 
-def test_only_the_users_own_chats_are_in_it(tmp_path: Path, client: Anthropic) -> None:
+def test_only_the_users_own_chats_are_in_it(tmp_path: Path, client: AnthropicProvider) -> None:
     path = tmp_path / "library.db"
     mine, hers = Threads(tmp_path / "chats.db"), Threads(tmp_path / "chats.db", user="mira")
     said(mine, mine.create(), client, "my heron")

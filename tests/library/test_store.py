@@ -25,7 +25,7 @@ from turnscope.reading import contents
 from turnscope.reading.contents import read_entry
 from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
-from turnscope.session.model import Later
+from turnscope.session.model import LazyContent
 from turnscope.storage import packing, sessions
 from turnscope.storage.database import StorageError
 from turnscope.views.overview import Overview
@@ -346,7 +346,7 @@ def test_what_was_counted_to_the_end_is_found_counted_the_next_time(
     memory: Store, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokenizer itself is not needed for that: its counts stand in the database."""
-    monkeypatch.setattr(store, "available", lambda: True)
+    monkeypatch.setattr(store, "is_available", lambda: True)
     worker = ExactCounts((sys.executable, "-c", ""))
     estimated = memory.open(file)
     assert memory.exactly(estimated, worker) is estimated
@@ -378,8 +378,8 @@ def test_what_was_read_can_be_kept_once_nobody_waits_and_is_not_in_memory_twice(
     (keep,) = later
     keep()
     whole = turnscope.load(file)
-    held = (*packing.blocks_of(first.session), *(block for fork in first.session.forks for block in fork.mended))
-    assert all(isinstance(block.content, Later) for block in held)
+    held = (*packing.blocks_of(first.session), *(block for fork in first.session.forks for block in fork.relinked))
+    assert all(isinstance(block.content, LazyContent) for block in held)
     assert first.session == whole
     assert first.session.branches[0].blocks == whole.branches[0].blocks
     del readings[:]
@@ -393,7 +393,7 @@ def test_what_was_not_kept_is_read_again(memory: Store, file: Path, monkeypatch:
 
     monkeypatch.setattr(sessions, "keep", full)
     opened = memory.open(file)
-    assert not any(isinstance(block.content, Later) for block in opened.session.blocks)
+    assert not any(isinstance(block.content, LazyContent) for block in opened.session.blocks)
     monkeypatch.undo()
     assert memory.open(file).session == opened.session
 

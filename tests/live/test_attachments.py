@@ -13,17 +13,17 @@ import pytest
 import turnscope
 from covering import covering
 from matrix import Row, Watched, _compared, offered
-from turnscope.counting.media import media_tokens
+from turnscope.counting.media import count_media
 from turnscope.errors import TurnscopeError
-from turnscope.live import branches, gateway
+from turnscope.live import branches, request_checks
 from turnscope.live.chat import Settings
-from turnscope.live.events import Done, Refused
-from turnscope.live.offline.strict import rejected
-from turnscope.live.provider import connected
+from turnscope.live.events import RequestDone, RequestRefused
+from turnscope.live.offline.validation import find_rejection
+from turnscope.live.provider import connect
 from turnscope.planning.bodies import Bodies
 from turnscope.planning.policy import load
 from turnscope.pricing.prices import PRICES
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
 from turnscope.storage.database import reading
 from turnscope.storage.threads import Threads
 from turnscope.views import attachments
@@ -54,7 +54,7 @@ def test_an_image_is_known_by_its_bytes_whatever_it_is_called(data: bytes, kind:
     assert block == {"type": "image", "source": {"type": "base64", "media_type": kind, "data": b64encode(data).decode()}}
     assert picture(block) == attachments.Picture(kind, 30, 20, len(data))
     assert wrong(block) == ""
-    assert media_tokens(block, "claude-3") == media_tokens(attachments.of_size("a", 30, 20, 9), "claude-3") == 2
+    assert count_media(block, "claude-3") == count_media(attachments.of_size("a", 30, 20, 9), "claude-3") == 2
 
 
 @pytest.mark.parametrize(
@@ -118,29 +118,29 @@ def test_as_many_files_as_a_message_takes_and_no_more() -> None:
 def test_the_built_in_model_rejects_images_that_the_api_rejects(source: dict[str, Any], why: str) -> None:
     block = attached("a.png", png(9, 9))
     asked = {"model": "offline-16k", "max_tokens": 9, "messages": [{"role": "user", "content": [block]}]}
-    assert rejected(asked) == ""
+    assert find_rejection(asked) == ""
     asked["messages"] = [{"role": "user", "content": [{"type": "image", "source": block["source"] | source}]}]
-    assert why in rejected(asked)
+    assert why in find_rejection(asked)
 
 
 def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_path: Path) -> None:
     """With every rule that a chat offers, past the limit of a small window, and taken up again from the store."""
     image, notes = png(640, 480), ("notes.txt", ("The bridge is closed. search for it\n" * 300).encode())
     with Watched() as server:
-        provider, threads = connected(server.url, "none", retries=0, timeout=60), Threads(tmp_path / "chats.db")
+        provider, threads = connect(server.url, "none", retries=0, timeout=60), Threads(tmp_path / "chats.db")
         for policy in covering(offered()):
             chosen, thread, row = Settings("offline-16k", load(policy)), threads.create(), Row(policy)
-            chat = branches.begun(thread, provider, threads.sink(thread), chosen, "Be brief.", [])
+            chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "Be brief.", [])
             chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
             wire: dict[int, dict[str, Any]] = {}
             for turn in range(6):
                 files = [("cat.png", image), notes] if turn % 2 else []
                 last = list(chat.send(message(f"And {turn}?", files)))[-1]
-                assert isinstance(last, Done | Refused), (policy, last)
-                if isinstance(last, Done):
+                assert isinstance(last, RequestDone | RequestRefused), (policy, last)
+                if isinstance(last, RequestDone):
                     wire[last.request.n] = server.streamed[-1]
             stored = threads.load(thread)
-            assert stored.blocks == chat.growing.session.blocks, policy
+            assert stored.blocks == chat.live_session.session.blocks, policy
             _compared(stored, chosen, wire, row)
             assert row.right, (policy, row.why)
             assert wire[1]["messages"][2]["content"][0]["source"]["data"] == b64encode(image).decode()
@@ -161,15 +161,15 @@ def test_the_built_in_model_says_what_it_was_given_and_calls_no_tool_for_a_files
         tools = [{"name": "search_files", "input_schema": {"type": "object"}}]
         threads, settings = Threads(tmp_path / "chats.db"), Settings("offline-16k", load("keep-everything"))
         thread = threads.create()
-        chat = branches.begun(thread, connected(server.url, "none"), threads.sink(thread), settings, "", tools)
+        chat = branches.start_chat(thread, connect(server.url, "none"), threads.sink(thread), settings, "", tools)
         files = [("cat.png", png(64, 48)), ("a.txt", b"search for the heron")]
-        planned, growing = chat.weighed([("user", message("What is this?", files))])
-        assert len(growing.session.blocks) == len(chat.growing.session.blocks) + 3
+        planned, growing = chat.preview_after([("user", message("What is this?", files))])
+        assert len(growing.session.blocks) == len(chat.live_session.session.blocks) + 3
         last = list(chat.send(message("What is this?", files)))[-1]
-        assert isinstance(last, Done)
+        assert isinstance(last, RequestDone)
         assert last.request.usage
         assert abs(planned.projected - last.request.usage.prompt_tokens) < 25
-        said = chat.growing.session.blocks[-1].text
+        said = chat.live_session.session.blocks[-1].text
         assert "an image (PNG, 64 × 48, 1 kB), counted as 255 tokens; the file a.txt (20 characters)" in said
         assert 'Your message begins "What is this?"' in said
 
@@ -190,28 +190,28 @@ def pictures(many: int, side: int) -> list[Any]:
 def test_above_twenty_images_none_may_have_a_side_over_2000_pixels(many: int, side: int, goes: bool) -> None:
     messages = pictures(many, side)
     sending = {"model": "claude-opus-4-6", "max_tokens": 9, "messages": messages}
-    refused = rejected(sending)
-    stopped = gateway.unsendable(sending, "claude-opus-4-6", PRICES, Bodies(), Place("anthropic"))
+    refused = find_rejection(sending)
+    stopped = request_checks.check_body(sending, "claude-opus-4-6", PRICES, Bodies(), Destination("anthropic"))
     assert (refused == "") is goes
     assert (stopped is None) is goes
     if not goes:
         assert "many-image requests: 2000 pixels" in refused
         assert stopped is not None
         assert stopped.path == "messages.2.content.0.content.0"
-    there = Place("server", "http://127.0.0.1:11434", "local-7b")  # such a rule is Anthropic's alone
-    assert gateway.unsendable(sending, "local-7b", PRICES, Bodies(), there) is None
+    there = Destination("server", "http://127.0.0.1:11434", "local-7b")  # such a rule is Anthropic's alone
+    assert request_checks.check_body(sending, "local-7b", PRICES, Bodies(), there) is None
 
 
 def test_a_local_server_is_judged_by_what_is_known_of_any() -> None:
     there, call = (
-        Place("server", "http://127.0.0.1:11434", "local-7b"),
+        Destination("server", "http://127.0.0.1:11434", "local-7b"),
         {"type": "tool_use", "id": "a", "name": "x", "input": {}},
     )
     blank = {"role": "assistant", "content": [{"type": "text", "text": " "}]}
     for messages, goes in (([], False), ([{"role": "assistant", "content": [call]}], False), ([blank], True)):
         sending = {"model": "local-7b", "max_tokens": 9, "messages": messages}
-        assert (gateway.unsendable(sending, "local-7b", PRICES, Bodies(), there) is None) is goes
-        assert gateway.unsendable(sending, "claude-opus-4-6", PRICES, Bodies(), there) is not None, (
+        assert (request_checks.check_body(sending, "local-7b", PRICES, Bodies(), there) is None) is goes
+        assert request_checks.check_body(sending, "claude-opus-4-6", PRICES, Bodies(), there) is not None, (
             "a way to Anthropic's models"
         )
-        assert gateway.unsendable(sending, "local-7b", PRICES, Bodies(), Place("anthropic")) is not None
+        assert request_checks.check_body(sending, "local-7b", PRICES, Bodies(), Destination("anthropic")) is not None

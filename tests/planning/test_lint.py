@@ -178,8 +178,8 @@ def test_thinking_behind_an_edited_prefix_is_rejected_by_models_that_bind_it() -
 def test_an_edit_makes_thinking_stale_that_was_said_before_it_and_no_other() -> None:
     builder = Builder("thinking", "test")
     for n in range(6):
-        builder.message("user", "q" * 400)
-        builder.request(builder.message("assistant", [thought(thinking=f"t{n}"), text("a" * 400)]), model=NEW)
+        builder.add_message("user", "q" * 400)
+        builder.set_request(builder.add_message("assistant", [thought(thinking=f"t{n}"), text("a" * 400)]), model=NEW)
     session = builder.build()
     policy = parse("t", '[budget]\nformula = "fixed"\ntokens = 1000\n[[rules]]\nrule = "condense"\ncap = 50\nfraction = 0.3')
     plans = [*replay(session, policy, build_ledger(session, CHARS))]

@@ -177,11 +177,11 @@ def test_the_published_marks_of_windows_are_the_policies_limits(name: str, windo
 def test_goose_compacts_strictly_above_four_fifths_of_the_window(tokens: int, compacted: bool) -> None:
     builder = Builder("goose", "test")
     builder.window = 128_000
-    builder.message("user", "q" * 40_000, origin="prompt")
+    builder.add_message("user", "q" * 40_000, origin="prompt")
     usage = Usage(input_tokens=tokens - 400, output_tokens=400)
-    builder.request(builder.message("assistant", "a" * 40_000), model="gpt-4o", usage=usage)
-    builder.message("user", "go on", origin="prompt")
-    builder.unanswered(model="gpt-4o")
+    builder.set_request(builder.add_message("assistant", "a" * 40_000), model="gpt-4o", usage=usage)
+    builder.add_message("user", "go on", origin="prompt")
+    builder.add_unanswered(model="gpt-4o")
     session = builder.build()
     last = [*replay(session, load("goose"), build_ledger(session, CHARS))][-1]
     assert any(decision.action == "condense" for decision in last.decisions) is compacted

@@ -90,11 +90,11 @@ def test_the_thread_of_a_conversation_gives_its_paths_by_leaf(tmp_path: Path) ->
     log.user("went on", parent=start)
     thread = turnscope.thread(log.save(tmp_path / "s1.jsonl"))
     assert thread.leaves == ("s1", "s1~1")
-    assert [block.text for block in thread.path("s1~1").blocks] == ["hello", "hello: answered", "left"]
-    assert thread.path() == thread.session
-    assert [blocks[0].text for _, blocks in thread.messages()] == ["hello", "hello: answered", "went on", "left"]
+    assert [block.text for block in thread.get_path("s1~1").blocks] == ["hello", "hello: answered", "left"]
+    assert thread.get_path() == thread.session
+    assert [blocks[0].text for _, blocks in thread.iter_messages()] == ["hello", "hello: answered", "went on", "left"]
     with pytest.raises(KeyError):
-        thread.path("s1~2")
+        thread.get_path("s1~2")
 
 
 # Folders ----------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from claude_log import Log, call
 from turnscope import TurnscopeError, load
 from turnscope.counting.tokens import CHARS
 from turnscope.library import Store
-from turnscope.live.growing import Growing
+from turnscope.live.live_session import LiveSession
 from turnscope.reading import contents
 from turnscope.reading.source import Source
 from turnscope.session.model import Answer, Session
@@ -63,9 +63,9 @@ def count(path: Path, table: str) -> int:
 def begun(threads: Threads, said: Sequence[str], base: Session | None = None) -> str:
     """A chat in which this was said."""
     thread = threads.create(title="a chat", base=base)
-    growing, sink = Growing(threads.load(thread), CHARS), threads.sink(thread)
+    growing, sink = LiveSession(threads.load(thread), CHARS), threads.sink(thread)
     for text in said:
-        sink.message(growing.message("user", text, origin="prompt"), [text], "complete")
+        sink.record_message(growing.append_message("user", text, origin="prompt"), [text], "complete")
     return thread
 
 
@@ -243,7 +243,7 @@ def test_a_chat_may_be_written_while_sessions_are_forgotten_and_opened(memory: S
     files = [session_file(tmp_path / f"s{n}.jsonl", 120) for n in range(3)]
     threads = Threads(memory.path)
     thread = threads.create()
-    growing, sink = Growing(threads.load(thread), CHARS), threads.sink(thread)
+    growing, sink = LiveSession(threads.load(thread), CHARS), threads.sink(thread)
 
     def churn(_: int) -> None:
         for each in files:
@@ -254,7 +254,7 @@ def test_a_chat_may_be_written_while_sessions_are_forgotten_and_opened(memory: S
         work = [pool.submit(churn, n) for n in range(2)]
         for n in range(60):
             text = f"message {n} and text {n} of s1 " * 40
-            sink.message(growing.message("user", text, origin="prompt"), [text], "complete")
+            sink.record_message(growing.append_message("user", text, origin="prompt"), [text], "complete")
         for job in work:
             job.result()
     assert threads.load(thread).blocks == growing.session.blocks

@@ -22,11 +22,11 @@ from opentelemetry.util.genai.types import FunctionToolDefinition, InputMessage,
 from turnscope import settings
 from turnscope.__main__ import main
 from turnscope.envelope.plan import Plan
-from turnscope.live import branches, carried
+from turnscope.live import branches, request_headers
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Refused
-from turnscope.live.offline import Offline
-from turnscope.live.provider import connected
+from turnscope.live.events import RequestRefused
+from turnscope.live.offline import OfflineServer
+from turnscope.live.provider import connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning.policy import load
 from turnscope.planning.render import body
@@ -47,7 +47,7 @@ def session() -> Session:
     return turnscope.load(SAMPLE)
 
 
-def chatting(server: Offline, folder: Path, policy: str, turns: int, exporting: Exporting) -> tuple[Chat, Threads]:
+def chatting(server: OfflineServer, folder: Path, policy: str, turns: int, exporting: Exporting) -> tuple[Chat, Threads]:
     project = folder / "project"
     project.mkdir()
     for n in range(4):
@@ -55,13 +55,13 @@ def chatting(server: Offline, folder: Path, policy: str, turns: int, exporting: 
     box, threads = Toolbox(project), Threads(folder / "chats.db")
     chosen = Settings("offline-16k", load(policy))
     thread = threads.create(title="traced")
-    provider = connected(server.url, "secret-key-123", retries=0)
-    chat = branches.begun(thread, provider, threads.sink(thread), chosen, f"You are brief; {SECRET}.", box.definitions)
+    provider = connect(server.url, "secret-key-123", retries=0)
+    chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, f"You are brief; {SECRET}.", box.definitions)
     chat.tools = box
     for n in range(turns):
         text = f"read file file{n % 4}.py" if n % 3 == 0 else f"And what of point {n}? It matters because of reason {n * 7}."
         for event in followed(lambda chat, text=text: chat.send(text), exporting, content=True)(chat):
-            assert not isinstance(event, Refused), event
+            assert not isinstance(event, RequestRefused), event
     return chat, threads
 
 
@@ -97,10 +97,10 @@ def asked(plans: Iterable[Plan], session: Session) -> list[Any]:
 
 def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
     exporting = Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         chat, threads = chatting(server, tmp_path, "balanced", 200, exporting)
     exporting.close()
-    stored = threads.load(chat.growing.session.id)
+    stored = threads.load(chat.live_session.session.id)
     back = turnscope.load(tmp_path / "trace.jsonl")
     assert len(back.requests) == len(stored.requests) > 250
     for ours, theirs in zip(stored.requests, back.requests, strict=True):
@@ -143,7 +143,7 @@ def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: 
 
 def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Session) -> None:
     exporting = Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         chat, _ = chatting(server, tmp_path, "balanced", 1, exporting)
         for _ in followed(lambda chat: chat.send(SECRET), exporting)(chat):
             pass
@@ -157,10 +157,10 @@ def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Sess
 
 
 def test_nothing_is_traced_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (settings.TRACES, settings.ENDPOINT):
+    for name in (settings.TRACES_VARIABLE, settings.ENDPOINT_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    turn = Chat.go_on
+    turn = Chat.continue_turn
     assert traced(turn) is turn  # type: ignore[arg-type, comparison-overlap]
 
 
@@ -180,7 +180,7 @@ def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: P
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     exporting = Exporting(settings.Telemetry(endpoint=f"http://127.0.0.1:{receiver.server_port}/"))
     gone = Exporting(settings.Telemetry(endpoint="http://127.0.0.1:9"))
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         chat, _ = chatting(server, tmp_path, "balanced", 2, exporting)
         assert len([*followed(lambda chat: chat.send("And now?"), gone)(chat)]) > 2
     exporting.close()
@@ -195,7 +195,7 @@ def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: P
 def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
-    monkeypatch.setenv(settings.CONTENT, "SPAN_ONLY")
+    monkeypatch.setenv(settings.CONTENT_VARIABLE, "SPAN_ONLY")
     handler = TelemetryHandler(tracer_provider=provider)
     call = handler.inference("anthropic", request_model="m", conversation_id="c")
     call.input_tokens = call.output_tokens = call.cache_read_input_tokens = call.cache_write_input_tokens = 1
@@ -226,8 +226,8 @@ def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch
 def test_every_request_carries_the_conversation_in_a_header(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(settings.HEADER, said)
-    with let_go(Offline()) as server:
+    monkeypatch.setenv(settings.HEADER_VARIABLE, said)
+    with let_go(OfflineServer()) as server:
         seen: list[dict[str, str]] = []
         handler = server._http.RequestHandlerClass
 
@@ -239,12 +239,12 @@ def test_every_request_carries_the_conversation_in_a_header(
         server._http.RequestHandlerClass = Noting
         threads = Threads(tmp_path / "chats.db")
         thread = threads.create(title="named")
-        chosen = Settings("offline-16k", load("balanced"), count_from=1e-6)
-        chat = branches.begun(thread, connected(server.url, "none"), threads.sink(thread), chosen, "", [])
+        chosen = Settings("offline-16k", load("balanced"), count_from_share=1e-6)
+        chat = branches.start_chat(thread, connect(server.url, "none"), threads.sink(thread), chosen, "", [])
         assert [*chat.send("Hello")]
-        below = structs.replace(chat.growing.session, id="b/é", parent=thread)
+        below = structs.replace(chat.live_session.session, id="b/é", parent=thread)
     assert len(seen) == 2, "a count and a request"
-    assert [*carried.headers(below).values()] == {
+    assert [*request_headers.build_headers(below).values()] == {
         "": ["b__"],
         "X-Session": ["b__"],
         "helicone": [thread, f"/{thread}/b__"],

@@ -14,9 +14,9 @@ from conftest import let_go, shared
 from turnscope import settings
 from turnscope.live import branches
 from turnscope.live.chat import Settings
-from turnscope.live.events import Event, Refused
-from turnscope.live.offline import Offline
-from turnscope.live.provider import connected
+from turnscope.live.events import Event, RequestRefused
+from turnscope.live.offline import OfflineServer
+from turnscope.live.provider import connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning.policy import parse
 from turnscope.session.model import Session
@@ -68,18 +68,18 @@ def spans_in(line: Any) -> Iterator[Any]:
 def test_a_chat_of_ours_passes_all_of_it(tmp_path: Path) -> None:
     (tmp_path / "file.py").write_text("".join(f"def function_{i}(value): return value + {i}\n" for i in range(300)))
     threads, exporting = Threads(tmp_path / "chats.db"), Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         box, thread = Toolbox(tmp_path), threads.create(title="audited")
-        chosen, provider = Settings("offline-64k", parse("published", PATTERN)), connected(server.url, "none", retries=0)
-        chat = branches.begun(thread, provider, threads.sink(thread), chosen, "You are brief. " * 400, box.definitions)
+        chosen, provider = Settings("offline-64k", parse("published", PATTERN)), connect(server.url, "none", retries=0)
+        chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "You are brief. " * 400, box.definitions)
         chat.tools = box
 
         def said(text: str) -> list[Event]:
             return [*followed(lambda chat: chat.send(text), exporting)(chat)]
 
         for n in range(16):
-            assert Refused not in map(type, said("read file file.py" if n % 2 else f"{n} {'word ' * 6_000}"))
-        assert [type(event) for event in said("word " * 90_000)][-1] is Refused
+            assert RequestRefused not in map(type, said("read file file.py" if n % 2 else f"{n} {'word ' * 6_000}"))
+        assert [type(event) for event in said("word " * 90_000)][-1] is RequestRefused
     exporting.close()
     spans = (span for line in (tmp_path / "trace.jsonl").read_text().splitlines() for span in spans_in(json.loads(line)))
     (refusal,) = (event for span in spans for event in span.get("events", ()) if event["name"] == names.REFUSAL)

@@ -10,12 +10,12 @@ from claude_log import Log, call
 from conftest import let_go
 from long_session import long_session
 from turnscope import figures
-from turnscope.live import beside, branches
-from turnscope.live.beside import Beside
+from turnscope.live import branches, injected_context
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.offline import Offline
-from turnscope.live.provider import connected
-from turnscope.live.providing import Providing
+from turnscope.live.context_sources import ContextSources
+from turnscope.live.injected_context import InjectedContext
+from turnscope.live.offline import OfflineServer
+from turnscope.live.provider import connect
 from turnscope.planning.policy import load
 from turnscope.planning.trace import Trace
 from turnscope.storage.memories import Memories
@@ -106,11 +106,11 @@ def test_what_a_log_says_that_its_tool_put_in_has_rows_too_and_bears_a_part_of_t
         assert np.isclose(whole, more)
 
 
-def begun(server: Offline, path: Path, policy: str) -> Chat:
+def begun(server: OfflineServer, path: Path, policy: str) -> Chat:
     threads = Threads(path)
     thread = threads.create(title="test")
-    provider = connected(server.url, "secret-key-123", retries=0, timeout=10)
-    return branches.begun(thread, provider, threads.sink(thread), Settings("offline-64k", load(policy)), "Be brief.", [])
+    provider = connect(server.url, "secret-key-123", retries=0, timeout=10)
+    return branches.start_chat(thread, provider, threads.sink(thread), Settings("offline-64k", load(policy)), "Be brief.", [])
 
 
 def test_a_request_that_is_only_weighed_shows_what_will_be_put_in_and_keeps_nothing(tmp_path: Path) -> None:
@@ -120,18 +120,18 @@ def test_a_request_that_is_only_weighed_shows_what_will_be_put_in_and_keeps_noth
     store = Memories(path)
     store.add("The user's name is Ada.")
     said = "What is my name?"
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         chat = begun(server, path, "context-providers")
-        stands = Beside(store, Providing(folder))
-        assert not stood(chat.planned(said).after), "nobody was asked"
-        beside.look(chat, stands)
-        before, growing = chat.planned(said), chat.growing
+        stands = InjectedContext(store, ContextSources(folder))
+        assert not stood(chat.preview(said).after), "nobody was asked"
+        injected_context.attach_preview(chat, stands)
+        before, growing = chat.preview(said), chat.live_session
         assert {*stood(before.after)} == {"memory", "project_rules", "workspace"}
-        assert chat.growing is growing
-        assert not growing.recorded.answers
-        beside.attach(chat, stands)
+        assert chat.live_session is growing
+        assert not growing.facts.answers
+        injected_context.attach(chat, stands)
         [*chat.send(said)]
     assert chat.plan
     assert stood(chat.plan.after) == stood(before.after), "as it was shown, it is sent"
-    shown = one_request.summary(overview(trace := turnscope.replay(chat.growing.session, "context-providers")), trace, 0)
+    shown = one_request.summary(overview(trace := turnscope.replay(chat.live_session.session, "context-providers")), trace, 0)
     assert {slot for slot, _, _ in shown.inserts} == {"Memory", "Project rules", "Workspace"}

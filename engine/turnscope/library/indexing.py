@@ -30,7 +30,7 @@ from turnscope.reading.holders import open_source
 from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
 from turnscope.session.model import Request, Session
-from turnscope.session.thread import hanging
+from turnscope.session.thread import iter_descendants
 from turnscope.storage import index as kept
 from turnscope.storage.catalogue import SETTLED
 from turnscope.storage.database import StorageError
@@ -185,7 +185,7 @@ def _cuts(view: Overview, first: int) -> Iterator[tuple[str, int]]:
 
 def _texts(session: Session) -> Iterator[Text]:
     """The text of every block once: of the path, of what branches add to it, and of subagents."""
-    for part, own in enumerate((session, *(each.own for each in hanging(session)))):
+    for part, own in enumerate((session, *(each.own for each in iter_descendants(session)))):
         cuts = [request.cut for request in own.requests]
         for block in own.blocks:
             if text := block.text:

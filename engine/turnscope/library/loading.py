@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from turnscope.counting.tokens import listening
+from turnscope.counting.tokens import count_while_reading
 from turnscope.reading import contents, registry
 from turnscope.reading.holders import open_source
 from turnscope.reading.importer import Place
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import Session
-from turnscope.session.portable import no_session
+from turnscope.session.portable import make_wrong_type_error
 from turnscope.session.thread import Thread
-from turnscope.settings import machine
+from turnscope.settings import detect_machine
 
 atexit.register(gc.freeze)  # at the end nobody has to walk over sessions once more: that would take as long as closing the app
 
@@ -78,7 +78,7 @@ def session_of(given: Session | Thread | Path | str) -> Session:
         return given.session
     if isinstance(given, (str, Path)):
         return load(given)
-    raise no_session(given)
+    raise make_wrong_type_error(given)
 
 
 def read(source: Source, entry: str = "") -> Thread:
@@ -86,7 +86,7 @@ def read(source: Source, entry: str = "") -> Thread:
     if source.kind != "file" or source.size <= LONG:
         with unwalked():
             return contents.read_entry(source, entry)
-    with unwalked(), listening() as source.hear:  # its texts will be counted next
+    with unwalked(), count_while_reading() as source.hear:  # its texts will be counted next
         return contents.read_entry(source, entry)
 
 
@@ -102,7 +102,7 @@ def entries(path: Path | str) -> Iterator[Entry]:
 
 def places() -> tuple[tuple[str, Place], ...]:
     """Where the tools that are known keep their sessions on this machine, each with what its sessions are called."""
-    return tuple((importer.title.partition(" (")[0], place) for importer, place in registry.find_places(machine()))
+    return tuple((importer.title.partition(" (")[0], place) for importer, place in registry.find_places(detect_machine()))
 
 
 def tool_of(source: str) -> str:

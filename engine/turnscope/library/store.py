@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from turnscope.counting.exact import ExactCounts, available
-from turnscope.counting.tokens import exact_counter
+from turnscope.counting.exact import ExactCounts, is_available
+from turnscope.counting.tokens import make_exact_counter
 from turnscope.errors import TurnscopeError
 from turnscope.library import opinion
 from turnscope.library.loading import read, unwalked
@@ -92,8 +92,8 @@ class Store:
         if opened.counted:
             return opened
         family = family_of(opened.session)
-        counter = exact_counter(family)
-        if counter is None or counter.name != "ctok" or not available():
+        counter = make_exact_counter(family)
+        if counter is None or counter.name != "ctok" or not is_available():
             return opened
         known = self.exact_counts(family)
         missing = [(block.digest, block.text) for block in opened.session.blocks if block.digest not in known]

@@ -17,7 +17,7 @@ from turnscope.envelope.condensing import (
 )
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 SLOT = "compacted"  # marks the summary that a compaction put there, as long as no other takes its place
@@ -58,7 +58,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     want = find_turn_start(ctx, params.keep_turns)
     inside = want <= fresh  # few turns are larger than the budget: cut inside them
     if inside:
-        want = starts[(upto(starts, fresh) + upto(starts, ctx.request.cut)) // 2]
+        want = starts[(count_before(starts, fresh) + count_before(starts, ctx.request.cut)) // 2]
     stop = find_boundary(envelope, ctx, want, fresh, user, later=inside) or find_boundary(envelope, ctx, want, fresh, user)
     if held:
         yield Edit("keep", f"{because}, but {held}", facts={**facts, "suppressed": held})

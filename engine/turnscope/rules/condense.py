@@ -15,7 +15,7 @@ from turnscope.envelope.condensing import (
 from turnscope.envelope.conversation import count_static_tokens, find_fitting_start, find_newest_message
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 
@@ -61,7 +61,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if len(starts) <= params.pin_first or starts[params.pin_first] >= cut or (level < params.share and bare):
         return
     begin, old, fresh = find_leading_summary(envelope, ctx, params.pin_first)
-    new = upto(starts, cut) - upto(starts, fresh)
+    new = count_before(starts, cut) - count_before(starts, fresh)
     tokens = ctx.size(envelope) - count_static_tokens(envelope, ctx) if params.above else 0
     load = Load(level, tokens, new, _room(envelope, ctx, fresh) if params.min_pairs else 0)
     because = _because(load, ctx, fresh, params)
@@ -94,7 +94,7 @@ def _room(envelope: Envelope, ctx: Ctx, fresh: int) -> int:
     """How many whole pairs before the newest prompt the budget has room for, of those that stand behind the summary."""
     turns, cut = ctx.index.turns, ctx.request.cut
     first = max(fresh, find_fitting_start(envelope, ctx, ctx.limit - count_static_tokens(envelope, ctx)))
-    return max(0, upto(turns, cut) - 1 - upto(turns, first))
+    return max(0, count_before(turns, cut) - 1 - count_before(turns, first))
 
 
 def _because(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
@@ -106,7 +106,7 @@ def _because(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
         return f"the messages have {load.tokens:,} tokens, more than {params.above:,}"
     if params.pairs and new // 2 > params.pairs:
         return f"{new // 2:,} pairs of messages stand, more than {params.pairs:,}"
-    there = upto(ctx.index.turns, ctx.request.cut) - 1 - upto(ctx.index.turns, fresh)
+    there = count_before(ctx.index.turns, ctx.request.cut) - 1 - count_before(ctx.index.turns, fresh)
     if load.fits < min(params.min_pairs, there):
         return f"the budget has room for {load.fits:,} of {there:,} pairs, fewer than {params.min_pairs:,}"
     return ""
@@ -115,7 +115,7 @@ def _because(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
 def _want(ctx: Ctx, fresh: int, load: Load, params: Params) -> int:
     """The address up to which to condense, before it is moved to a place where nothing is torn."""
     starts, new = ctx.index.messages, load.new
-    stop = upto(starts, ctx.request.cut)
+    stop = count_before(starts, ctx.request.cut)
     if params.keep_turns:
         kept = min(params.keep_turns, load.fits + 1) if params.min_pairs else params.keep_turns
         return max(fresh, find_turn_start(ctx, kept))

@@ -9,7 +9,7 @@ from turnscope.envelope.condensing import SummaryOptions, condense, find_summary
 from turnscope.envelope.conversation import find_droppable, find_head_end, find_start
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 
@@ -42,14 +42,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if params.min_saved and saved >= params.min_saved and params.trigger != "model":
         yield Edit("keep", f"no cut: earlier rules saved {saved:.0%} of this request", facts=facts)
         return
-    there = upto(ctx.index.messages, ctx.request.cut)
+    there = count_before(ctx.index.messages, ctx.request.cut)
     front = find_head_end(ctx, params.keep_first)
-    kept, gone = upto(ctx.index.messages, front), upto(ctx.index.messages, _end(envelope, ctx, front))
+    kept, gone = count_before(ctx.index.messages, front), count_before(ctx.index.messages, _end(envelope, ctx, front))
     remove = (there - gone) * 3 // 8 * 2 if most else (there - gone) // 4 * 2
     start = find_start(ctx, ctx.index.messages[gone + remove], answer=params.keep_first % 2 == 1) if remove > 0 else front
     spans = tuple(find_droppable(ctx, envelope, front, start))
     part = "three quarters" if most else "half"
-    last = upto(ctx.index.messages, start)
+    last = count_before(ctx.index.messages, start)
     facts |= {"messages": there, "cut": last - gone} if spans else {}
     if not spans:
         yield Edit("keep", f"{because}, but {there - gone} messages hold no pair to cut", facts=facts)

@@ -8,7 +8,7 @@ from typing import Annotated
 from turnscope.envelope.conversation import build_result, find_path, get_call_input, get_previous_cut, get_result_text
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Session, Span
 
 
@@ -23,7 +23,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     results = ctx.index.results
-    for at in results[upto(results, get_previous_cut(ctx)) : upto(results, ctx.request.cut)]:
+    for at in results[count_before(results, get_previous_cut(ctx)) : count_before(results, ctx.request.cut)]:
         block, tokens = ctx.session.blocks[at], ctx.tokens(at, at + 1)
         if tokens <= params.max_tokens or block.name in params.exclude_tools or envelope.at(at).body is not None:
             continue
@@ -35,7 +35,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if len(cut) >= len(text):
             continue
         part = build_result(block, cut)
-        left = sum(ctx.own.body((part,)))
+        left = sum(ctx.own.count_placeholder((part,)))
         because = f"{block.name or 'a tool'} returned {tokens:,} tokens, more than {params.max_tokens:,}: head and tail stay"
         facts = {"tokens": tokens, "left": left, "characters": len(text), "max_tokens": params.max_tokens}
         envelope = yield Edit("truncate", because, Span(at, at + 1), (part,), facts=facts)

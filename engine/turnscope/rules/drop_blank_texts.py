@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from turnscope.envelope.difference import find_changes
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.session.model import Block, Body, Edit, Part, Span
+from turnscope.session.model import Block, Edit, Part, Placeholder, Span
 
 SAID = "[This message is empty.]"
 
@@ -18,7 +18,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         yield Edit("repair" if body else "drop", "a text without a word cannot be sent", span, body)
 
 
-def _blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Span, Body]]:
+def _blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Span, Placeholder]]:
     for piece in envelope.iter_pieces(change):
         if piece.body is None:
             for at in range(max(piece.start, change.start), min(piece.stop, change.stop)):

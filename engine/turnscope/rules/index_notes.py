@@ -11,7 +11,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.places import find_insert
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.envelope.tool_outputs import make_address
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 SLOT = "notes"
@@ -32,7 +32,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     written: dict[str, str] = dict(ctx.state or ())  # title by id
     calls = ctx.index.calls
-    for at in calls[upto(calls, get_previous_cut(ctx)) : upto(calls, ctx.request.cut)]:
+    for at in calls[count_before(calls, get_previous_cut(ctx)) : count_before(calls, ctx.request.cut)]:
         block = ctx.session.blocks[at]
         given = _given(block)
         if block.name == params.read:
@@ -46,7 +46,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         written.pop(name, None)
         written[name] = " ".join(str(given.get("title") or text).split())[:80]
         part = build_call(block, {**given, "text": f"[note {name}, kept outside the window]"})
-        tokens, left = ctx.own.tokens(at, at + 1), sum(ctx.own.body((part,)))
+        tokens, left = ctx.own.count_tokens(at, at + 1), sum(ctx.own.count_placeholder((part,)))
         span = Span(at, at + 1) if left < tokens and find_replaceable(envelope, at) else None
         facts: dict[str, Any] = {"note": name, "call": at, "tokens": tokens, "left": left}
         because = f"the note {name} was written: its text lies outside the window, its line stands in the index"
@@ -69,7 +69,7 @@ def _listed(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tup
     while True:
         text = "\n".join((params.heading.replace("{read}", params.read), *lines))
         body = (Part("system", "text", text, place="system"),)
-        if not lines or sum(ctx.own.body(body)) <= share:
+        if not lines or sum(ctx.own.count_placeholder(body)) <= share:
             return body, len(lines)
         lines = lines[max(1, len(lines) // 10) :]
 

@@ -11,7 +11,7 @@ from turnscope.envelope.conversation import count_static_tokens, find_droppable,
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.relevance import find_exchange, get_exchanges, rank_exchanges, rerank_exchanges
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import before
+from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Edit, Span
 
 LISTED = 12  # scores that one decision names
@@ -30,7 +30,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     limit, size = int(ctx.limit * params.share), ctx.size(envelope)
-    turn = before(ctx.index.turns, ctx.request.cut - 1)
+    turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
     if size <= limit or turn is None:
         return
     index, room = get_exchanges(ctx), limit - count_static_tokens(envelope, ctx)
@@ -72,7 +72,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _tokens(envelope: Envelope, ctx: Ctx, start: int, stop: int) -> int:
     """Tokens of the conversation in `[start, stop)` as it stands, in the policy's own units."""
     return sum(
-        sum((ctx.own.span(max(p.start, start), min(p.stop, stop)) if p.body is None else ctx.own.body(p.body))[2:])
+        sum(
+            (
+                ctx.own.count_by_bucket(max(p.start, start), min(p.stop, stop))
+                if p.body is None
+                else ctx.own.count_placeholder(p.body)
+            )[2:]
+        )
         for p in envelope.iter_pieces(Span(start, stop))
     )
 

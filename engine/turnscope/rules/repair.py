@@ -28,7 +28,7 @@ from turnscope.envelope.pairs import (
     stands_alone,
 )
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.content import block_text
+from turnscope.session.content import extract_block_text
 from turnscope.session.model import Edit, Part, Span
 
 Mended = Generator[Edit, Any, Envelope]
@@ -138,7 +138,7 @@ def _key(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
         if parts and piece.stop - piece.start == 1 and open_input and not _told(parts[0]):
             held = given.get("input")
             raw = {**given, "input": {} if held is None else {"input": held}}
-            body = (structs.replace(parts[0], text=block_text("tool_use", raw), raw=raw, ref=None), *parts[1:])
+            body = (structs.replace(parts[0], text=extract_block_text("tool_use", raw), raw=raw, ref=None), *parts[1:])
             envelope = yield Edit("repair", "a call's input must be an object", Span(at, at + 1), body, facts={"block": at})
     return envelope
 

@@ -37,7 +37,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         part = _without(ctx.session.blocks[old.at], piece.body, old.path, params) if piece else None
         if part is None or (piece and piece.body == (part,)):
             continue
-        saved = ctx.ledger.tokens(old.at, old.at + 1) - sum(ctx.ledger.body((part,)))
+        saved = ctx.ledger.count_tokens(old.at, old.at + 1) - sum(ctx.ledger.count_placeholder((part,)))
         if saved > 0:
             facts = {"path": old.path, "newer": newer, "tokens": saved, "saved": round(saved / max(1, started), 4)}
             because = f"{old.path} was read again later; the older reading's {saved:,} tokens are left out"

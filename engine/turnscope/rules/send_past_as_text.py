@@ -10,7 +10,7 @@ from typing import Annotated
 from turnscope.envelope.conversation import find_droppable, find_replaceable, find_start, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import Index, before, upto
+from turnscope.session.index import Index, count_before, find_at_or_before
 from turnscope.session.model import Block, Edit, Part, Session, Span
 
 
@@ -24,8 +24,8 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    start, stop = ctx.state or 0, before(ctx.index.turns, ctx.request.cut - 1) or 0
-    for at in (at for span in ctx.index.talk(start, stop) for at in range(*span)):
+    start, stop = ctx.state or 0, find_at_or_before(ctx.index.turns, ctx.request.cut - 1) or 0
+    for at in (at for span in ctx.index.find_conversation_spans(start, stop) for at in range(*span)):
         block = ctx.session.blocks[at]
         if block.kind == "text" or not find_replaceable(envelope, at):
             continue
@@ -37,7 +37,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             what = "its result is told behind the call" if block.kind == "tool_result" else f"{block.kind} is no text"
             envelope = yield Edit("drop", f"a past turn is sent as role and text: {what}", Span(at, at + 1))
     heads = _heads(ctx)
-    there = upto(heads, ctx.request.cut)
+    there = count_before(heads, ctx.request.cut)
     keep = min(filter(None, (params.keep, params.stored)), default=0)
     if 0 < keep < there:
         first = find_start(ctx, heads[there - keep])

@@ -10,8 +10,8 @@ from turnscope.envelope.conversation import find_path, get_call_input
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.session.content import dumps, text_of
-from turnscope.session.index import upto
+from turnscope.session.content import dumps, extract_text
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Session, Span
 
 KINDS = ("tool", "tool_use", "tool_result")
@@ -34,7 +34,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 def _tools(ctx: Ctx, span: Span) -> Iterator[int]:
     """Definitions, calls and results in a span, rising."""
     kinds = (ctx.index.static, ctx.index.calls, ctx.index.results)
-    found = sorted(at for kind in kinds for at in kind[upto(kind, span.start) : upto(kind, span.stop)])
+    found = sorted(at for kind in kinds for at in kind[count_before(kind, span.start) : count_before(kind, span.stop)])
     return (at for at in found if ctx.session.blocks[at].kind in KINDS)
 
 
@@ -60,7 +60,7 @@ def _text(part: Part, block: Block, session: Session) -> Iterator[Part]:
         content, failed = raw.get("content"), " (failed)" if raw.get("is_error") else ""
         listed = content if isinstance(content, list) else []
         media = [one for one in listed if isinstance(one, Mapping) and one.get("type") in ("image", "document")]
-        text = text_of([one for one in listed if one not in media] if listed else content)
+        text = extract_text([one for one in listed if one not in media] if listed else content)
         of = f"{block.name or 'tool'} for '{path}'" if path else block.name or "tool"
         yield Part(part.role, "text", f"[{of}] Result{failed}:\n{text}")
         yield from (Part(part.role, str(one["type"]), raw=one) for one in media)

@@ -12,8 +12,8 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.pricing.abilities import binds_thinking
 from turnscope.session.content import is_text
-from turnscope.session.index import Index, before, runs
-from turnscope.session.model import Body, Edit, Part, Session, Span
+from turnscope.session.index import Index, find_at_or_before, group_runs
+from turnscope.session.model import Edit, Part, Placeholder, Session, Span
 
 _THINKING = ("thinking", "redacted_thinking")
 
@@ -48,9 +48,9 @@ def _unsigned(session: Session, index: Index) -> tuple[int, ...]:
     return tuple(b.at for b in thinking if isinstance(b.raw, dict) and not b.in_tags and not b.raw.get("signature"))
 
 
-def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Body]]:
+def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Placeholder]]:
     """Thinking at or after `start` that would be sent, in its own place or among the parts of a stand-in; newest last."""
-    newest = before(find_signed_thinking(ctx), ctx.request.cut - 1)
+    newest = find_at_or_before(find_signed_thinking(ctx), ctx.request.cut - 1)
     parts = [
         piece for piece in envelope.iter_pieces(Span(start, envelope.stop)) if piece.body and any(map(_sealed, piece.body))
     ]
@@ -59,7 +59,7 @@ def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, 
     if newest is None or newest < start:
         return
     there = (at for at in find_signed_thinking(ctx) if start <= at < ctx.request.cut)
-    yield from ((span, ()) for span in runs(at for at in there if envelope.at(at).body is None))
+    yield from ((span, ()) for span in group_runs(at for at in there if envelope.at(at).body is None))
 
 
 def _sealed(part: Part) -> bool:

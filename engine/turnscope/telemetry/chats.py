@@ -26,13 +26,13 @@ class Tracing:
         self.exporting, self.chat, self.content = exporting, chat, content
         self.turn: list[Told] = []
 
-    def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
+    def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
         """A message is told with the request that carries it."""
 
-    def fact(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         """What was recorded is told with the request that it bears on."""
 
-    def ended(self, ended: RequestEnded) -> None:
+    def record_request(self, ended: RequestEnded) -> None:
         """Tell of a request."""
         told = self._told(ended)
         self.turn.append(told)
@@ -62,7 +62,7 @@ class Tracing:
             usd=ended.usd,
             attempts=ended.attempts,
             error=ended.error,
-            body=body(plan, chat.growing.session) if self.content else None,
+            body=body(plan, chat.live_session.session) if self.content else None,
             answer=ended.blocks,
             first=self.turn[0].request.n if self.turn else ended.request.n,
         )
@@ -76,7 +76,7 @@ def followed(
     def run(chat: Chat) -> Generator[Event]:
         tracing = Tracing(exporting, chat, content=content)
         kept = chat.sink
-        chat.sink = Sinks(kept, tracing, conversation=chat.growing.session.id)
+        chat.sink = Sinks(kept, tracing, conversation=chat.live_session.session.id)
         try:
             yield from turn(chat)
         finally:

@@ -73,7 +73,7 @@ def tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
     """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them."""
     if summary_at(decision.edit) >= 0:
         return stepper.beginning(trace, decision.request)[0], stepper.size(trace, decision.request)[0]
-    expected = trace.fit(decision.request).expected
+    expected = trace.fit(decision.request).predict
     return expected(decision.before), expected(decision.after)
 
 

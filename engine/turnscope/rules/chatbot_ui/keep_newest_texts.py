@@ -10,13 +10,13 @@ from turnscope.envelope.conversation import find_droppable, find_replaceable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.chatbot_ui.messages import OBJECT, passages, retrieval_text, text_block, weights
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Only the system prompt as the log holds it is charged; where not even the newest message fits, it is sent alone."""
-    starts, there, weight = ctx.index.messages, upto(ctx.index.messages, ctx.request.cut), weights(ctx)
+    starts, there, weight = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut), weights(ctx)
     room = ctx.limit - ctx.own.sums[0][ctx.request.cut]
     newest = weight.plain[there - 1] if there else 0  # nothing follows it yet that could bring passages
 
@@ -58,7 +58,9 @@ def _question(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> I
     facts: dict[str, Any] = {"passages": len(found)}
     if newest is None:
         held = [
-            at for at in ctx.index.static[: upto(ctx.index.static, ctx.request.cut)] if ctx.session.blocks[at].role == "system"
+            at
+            for at in ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
+            if ctx.session.blocks[at].role == "system"
         ]
         if held and find_replaceable(envelope, held[-1]):
             block = ctx.session.blocks[held[-1]]

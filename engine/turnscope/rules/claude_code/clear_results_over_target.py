@@ -12,7 +12,7 @@ from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Session
 
 
@@ -38,8 +38,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: up to which address results are cleared, by this rule or by a compaction."""
     done: int = ctx.state or 0
     seen = _results(ctx) if params.tools == port.TOOLS else _found(ctx.session, ctx.index, params.tools)
-    there = upto(seen.at, ctx.request.cut)
-    first = upto(seen.at, done)
+    there = count_before(seen.at, ctx.request.cut)
+    first = count_before(seen.at, done)
     while first < there and envelope.at(seen.at[first]).body is not None:  # a summary stands for it, or it was cleared
         first += 1
     held = seen.sums[there] - seen.sums[first]

@@ -13,7 +13,7 @@ from turnscope.envelope.conversation import find_path, get_call_input, get_resul
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Part, Session, Span
 
 SLOT = "files read"
@@ -54,7 +54,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield from _as_told(envelope, ctx, seen, text, because, facts)
         return ctx.request.n
     none = (ctx.request.cut, None, ctx.request.cut)
-    begin, _, fresh = find_leading_summary(envelope, ctx) if upto(ctx.index.messages, ctx.request.cut) else none
+    begin, _, fresh = find_leading_summary(envelope, ctx) if count_before(ctx.index.messages, ctx.request.cut) else none
     if fresh >= ctx.request.cut or (not seen and ctx.tokens(fresh, ctx.request.cut) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return last
@@ -73,8 +73,8 @@ def _as_told(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, because:
     """The log's own summary, for what the log says it stands for; what the tool preserved stays."""
     found = [*recorded_compactions.iter_compacted_spans(ctx, seen)]
     if any(_inside(envelope, at) for span in found for at in span):  # of what stands as one, nothing can be preserved
-        found = [*ctx.index.talk(envelope.at(found[0].start).start, found[-1].stop)]
-    messages = sum(upto(ctx.index.messages, b) - upto(ctx.index.messages, a) for a, b in found)
+        found = [*ctx.index.find_conversation_spans(envelope.at(found[0].start).start, found[-1].stop)]
+    messages = sum(count_before(ctx.index.messages, b) - count_before(ctx.index.messages, a) for a, b in found)
     body = (Part("user", "summary", text),)
     for number, span in enumerate(found):
         why = f"{because}: the summary in the log now stands for {messages:,} messages"
@@ -119,7 +119,7 @@ def _reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
 def _files(ctx: Ctx, params: Params) -> Iterator[Part]:
     """The files read last, as they were read last; never from the disk."""
     reads, left, met = _reads(ctx), params.files_tokens, set[str]()
-    for at, path in reversed(reads[: upto([at for at, _ in reads], ctx.request.cut)]):
+    for at, path in reversed(reads[: count_before([at for at, _ in reads], ctx.request.cut)]):
         text = None if path in met else get_result_text(ctx.session.blocks[at])
         if text is None or len(met) >= params.files:
             continue

@@ -105,7 +105,7 @@ def _used(ctx: Ctx) -> int | None:
 def _talk(ctx: Ctx, history: History, first: int, last: int) -> Iterator[Span]:
     """The conversation from message `first` up to and without message `last`."""
     if first < last:
-        yield from ctx.index.talk(history.at(first), history.at(last))
+        yield from ctx.index.find_conversation_spans(history.at(first), history.at(last))
 
 
 def _twice(history: History, state: State, old: State) -> Iterator[Edit]:

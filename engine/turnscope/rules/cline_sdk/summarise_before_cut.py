@@ -13,7 +13,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.cline_sdk import messages as port
 from turnscope.ports.rows import raws
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Bucket, Edit, Session, Span
 
 
@@ -35,13 +35,13 @@ class _Sizes(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Counted is every request, by the SDK's estimate: a third of the characters of its JSON."""
     starts, sizes = ctx.index.messages, _sizes(ctx)
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     if not there:
         return
     begin, old, fresh = find_leading_summary(envelope, ctx)
-    first = upto(starts, fresh)
+    first = count_before(starts, fresh)
     held = port.estimate(port.units(get_summary(old))) if old else 0
-    overhead = sizes.static[upto(ctx.index.static, ctx.request.cut)]
+    overhead = sizes.static[count_before(ctx.index.static, ctx.request.cut)]
     total, trigger = overhead + held + sizes.sums[there] - sizes.sums[first], ctx.budget.limit
     if total < trigger:
         return

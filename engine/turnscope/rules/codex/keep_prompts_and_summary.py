@@ -16,7 +16,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.codex import compaction as port
 from turnscope.session.content import dumps
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Answer, Ask, Block, Bucket, Edit, Part, Session, Span
 
 SLOT = "summary of all before"
@@ -59,14 +59,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     seen, read, cut = recorded_compactions.find_compactions(ctx), _read(ctx), ctx.request.cut
     last = state.request if state else -1
     first = ctx.previous is None or ctx.previous.request.turn != ctx.request.turn
-    turns = ctx.index.turns[: upto(ctx.index.turns, cut)]
+    turns = ctx.index.turns[: count_before(ctx.index.turns, cut)]
     stop = turns[-1] if first and turns else cut
     used, mark = _used(ctx, read, last, stop), _mark(ctx, params)
     if not (seen if params.trigger == "observed" else used >= mark):
         return state
     facts: dict[str, Any] = {"tokens": used, "mark": mark}
     because = f"the tool did so here, at {used:,} tokens" if params.trigger == "observed" else f"{used:,} tokens of {mark:,}"
-    start = state.first if state else ctx.index.messages[0] if upto(ctx.index.messages, cut) else cut
+    start = state.first if state else ctx.index.messages[0] if count_before(ctx.index.messages, cut) else cut
     since = max(start, state.at if state else 0)
     if stop <= start or (not seen and ctx.tokens(since, stop) <= max(params.cap, mark // LEAST)):
         yield Edit("keep", f"{because}, but too little came since to be summed up", facts=facts)
@@ -77,7 +77,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     answer = yield from _summary(recorded_compactions.find_recorded_summary(ctx, seen)[1], question, because, facts)
     if answer is None:
         return state
-    facts |= {**describe_answer(answer), "messages": upto(ctx.index.messages, stop) - upto(ctx.index.messages, start)}
+    facts |= {
+        **describe_answer(answer),
+        "messages": count_before(ctx.index.messages, stop) - count_before(ctx.index.messages, start),
+    }
     if state:
         yield Edit("drop", f"{because}: the summary before gives way to a new one", Span(state.at, state.at), slot=SLOT)
     for edit in _left_out(ctx, envelope, read, Span(start, stop), stays, because, facts):
@@ -104,7 +107,7 @@ def _summary(told: str, question: Ask | None, because: str, facts: dict[str, Any
 
 def _stays(envelope: Envelope, read: _Read, span: Span, params: Params) -> dict[Span, tuple[int, int]]:
     """The prompts that stay, each with the tokens that it may have and those that it has."""
-    there = read.prompts[upto(read.starts, span.start) : upto(read.starts, span.stop)]
+    there = read.prompts[count_before(read.starts, span.start) : count_before(read.starts, span.stop)]
     held = [(prompt, size) for prompt in there if (size := _size(envelope, read, prompt))]
     kept = port.kept([size for _, size in held], params.prompts)
     return {held[number][0]: (most, held[number][1]) for number, most in kept}

@@ -83,7 +83,7 @@ def _history(ctx: Ctx) -> History:
 
 
 def _count(ctx: Ctx, text: str) -> int:
-    return ctx.own.tokens_of((Part("user", "text", text),))
+    return ctx.own.count_parts((Part("user", "text", text),))
 
 
 def _items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
@@ -95,13 +95,13 @@ def _items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
             call = next((c for c in found[-1][1]["calls"] if c["id"] == message["tool_call_id"]), None)
             if call is not None:
                 call["output"] = blocks[0].text
-                found[-1][2][blocks[0].text] = ctx.own.content(blocks)
+                found[-1][2][blocks[0].text] = ctx.own.count_content(blocks)
                 continue
         held = [b for b in blocks if b.kind in ("text", "tool_result", "thinking")]
         text = "\n".join(b.text for b in held)
         calls = [{"id": c["id"], **c["function"]} for c in message.get("tool_calls") or ()]
         item = {"role": message["role"], "content": text, "calls": calls, "context": message.get("context")}
-        found.append((one.start, item, {text: ctx.own.content(held)} if held else {}))
+        found.append((one.start, item, {text: ctx.own.count_content(held)} if held else {}))
     return found
 
 
@@ -113,9 +113,9 @@ def _static(session: Session, index: Index, own: Ledger) -> list[tuple[int, int,
     for at in index.static:
         block = session.blocks[at]
         if block.role == "system":
-            text += own.content((block,)) + (0 if text else SYSTEM)
+            text += own.count_content((block,)) + (0 if text else SYSTEM)
         elif block.bucket is Bucket.TOOLS:
-            one = tool_tokens([_function(block.raw)], lambda said: own.tokens_of((Part("user", "text", said),)))
+            one = tool_tokens([_function(block.raw)], lambda said: own.count_parts((Part("user", "text", said),)))
             tools += one - (2 * TOOLS if tools else 0)
         found.append((at, text, tools))
     return found

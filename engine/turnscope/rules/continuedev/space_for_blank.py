@@ -11,7 +11,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import chat
 from turnscope.ports.continuedev.compiling import TOOL, empty
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import Edit, Part, Span
 
 
@@ -34,7 +34,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             continue
         pictures = not params.images and any(b.kind == "image" for b in blocks)
         held = [b for b in blocks if b.kind in ("text", "tool_result")]
-        text = text_of(one.message.get("content") or "")
+        text = extract_text(one.message.get("content") or "")
         if pictures or (held and not text.strip()):
             sent = "\n".join(b.text for b in held if b.kind == "text") if pictures else " "
             first = next((b for b in blocks if b.kind in ("text", "image")), None)

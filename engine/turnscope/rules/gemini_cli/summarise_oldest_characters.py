@@ -12,7 +12,7 @@ from turnscope.envelope.conversation import build_result, find_replaceable, get_
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.gemini_cli import compression as port
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
 
@@ -37,11 +37,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if prompt < ctx.budget.limit or ctx.previous is None:
         return
     starts, sizes = ctx.index.messages, _sizes(ctx)
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     if not there:
         return
     begin, old, fresh = find_leading_summary(envelope, ctx)
-    first = upto(starts, fresh)
+    first = count_before(starts, fresh)
     lengths = [b - a for a, b in zip(sizes.sums[first:there], sizes.sums[first + 1 : there + 1], strict=True)]
     before = [port.units(get_summary(old))] if old else []
     index = port.split_point(
@@ -60,7 +60,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     else:
         yield Edit("keep", f"{because}, but what could be compressed is no larger than a summary", facts=facts)
     left = params.outputs
-    for at in reversed(ctx.index.results[bisect_left(ctx.index.results, stop) : upto(ctx.index.results, ctx.request.cut)]):
+    for at in reversed(
+        ctx.index.results[bisect_left(ctx.index.results, stop) : count_before(ctx.index.results, ctx.request.cut)]
+    ):
         block = ctx.session.blocks[at]
         text = get_result_text(block)
         left -= port.tokens_of([{"text": text or ""}])
@@ -75,7 +77,7 @@ def _prompt(ctx: Ctx) -> int:
         return 0
     request = ctx.previous.request
     usage = request.usage
-    answer = usage.output_tokens if usage else round(ctx.calibration.scale * ctx.ledger.tokens(request.cut, request.stop))
+    answer = usage.output_tokens if usage else round(ctx.calibration.scale * ctx.ledger.count_tokens(request.cut, request.stop))
     return ctx.previous_usage - answer
 
 

@@ -17,7 +17,7 @@ from turnscope.ports.jan.units import gathered
 from turnscope.ports.rows import remembered
 from turnscope.reading.jan_threads import called
 from turnscope.session.index import Index
-from turnscope.session.model import Body, Edit, Part, Session, Span
+from turnscope.session.model import Edit, Part, Placeholder, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def _runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[tup
 
 
 @remembered
-def _bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Body]:
+def _bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Placeholder]:
     """What runs of messages became that stand as a whole."""
     return {}
 
@@ -85,7 +85,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield Edit("repair" if body else "drop", because, Span(held[0].start, stop_at), body)
 
 
-def _body(held: list[Unit], vision: bool) -> Body:
+def _body(held: list[Unit], vision: bool) -> Placeholder:
     """What stands for messages; None where they are sent as they stand."""
     made = _sent(held, vision)
     if made == [_plain(unit) for unit in held]:

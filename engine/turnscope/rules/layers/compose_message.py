@@ -20,7 +20,7 @@ from turnscope.envelope.layers.places import (
     find_insert,
 )
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Bucket, Edit
 
 _ENVIRONMENT = re.compile(r"<env>|working directory|environment|platform:|operating system", re.IGNORECASE)
@@ -49,12 +49,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Split) -> Edits:
 
 def _tokens(envelope: Envelope, ctx: Ctx, at: int, slot: str) -> int:
     piece = find_insert(envelope, at, slot)
-    return sum(ctx.own.body(piece.body)) if piece else 0
+    return sum(ctx.own.count_placeholder(piece.body)) if piece else 0
 
 
 def _kinds(ctx: Ctx) -> dict[str, int]:
     """Tokens of the system prompt by what its blocks are about: tools, environment, guardrails, other."""
-    blocks = ctx.index.static[: upto(ctx.index.static, ctx.request.cut)]
+    blocks = ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
     known, key = get_memo(ctx), ("system", len(blocks), id(ctx.own))
     if key not in known:
         found: dict[str, int] = {}

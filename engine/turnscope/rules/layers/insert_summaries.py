@@ -46,7 +46,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     wanted = len(texts)
     room = ctx.limit - ctx.size(envelope)
     standing = find_insert(envelope, at, SUMMARIES)
-    room += sum(ctx.own.body(standing.body)) if standing else 0
+    room += sum(ctx.own.count_placeholder(standing.body)) if standing else 0
     sizes = make_counter(ctx)(texts)
     while texts and sum(sizes[len(sizes) - len(texts) :]) > room:
         texts.pop(0)

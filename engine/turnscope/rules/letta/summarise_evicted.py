@@ -14,7 +14,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.letta import summarizer as port
 from turnscope.ports.rows import raws
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
 
@@ -44,12 +44,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     last: int = -1 if ctx.state is None else ctx.state
     seen, starts = recorded_compactions.find_compactions(ctx), ctx.index.messages
     used = recorded_compactions.count_previous_usage(ctx, last, 0) if ctx.previous else 0
-    if not (seen if params.trigger == "observed" else used > ctx.budget.limit) or not upto(starts, ctx.request.cut):
+    if not (seen if params.trigger == "observed" else used > ctx.budget.limit) or not count_before(starts, ctx.request.cut):
         return last
     because = f"the last step had {used:,} tokens, more than {ctx.budget.limit:,}"
     because = because if params.trigger == "default" else "messages left the context here"
     begin, old, fresh = find_leading_summary(envelope, ctx)
-    first, there = upto(starts, fresh), upto(starts, ctx.request.cut)
+    first, there = count_before(starts, fresh), count_before(starts, ctx.request.cut)
     place = _place(ctx, params, first, there, get_summary(old) if old else "") if "all" not in params.mode else None
     stop = ctx.request.cut if place is None else starts[place]
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit, "messages": there - first}

@@ -4,13 +4,13 @@ from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, talk
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Refuses where the original raises INPUT_LENGTH; `info` is what its error says."""
-    held, starts, there = instructions(ctx), ctx.index.messages, upto(ctx.index.messages, ctx.request.cut)
+    held, starts, there = instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     if held and held > ctx.limit:
         why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
         yield Edit("refuse", why, facts={"info": f"{held} / {ctx.limit}"})

@@ -36,8 +36,8 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not (met or done) or stop <= done:
         return done
     chosen = [*clearable(seen, ctx, done, stop, params.exclude_tools)]
-    left = sum(ctx.ledger.body((Part("user", "tool_result", CLEARED),)))
-    gain = round(ctx.calibration.scale * sum(ctx.ledger.tokens(at, at + 1) - left for at in chosen))
+    left = sum(ctx.ledger.count_placeholder((Part("user", "tool_result", CLEARED),)))
+    gain = round(ctx.calibration.scale * sum(ctx.ledger.count_tokens(at, at + 1) - left for at in chosen))
     facts = {"tokens": tokens, "tool_uses": len(found), "clears": gain, "clear_at_least": params.clear_at_least}
     if not done and gain < params.clear_at_least:
         why = f"the server would clear {gain:,} tokens, less than the {params.clear_at_least:,} that are asked for"

@@ -12,7 +12,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.opencode.history import units
 from turnscope.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, PRUNE_MINIMUM, PRUNE_PROTECT, estimate
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Session
 
 
@@ -26,7 +26,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     done, turns = ctx.state or 0, ctx.index.turns
     if ctx.previous is None or ctx.previous.request.turn == ctx.request.turn:
         return done
-    now = upto(turns, ctx.request.cut) - 1
+    now = count_before(turns, ctx.request.cut) - 1
     found = _outputs(ctx)
     first, last = bisect_left(found.at, done), bisect_left(found.at, turns[now - 2] if now >= 2 else 0)
     whole = found.sums[last]

@@ -13,7 +13,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.opencode.history import size_of, units_of
 from turnscope.ports.opencode.limits import fitting, keep_most
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Bucket, Edit, Session, Span
 
 
@@ -55,7 +55,7 @@ def _tail(ctx: Ctx, params: Params, fresh: int) -> int:
     """Where what stays begins; the end of the request where nothing does."""
     cut, sizes, turns = ctx.request.cut, _sizes(ctx), ctx.index.turns
     most = keep_most(ctx.budget.limit, None if params.preserve_recent_tokens < 0 else params.preserve_recent_tokens)
-    starts = list(turns[bisect_left(turns, fresh) : upto(turns, cut)])
+    starts = list(turns[bisect_left(turns, fresh) : count_before(turns, cut)])
     recent = starts if params.tail_turns < 0 else starts[max(0, len(starts) - params.tail_turns) :]
     spans = list(zip(recent, [*recent[1:], cut], strict=True)) if recent else []
     kept, left = fitting([_size(ctx, *span) for span in spans], most)

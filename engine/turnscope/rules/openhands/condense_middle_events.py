@@ -12,7 +12,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.openhands import sdk
 from turnscope.ports.openhands.events import Piece, pieces_of
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
 
@@ -32,7 +32,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: the number of the first event behind what was forgotten; 0 = nothing was."""
     pieces, starts = _pieces(ctx)
-    there, head, gone = upto(starts, ctx.request.cut), params.keep_first, ctx.state or 0
+    there, head, gone = count_before(starts, ctx.request.cut), params.keep_first, ctx.state or 0
     first = max(head, gone)
     size = min(head, there) + (gone > 0 and params.summarise) + max(0, there - first)
     total = ctx.size(envelope) if params.tokens else 0

@@ -19,7 +19,7 @@ from turnscope.envelope.conversation import (
 )
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 
@@ -33,7 +33,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     starts, size, limit = ctx.index.messages, ctx.size(envelope), ctx.limit
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     half = params.messages // 2 if params.messages and params.models in ctx.request.model else 0
     many = bool(half) and there > params.messages
     if not there or (size <= limit and not many):
@@ -44,7 +44,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     last = find_fitting_start(envelope, ctx, room - _tokens(ctx, starts[0], first))
     start = max(first, find_start(ctx, max(last, starts[there - half]) if many else last))
     what = f"{there:,} messages are more than {params.messages:,}" if many else f"{size:,} tokens exceed the limit of {limit:,}"
-    kept = upto(starts, first), there - upto(starts, start)
+    kept = count_before(starts, first), there - count_before(starts, start)
     because = f"{what}: {kept[0]:,} messages from the start and {kept[1]:,} from the end stay"
     facts: dict[str, Any] = {"tokens": size, "limit": limit, "from_start": kept[0], "from_end": kept[1]}
     for span in find_droppable(ctx, envelope, first, start):
@@ -61,7 +61,7 @@ def _end(ctx: Ctx, count: int) -> int:
 
 
 def _tokens(ctx: Ctx, start: int, stop: int) -> int:
-    return sum(ctx.own.span(start, stop)[2:]) if start < stop else 0
+    return sum(ctx.own.count_by_bucket(start, stop)[2:]) if start < stop else 0
 
 
 def _shortened(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:

@@ -14,8 +14,8 @@ from turnscope.envelope.file_reads import FileRead, find_file_reads, get_file_te
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.roo import folding, management
 from turnscope.ports.roo.history import SLOT, Size, Summary, measured, message, since_summary, stored
-from turnscope.session.content import text_of
-from turnscope.session.index import Index, upto
+from turnscope.session.content import extract_text
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Answer, Ask, Edit, Part, Session, Span
 
 NEWEST = "newest"
@@ -106,15 +106,15 @@ def _files(ctx: Ctx) -> Iterator[tuple[str, str]]:
 
 
 def _environments(ctx: Ctx) -> Iterator[str]:
-    newest = ctx.index.messages[upto(ctx.index.messages, ctx.request.cut) - 1]
+    newest = ctx.index.messages[count_before(ctx.index.messages, ctx.request.cut) - 1]
     content = message(ctx, newest)["content"]
     for block in reversed(content if isinstance(content, list) else []):
-        if isinstance(block, Mapping) and block.get("type") == "text" and text_of(block).startswith(_ENVIRONMENT):
-            yield text_of(block)
+        if isinstance(block, Mapping) and block.get("type") == "text" and extract_text(block).startswith(_ENVIRONMENT):
+            yield extract_text(block)
 
 
 def _replace(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], because: str, facts: dict[str, Any]) -> Edits:
-    for number, span in enumerate(ctx.index.talk(ctx.index.messages[0], ctx.request.cut)):
+    for number, span in enumerate(ctx.index.find_conversation_spans(ctx.index.messages[0], ctx.request.cut)):
         body = () if number else parts
         markers = [p.slot for p in envelope.pieces if number and p.start == p.stop == span.start and p.slot.startswith(SLOT)]
         for slot in markers:

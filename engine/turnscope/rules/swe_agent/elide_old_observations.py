@@ -11,7 +11,7 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.errors import PolicyError
 from turnscope.ports.rows import Row, content, remembered, rows_of, with_text
 from turnscope.ports.swe_agent.texts import KEEP, REMOVE, elided, stand_in
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session
 
 OBSERVED = "observation"
@@ -46,10 +46,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     ):
         why = "a tag that removes stands on a message that is no observation: the original stops here"
         yield Edit("keep", why, facts={"error": "assertion"})
-    there = upto(seen.starts, ctx.request.cut)
+    there = count_before(seen.starts, ctx.request.cut)
     old = max(done, elided(there, params.n, max(1, params.polling)))
     new = {*range(done, old)}
-    first = upto(seen.starts, get_previous_cut(ctx))
+    first = count_before(seen.starts, get_previous_cut(ctx))
     for number in seen.tagged:
         tags = _tags(ctx.session, seen.rows[number])
         if number in new and not tags.isdisjoint(params.keep_tags):
