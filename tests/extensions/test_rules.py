@@ -12,7 +12,7 @@ from claude_log import Log
 from conftest import ROOT
 from turnscope.errors import PolicyError, RuleError
 from turnscope.extensions import list_problems
-from turnscope.library.opening import named
+from turnscope.library.opening import load_policy
 from turnscope.live.trial import list_doubts, run_trial
 from turnscope.planning import policy as policies
 from turnscope.planning.assemble import Basis, settle, step
@@ -20,7 +20,7 @@ from turnscope.planning.policy import parse
 from turnscope.planning.rule_registry import find_rule, find_rule_package, find_rules
 from turnscope.session.destination import Destination
 from turnscope.session.model import Session
-from turnscope.views import knobs, policy_pages
+from turnscope.views import parameters, policy_pages
 
 from tests.pictures import test_pictures as pictures
 
@@ -91,7 +91,7 @@ def test_its_state_comes_back_from_its_stored_form_and_planning_goes_on_from_it(
 def test_without_the_package_there_is_neither_the_rule_nor_the_policy(fresh: Path) -> None:
     assert RULE.stem not in find_rules()
     with pytest.raises(PolicyError, match="there is no policy 'remind-of-task'"):
-        named("remind-of-task")
+        load_policy("remind-of-task")
 
 
 def test_the_policy_is_listed_and_replayed_by_its_name(plugin: Path, session: Session) -> None:
@@ -105,17 +105,19 @@ def test_the_policy_is_listed_and_replayed_by_its_name(plugin: Path, session: Se
 
 
 def test_its_page_names_the_package_and_shows_the_picture(plugin: Path, fresh: Path) -> None:
-    shelf = knobs.shelf(fresh / "policies")
+    shelf = parameters.load_catalog(fresh / "policies")
     assert shelf.own == frozenset()
-    assert [group.names for group in knobs.kin(shelf) if group.title == f"Package {PACKAGE}"] == [("remind-of-task",)]
-    page = next(page for page in policy_pages.pages(shelf) if page.name == "remind-of-task")
+    assert [group.names for group in parameters.group_policies(shelf) if group.title.startswith("Package")] == [
+        ("remind-of-task",)
+    ]
+    page = next(page for page in policy_pages.build_pages(shelf) if page.name == "remind-of-task")
     assert page.group == f"Package {PACKAGE}"
     assert dict(page.facts)["Package"] == PACKAGE
     assert page.rules[0].source == f"an example, in {PACKAGE}"
     assert "+task 1" in page.rules[0].picture
     assert ("Every", "10000", "tokens of conversation between one reminder and the next") in page.rules[0].parameters
-    assert f"- Package: {PACKAGE}" in policy_pages.markdown(shelf)
-    assert "Package" not in policy_pages.markdown(policy_pages.shipped())
+    assert f"- Package: {PACKAGE}" in policy_pages.to_markdown(shelf)
+    assert "Package" not in policy_pages.to_markdown(policy_pages.load_shipped())
 
 
 def test_the_users_own_policy_may_use_a_rule_of_a_package_and_needs_another_name(plugin: Path, fresh: Path) -> None:
@@ -124,12 +126,12 @@ def test_the_users_own_policy_may_use_a_rule_of_a_package_and_needs_another_name
     text = '[[rules]]\nrule = "say_the_task_again"\nevery = 5\n'
     (folder / "mine.toml").write_text(text)
     (folder / "remind-of-task.toml").write_text(text)
-    shelf = knobs.shelf(folder)
+    shelf = parameters.load_catalog(folder)
     assert shelf.own == {"mine"}
     assert shelf.policies["remind-of-task"].package == PACKAGE
     assert shelf.problems["remind-of-task"].what == f"{PACKAGE} has a policy of that name"
     with pytest.raises(PolicyError, match=f"'remind-of-task' is a policy of {PACKAGE}"):
-        knobs.save("remind-of-task", text, folder)
+        parameters.save_policy("remind-of-task", text, folder)
 
 
 # Rules that fail --------------------------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ def test_a_rule_that_cannot_be_loaded_is_reported_once_and_fails_only_policies_t
     assert len(turnscope.replay(session, "balanced").plans) == 3
 
 
-def test_of_two_rules_of_one_name_the_second_is_left_out_and_both_are_named(plugin: Path, fresh: Path) -> None:
+def test_of_two_rules_of_one_name_the_second_is_left_out_and_both_are_load_policy(plugin: Path, fresh: Path) -> None:
     folder = fresh / "rules"
     folder.mkdir()
     for name in ("repair", "say_the_task_again"):
@@ -237,14 +239,14 @@ def test_policies_of_a_package_that_clash_or_cannot_be_read_are_reported_and_the
     for name, text in (("balanced", ""), ("remind-of-task", ""), ("torn", "rules = 3 ["), ("lost", POLICY), ("fine", "")):
         (module / f"{name}.toml").write_text(text)
     monkeypatch.syspath_prepend(packages)
-    assert named("fine").package == "worse 2.0"
+    assert load_policy("fine").package == "worse 2.0"
     assert {"fine", "remind-of-task"} <= {policy.name for policy in turnscope.policies()}
-    shelf = knobs.shelf(tmp_path / "none")
+    shelf = parameters.load_catalog(tmp_path / "none")
     assert not {"torn", "lost"} & set(shelf.policies)
     assert shelf.problems == {}
     assert shelf.policies["balanced"].package == ""
     with pytest.raises(PolicyError, match=r"policy 'torn' is not valid TOML: .* It comes from worse 2\.0"):
-        named("torn")
+        load_policy("torn")
     missing, *rest = list_problems()
     assert missing.startswith("The policies 'none' of worse 2.0 cannot be loaded: ModuleNotFoundError")
     assert rest[:2] == [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import turnscope
 from conftest import let_go
-from turnscope.library.opening import ledger_of
+from turnscope.library.opening import count_session
 from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import AnthropicProvider, connect
 from turnscope.live.replay_summaries import request_summaries
@@ -76,7 +76,7 @@ def test_a_model_writes_every_summary_and_later_replays_use_them(server: Offline
 
 def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: OfflineServer, tmp_path: Path) -> None:
     threads, talk = Threads(tmp_path / "chats.db"), session()
-    ledger = ledger_of(talk)
+    ledger = count_session(talk)
     asking = request_summaries(talk, policy(), ledger, client(server), "offline-200k", {})
     ask, answer = next(asking)
     threads.keep_answer(ask.key, answer)

@@ -36,9 +36,9 @@ from turnscope.session.builder import Builder, parse_applied_edits, parse_usage
 from turnscope.session.model import AppliedEdit, Session, Usage
 from turnscope.session.portable import dumps, loads
 from turnscope.storage.threads import Threads
-from turnscope.views.decision_log import made, rows
-from turnscope.views.knobs import tuned
-from turnscope.views.overview import overview
+from turnscope.views.decision_log import iter_decisions, iter_rows
+from turnscope.views.overview import build_overview
+from turnscope.views.parameters import apply_changes
 
 from tests.matrix import Watched, _billed, _ledger, files
 
@@ -261,18 +261,18 @@ def test_a_compaction_is_a_pass_of_its_own_which_is_priced_and_shown_as_the_serv
     assert record.plans[n].seen.tokens < 2_000
     assert record.plans[n].after.tokens > 50_000
     assert [d.action for d in record.plans[n].server] == ["condense"]
-    told = overview(record)
+    told = build_overview(record)
     assert [(m.request, m.kind) for m in told.markers] == [(n, "compact")]
-    assert [(row["by"], row["action"]) for row in rows(record) if row["request"] == n] == [("server", "condense")]
+    assert [(row["by"], row["action"]) for row in iter_rows(record) if row["request"] == n] == [("server", "condense")]
     first = next(m.start for m in compacted.stored.messages if m.origin == "prompt")
     assert all(later.seen.at(first).body == () for later in record.plans[n + 1 :])
 
 
 def test_markers_and_the_log_of_decisions_name_the_server(cleared: Talked) -> None:
     record = turnscope.replay(cleared.stored, "as-recorded")
-    kinds = {marker.kind for marker in overview(record).markers}
+    kinds = {marker.kind for marker in build_overview(record).markers}
     assert "clear" in kinds
-    assert {by for plan in record.plans for by, _ in made(plan)} == {"server"}
+    assert {by for plan in record.plans for by, _ in iter_decisions(plan)} == {"server"}
 
 
 def test_another_policy_neither_asks_for_edits_nor_carries_what_they_did(any_of: Talked) -> None:
@@ -673,7 +673,7 @@ def test_a_policy_that_asks_for_what_the_api_never_takes_is_refused(name: str, o
         parse(name, text.replace(old, new))
     key, _, value = new.partition(" = ")
     with pytest.raises(PolicyError, match="at least"):
-        tuned(load(name), {f"1.{key}": int(value)})
+        apply_changes(load(name), {f"1.{key}": int(value)})
 
 
 def test_lint_lets_a_servers_summary_stand_first_or_last() -> None:

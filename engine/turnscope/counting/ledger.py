@@ -12,11 +12,13 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 
+from turnscope.counting.media import count_sealed_thinking, is_sealed
 from turnscope.counting.tokens import Counter, count_blocks, count_message, count_texts
 from turnscope.session.model import BUCKETS, Block, Bucket, Counts, Message, Part, Placeholder, Session
 
 PER_MESSAGE = 4  # tokens that frame one message (role markers); a session's fit absorbs what this misses
 _UNFRAMED = ("system", "tools")
+_SEALED = ("thinking", "redacted_thinking")
 _INDEX = {bucket: i for i, bucket in enumerate(BUCKETS)}
 
 
@@ -133,12 +135,32 @@ def build_ledger(
         spans = (session.blocks[message.start : message.stop] for message in session.messages)
         counts = [count for blocks in spans for count in count_message(blocks, counter)]
     else:
+        memo.update(fit_sealed_thinking(session, counter, memo))
         counts = count_blocks(session.blocks, counter, memo)
     for message in session.messages:
         if message.start < message.stop and message.role not in _UNFRAMED:
             counts[message.start] += per_message
     sums = _sum_by_bucket(counts, [_INDEX[block.bucket] for block in session.blocks])
     return Ledger(counter, sums, _accumulate(counts), memo, per_message)
+
+
+def fit_sealed_thinking(session: Session, counter: Counter, memo: dict[str, int]) -> dict[str, int]:
+    """Tokens of thinking blocks without text, by digest: what an answer was billed for beyond the text that it holds.
+
+    Several such blocks of one answer share that as their signatures are long. Answers whose recorded output cannot be true,
+    or leaves nothing over, are left to their signatures (see `media`).
+    """
+    found: dict[str, int] = {}
+    for request in session.requests:
+        output = request.usage.output_tokens if request.usage and not request.output_stub else 0
+        answer = session.blocks[request.cut : request.stop] if output else ()
+        sealed = [block for block in answer if block.kind in _SEALED and is_sealed(block.raw)]
+        if sealed:
+            rest = output - sum(count_blocks([block for block in answer if block not in sealed], counter, memo))
+            weights = [count_sealed_thinking(block.raw) for block in sealed]
+            if rest > 0:
+                found |= {b.digest: round(rest * w / sum(weights)) for b, w in zip(sealed, weights, strict=True)}
+    return found
 
 
 def _accumulate(counts: Iterable[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Tokens of images and documents, estimated from the providers' published formulas.
+"""Tokens of images, documents and thinking without text, estimated from published formulas and from what stands in the block.
 
 Holds formulas and the reading of sizes from file headers. It counts no text and opens no file or address: a source that
 is not in the block (url, file id) gets a stated default. Everything here is an estimate; nothing here raises.
@@ -9,6 +9,9 @@ Sources:
   the older "width x height / 750", 2 % higher at the limit (count_tokens says 1,560 for a 16:9 screenshot, as patches do).
 - Claude PDFs: .../build-with-claude/pdf-support: 1,500-3,000 tokens per page, by density; the middle is used here. Totals
   measured in 2026 (dataset JOHNISKING/pdf-token-cost): 1,600 for a scanned page, 2,115-2,480 for a page of text or a table.
+- Thinking without text (`display: omitted`, and redacted thinking): its signature is the encrypted thinking in base64. In 483
+  answers of real sessions that hold both, the shortest signatures are 230 characters + 4/3 per byte of text; long ones are
+  longer, for there the text is a summary of what was thought.
 - OpenAI images: platform.openai.com/docs/guides/images-vision, GPT-4o: 85 + 170 per 512 px tile after scaling into 2,048 px
   and to a short side of 768 px (smaller images are not enlarged); 85 at detail "low". No range for PDFs: as Claude.
 """
@@ -33,6 +36,9 @@ CLAUDE_IMAGE_DEFAULT = 1568  # size unknown: a full image of the standard tier, 
 OPENAI_IMAGE_DEFAULT = 765  # size unknown: OpenAI's published example, 1024 x 1024 at high detail
 PDF_PAGE = 2250  # middle of the published 1,500-3,000 tokens per page
 
+SIGNATURE_FRAME = 230  # characters of a signature that hold no thinking
+SIGNATURE_CHARS = 16 / 3  # characters of base64 per token: 4/3 per byte, 4 bytes per token
+
 _HEADER_CHARS = 88  # 66 bytes: enough for PNG, GIF and WebP
 _JPEG_CHARS = 1 << 20  # a JPEG's size may stand behind Exif, thumbnails and colour profiles
 _INFLATE_BYTES = 1 << 24  # bytes read from one compressed stream of a PDF
@@ -46,13 +52,16 @@ Style = Literal["patches", "tiles"]
 
 
 def count_media(raw: JSON, family: str) -> int:
-    """Tokens of all images and documents in `raw`, a content block as sent, also those inside a tool result.
+    """Tokens of all images and documents in `raw`, a content block as sent, also those inside a tool result; of thinking
+    without text, the tokens of what its signature holds.
 
     `family` is the model's tokenizer family ("" = unknown: the block's own shape decides the formula). Texts are not
     counted. Unknown sizes and broken data get the defaults above; this never raises.
     """
     if not isinstance(raw, (dict, list)):
         return 0
+    if is_sealed(raw):
+        return count_sealed_thinking(raw)
     if isinstance(raw, dict) and raw.get("type") in _PLAIN_TYPES and not isinstance(raw.get("content"), (dict, list)):
         return 0
     total, todo = 0, [raw]
@@ -70,6 +79,21 @@ def count_media(raw: JSON, family: str) -> int:
             else:
                 todo.append(_get_content(node))
     return total
+
+
+def is_sealed(raw: JSON) -> bool:
+    """Whether a block is thinking whose text the log does not hold."""
+    if not isinstance(raw, dict):
+        return False
+    kind = raw.get("type")
+    return (kind == "thinking" and not raw.get("thinking") and bool(raw.get("signature"))) or kind == "redacted_thinking"
+
+
+def count_sealed_thinking(raw: JSON) -> int:
+    """Tokens of thinking without text, from the length of its signature; at least 1."""
+    held = raw.get("signature") or raw.get("data") if isinstance(raw, dict) else None
+    length = len(held) if isinstance(held, str) else 0
+    return max(1, round((length - SIGNATURE_FRAME) / SIGNATURE_CHARS))
 
 
 def count_claude_image(width: int, height: int, family: str) -> int:

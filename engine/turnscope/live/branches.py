@@ -13,7 +13,7 @@ from msgspec import structs
 from turnscope.counting.tokens import make_estimator
 from turnscope.envelope.plan import Plan
 from turnscope.errors import TurnscopeError
-from turnscope.library.opening import family_of, own_prices
+from turnscope.library.opening import find_family, load_prices
 from turnscope.live.archive_tools import list_definitions
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.live_session import LiveSession
@@ -43,7 +43,7 @@ def start_chat(
     place: Destination | None = None,
 ) -> Chat:
     """A chat without a prompt yet: tool definitions and system prompt are said."""
-    prices = own_prices()
+    prices = load_prices()
     counter = make_estimator(prices.find_facts(settings.model).family)
     chat = Chat(LiveSession(Session(id, source=SOURCE), counter, prices), provider, sink, settings, place=place)
     if tools := [*tools, *list_definitions(settings.policy)]:
@@ -67,9 +67,9 @@ def resume_chat(
     `policies`: from which request on which was in force (`Threads.policies`); without them the one of `settings`.
     `place`: where the thread goes (`Threads.place`).
     """
-    prices = own_prices().add_proofs(session)
+    prices = load_prices().add_proofs(session)
     growing = LiveSession(
-        session, make_estimator(family_of(session, prices) or prices.find_facts(settings.model).family), prices
+        session, make_estimator(find_family(session, prices) or prices.find_facts(settings.model).family), prices
     )
     since = int(session.about.get("live_from", 0))
     record = load(assemble.AS_RECORDED)

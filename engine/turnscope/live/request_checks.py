@@ -180,7 +180,7 @@ def check_body(
     rules = refusals.judge(model, prices) or PAIRS_ONLY if place and place.kind == "server" else ALL_RULES
     if wrong := refusals.refused(bodies.wrong(body, model, prices), rules):
         return UnsendableError(wrong[0].path, wrong[0].what)
-    large = attachments.crowded(body["messages"]) if rules == ALL_RULES else None
+    large = attachments.find_oversized_image(body["messages"]) if rules == ALL_RULES else None
     return UnsendableError(*large) if large else None
 
 

@@ -1,7 +1,7 @@
 """A search for advice under way: in a process of its own, so that no page waits for it; watched from any thread, and stopped.
 
-Holds the job, and the worker (`work`): it reads what to search from its input, and writes how far it is, then the advice, as
-lines. What a stopped search had tried is kept, so the same job started again goes on there.
+Holds the job, and the worker (`run_worker`): it reads what to search from its input, and writes how far it is, then the advice,
+as lines. What a stopped search had tried is kept, so the same job started again goes on there.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import IO, Literal
 import msgspec
 
 from turnscope.errors import TurnscopeError
-from turnscope.library.advising import TRIALS, Tell, advise
+from turnscope.library.advising import TRIALS, Progress, advise
 from turnscope.planning.policy import parse
 from turnscope.session.model import Session
 from turnscope.session.portable import dumps, loads
 from turnscope.views.advice import Advice
 
 ROOT = Path(__file__).resolve().parents[2]
-START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from turnscope.library.advising_job import work; work()"
+START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from turnscope.library.advice_job import run_worker; run_worker()"
 
 State = Literal["running", "done", "cancelled", "failed"]
 
 
-class Task(msgspec.Struct, frozen=True):
+class AdviceTask(msgspec.Struct, frozen=True):
     """What to search: the policy by the text of its file, over one `path` (a file or a folder), "" = the session that comes
     with it. `folder`: where it is kept what was tried."""
 
@@ -42,7 +42,7 @@ class Task(msgspec.Struct, frozen=True):
     turn: tuple[str, ...] = ()
 
 
-class Told(msgspec.Struct):
+class WorkerReport(msgspec.Struct):
     """A line of the worker: how far it is, or what it came to."""
 
     done: int = 0
@@ -52,10 +52,10 @@ class Told(msgspec.Struct):
     hint: str = ""
 
 
-class AdvisingJob:
+class AdviceJob:
     """A search under way. `done` of `count` settings are tried; `advice` is there at its end, or `failed` says why not."""
 
-    def __init__(self, task: Task, session: Session | None = None) -> None:
+    def __init__(self, task: AdviceTask, session: Session | None = None) -> None:
         self.task, self._session = task, session
         self.state: State = "running"
         self.done, self.count = 0, task.trials
@@ -63,7 +63,7 @@ class AdvisingJob:
         self.failed = self.hint = ""
         self._lock = Lock()
         self._worker: subprocess.Popen[bytes] | None = None
-        self._begin()
+        self._start()
 
     def cancel(self) -> None:
         """Stop it. What was tried is kept."""
@@ -73,19 +73,19 @@ class AdvisingJob:
             if self._worker:
                 self._worker.kill()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Go on after it was stopped."""
         self.wait()
         with self._lock:
             if self.state in ("cancelled", "failed"):
                 self.state, self.failed, self.hint = "running", "", ""
-                self._begin()
+                self._start()
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until it is at its end, at most so long."""
         self._thread.join(seconds)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self._thread = Thread(target=self._run, name=f"advice on {self.task.policy}", daemon=True)
         self._thread.start()
 
@@ -104,7 +104,7 @@ class AdvisingJob:
             worker.stdin.close()
             for line in worker.stdout:
                 if line.endswith(b"\n"):
-                    self._note(msgspec.json.decode(line, type=Told))
+                    self._record(msgspec.json.decode(line, type=WorkerReport))
         with self._lock:
             self._worker = None
             if self.state != "running":
@@ -113,31 +113,31 @@ class AdvisingJob:
                 self.failed, self.hint = "The process that searched ended before it was done", "Go on: what was tried is kept."
             self.state = "failed" if self.failed else "done"
 
-    def _note(self, told: Told) -> None:
+    def _record(self, told: WorkerReport) -> None:
         self.done, self.count = (told.done, told.of) if told.of else (self.done, self.count)
         self.advice, self.failed, self.hint = told.advice, told.failed, told.hint
 
 
-def work(questions: IO[bytes] | None = None, answers: IO[bytes] | None = None) -> None:
+def run_worker(questions: IO[bytes] | None = None, answers: IO[bytes] | None = None) -> None:
     """The worker."""
     out = answers or sys.stdout.buffer
 
-    def say(told: Told) -> None:
+    def say(told: WorkerReport) -> None:
         out.write(msgspec.json.encode(told) + b"\n")
         out.flush()
 
     given = questions or sys.stdin.buffer
-    task = msgspec.json.decode(given.readline(), type=Task)
+    task = msgspec.json.decode(given.readline(), type=AdviceTask)
     try:
         of = Path(task.path) if task.path else loads(json.loads(given.read()))
-        say(Told(advice=_searched(of, task, lambda done, of: say(Told(done, of)))))
+        say(WorkerReport(advice=_search(of, task, lambda done, of: say(WorkerReport(done, of)))))
     except TurnscopeError as error:
-        say(Told(failed=error.what, hint=error.hint))
+        say(WorkerReport(failed=error.what, hint=error.hint))
     except OSError as error:
-        say(Told(failed=str(error), hint="See whether the path is there and can be read."))
+        say(WorkerReport(failed=str(error), hint="See whether the path is there and can be read."))
 
 
-def _searched(of: Path | Session, task: Task, tell: Tell) -> Advice:
+def _search(of: Path | Session, task: AdviceTask, tell: Progress) -> Advice:
     return advise(
         of, parse(task.policy, task.text), trials=task.trials, seed=task.seed, turn=task.turn,
         folder=Path(task.folder), tell=tell,

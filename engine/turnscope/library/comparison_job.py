@@ -12,31 +12,31 @@ from time import monotonic, sleep
 from typing import Literal
 
 from turnscope.envelope.plan import Plan
-from turnscope.library.replaying import AIR, UNSEEN
+from turnscope.library.replay_job import IDLE_TIMEOUT, PAUSE
 from turnscope.planning.trace import Trace
 
-BREATH = 0.02  # seconds of work after which others get their turn; nobody steps through what is compared
+WORK_SLICE = 0.02  # seconds of work after which others get their turn; nobody steps through what is compared
 
 State = Literal["waiting", "running", "done", "cancelled", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReplayTask:
     """One replay of a job. `begin`: its trace without plans, or with all of them, and the plans that make it whole; asked when
-    it is its turn. `take` gets the whole trace. `there`: what it is wanted for was made meanwhile, so it is passed over."""
+    it is its turn. `take` gets the whole trace. `is_done`: what it is wanted for was made meanwhile, so it is passed over."""
 
     begin: Callable[[], tuple[Trace, Iterable[Plan]]]
     take: Callable[[Trace], object]
-    there: Callable[[], bool] = lambda: False
+    is_done: Callable[[], bool] = lambda: False
 
 
-class ComparingJob:
+class ComparisonJob:
     """Replays under way. `done` of `count` requests of all of them are planned; `made` of the replays are at their end.
 
     `failed`: what went wrong in one of them, which ends the job.
     """
 
-    def __init__(self, wanted: Sequence[Wanted], requests: int) -> None:
+    def __init__(self, wanted: Sequence[ReplayTask], requests: int) -> None:
         self.wanted, self.requests = tuple(wanted), requests
         self.count = len(self.wanted) * requests
         self.done = self.made = 0
@@ -47,7 +47,7 @@ class ComparingJob:
         self._open: tuple[Trace, Iterator[Plan], list[Plan]] | None = None  # the one that was stopped amid its requests
         self._turn = Condition()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Somebody looks, so it goes on. Raises what went wrong in it."""
         with self._turn:
             self._seen = monotonic()
@@ -70,7 +70,7 @@ class ComparingJob:
             if self.state == "waiting":
                 self.state = "cancelled"
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Go on after it was cancelled, where it was."""
         with self._turn:
             if self.state == "cancelled":
@@ -84,25 +84,25 @@ class ComparingJob:
         end: State = "failed"
         wrong: Exception | None = None
         try:
-            end = self._all()
+            end = self._run_all()
         except Exception as error:  # noqa: BLE001 - nobody above this thread could catch it; whoever looks gets it
             wrong = error
         with self._turn:
             self.state, self.failed = end, wrong
             self._turn.notify_all()
 
-    def _all(self) -> State:
+    def _run_all(self) -> State:
         while self.made < len(self.wanted):
             each = self.wanted[self.made]
-            if not each.there():
-                if ended := self._one(each):
+            if not each.is_done():
+                if ended := self._run_one(each):
                     return ended
-                sleep(AIR)
+                sleep(PAUSE)
             self.made += 1
             self.done = self.made * self.requests
         return "done"
 
-    def _one(self, each: Wanted) -> State | None:
+    def _run_one(self, each: ReplayTask) -> State | None:
         """Plan one replay and hand it over; why that ended before its end."""
         if self._open is None:
             whole, rest = each.begin()
@@ -115,10 +115,10 @@ class ComparingJob:
             now = monotonic()
             if self._stop:
                 return "cancelled"
-            if now - self._seen > UNSEEN:
+            if now - self._seen > IDLE_TIMEOUT:
                 return "waiting"
-            if now - breathed > BREATH:
-                sleep(AIR)
+            if now - breathed > WORK_SLICE:
+                sleep(PAUSE)
                 breathed = monotonic()
         self._open = None
         each.take(whole if len(whole.plans) == len(made) else replace(whole, plans=tuple(made)))
