@@ -46,7 +46,7 @@ def plugin(installed_plugin: Path, fresh: Path, monkeypatch: pytest.MonkeyPatch)
 def _forget() -> None:
     for found in (extensions.find_extensions, extensions._find_entry_points, find_importers, find_packaged_policies):
         found.cache_clear()
-    for found in (rule_registry.find_rule, rule_registry.find_rules, rule_registry._find_extensions):
+    for found in (rule_registry.find_rule, rule_registry.load_rules, rule_registry._find_extensions):
         found.cache_clear()
     extensions._problems.clear()
     for name in [name for name in sys.modules if name.startswith(("turnscope_user_", "turnscope_diary"))]:

@@ -15,9 +15,9 @@ from turnscope.extensions import list_problems
 from turnscope.library.opening import load_policy
 from turnscope.live.trial import list_doubts, run_trial
 from turnscope.planning import policy as policies
-from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.planning.policy import parse
-from turnscope.planning.rule_registry import find_rule, find_rule_package, find_rules
+from turnscope.planning.rule_registry import find_rule, find_rule_package, load_rules
 from turnscope.session.destination import Destination
 from turnscope.session.model import Session
 from turnscope.views import parameters, policy_pages
@@ -67,7 +67,7 @@ def test_the_rule_does_what_its_picture_shows(plugin: Path, case: pictures.Case)
 
 def test_the_rule_is_one_short_file_that_is_found_by_its_name_and_has_a_picture(plugin: Path) -> None:
     assert len(RULE.read_text(encoding="utf-8").splitlines()) < 60
-    assert find_rules()[RULE.stem].name == RULE.stem
+    assert load_rules()[RULE.stem].name == RULE.stem
     assert find_rule_package(RULE.stem) == PACKAGE
     assert RULE.stem in {case.rule for case in CASES}
 
@@ -77,19 +77,19 @@ def test_its_state_comes_back_from_its_stored_form_and_planning_goes_on_from_it(
     chosen = parse("example", '[[rules]]\nrule = "say_the_task_again"\nevery = 100')
     rule, basis, previous, told = find_rule("say_the_task_again"), Basis.of(session, ledger), None, []
     for request in session.requests:
-        plan = step(previous, session, request, chosen, basis)
+        plan = plan_step(previous, session, request, chosen, basis)
         (known,) = plan.states
         told.append((known.state.at, known.state.times))
         back = msgspec.json.decode(msgspec.json.encode(known.state), type=rule.state)
         assert back == known.state
-        previous = settle(msgspec.structs.replace(plan, states=(msgspec.structs.replace(known, state=back),)))
+        previous = reconcile_plan(msgspec.structs.replace(plan, states=(msgspec.structs.replace(known, state=back),)))
     assert told == [(0, 0), (3, 1), (3, 1), (7, 2)]
     assert previous
     assert [piece.slot for piece in previous.after.pieces if piece.slot] == ["task 1", "task 2"]
 
 
 def test_without_the_package_there_is_neither_the_rule_nor_the_policy(fresh: Path) -> None:
-    assert RULE.stem not in find_rules()
+    assert RULE.stem not in load_rules()
     with pytest.raises(PolicyError, match="there is no policy 'remind-of-task'"):
         load_policy("remind-of-task")
 
@@ -203,8 +203,8 @@ def test_a_rule_that_cannot_be_loaded_is_reported_once_and_fails_only_policies_t
     edits: str, rule: str, words: str, user_rules: Path, session: Session
 ) -> None:
     add(user_rules, edits, rule)
-    assert "odd" not in find_rules()
-    assert len(find_rules()) > 20
+    assert "odd" not in load_rules()
+    assert len(load_rules()) > 20
     with pytest.raises(PolicyError, match=r"the rule 'odd' of .*odd\.py cannot be loaded"):
         parse("mine", POLICY)
     (problem,) = list_problems()

@@ -18,7 +18,7 @@ from turnscope.envelope.rule import Rule
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, Step
 from turnscope.planning.render import render
-from turnscope.planning.rule_registry import find_rules
+from turnscope.planning.rule_registry import load_rules
 from turnscope.session.builder import Builder
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Bucket, Session
@@ -131,7 +131,7 @@ def params(rule: Rule) -> st.SearchStrategy[Any]:
 def drawn(draw: st.DrawFn, names: list[str] = NAMES, most: int = 3) -> Drawn:
     """A session under a policy of random rules and a random limit, counted by the session's counter or the policy's own."""
     session = draw(sessions())
-    chosen = [find_rules()[name] for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=most))]
+    chosen = [load_rules()[name] for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=most))]
     steps = tuple(Step(rule, draw(params(rule))) for rule in chosen)
     spec = BudgetParams(formula="fixed", tokens=draw(st.integers(0, 400)))
     own = build_ledger(session, OWN) if draw(st.booleans()) else None
@@ -277,4 +277,4 @@ def test_nothing_more_would_have_fitted_from_the_newest_backwards(case: Drawn) -
 
 
 def test_the_random_policies_name_rules_that_exist() -> None:
-    assert set(NAMES) <= set(find_rules())
+    assert set(NAMES) <= set(load_rules())

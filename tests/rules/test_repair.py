@@ -16,7 +16,7 @@ from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
 from turnscope.planning.policy import Policy, Step, load
 from turnscope.planning.render import render
-from turnscope.planning.rule_registry import find_rules
+from turnscope.planning.rule_registry import load_rules
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Session, Span
 
@@ -40,7 +40,7 @@ def _tear(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
 
 def torn(cuts: list[Cuts], memory: Memory) -> Policy:
     rule = Rule("tear", "Drop blocks wherever they stand.", _tear, Cuts, memory)
-    mend = Step(find_rules()["repair"], find_rules()["repair"].params())
+    mend = Step(load_rules()["repair"], load_rules()["repair"].params())
     return Policy("torn", "", "", "", "", budget=BudgetParams(), rules=(*(Step(rule, cut) for cut in cuts), mend))
 
 

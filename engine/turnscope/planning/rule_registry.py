@@ -36,7 +36,7 @@ def find_rule(name: str) -> Rule:
 
 
 @cache
-def find_rules() -> Mapping[str, Rule]:
+def load_rules() -> Mapping[str, Rule]:
     """Every rule that can be loaded, by name."""
     found: dict[str, Rule] = {}
     for name in sorted((*_find_modules(), *_find_extensions())):

@@ -224,34 +224,36 @@ def load_catalog(folder: Path, pairs: int | None = None) -> PolicyCatalog:
     """
     found: dict[str, Policy] = {}
     problems: dict[str, PolicyError] = {}
-    packaged = [(name, policy) for name, policy in _read(find_packaged_policies(), policies.HERE) if isinstance(policy, Policy)]
-    for name, policy in (*_read(policies.names(), policies.HERE), *packaged, *_read_own(folder)):
+    packaged = [
+        (name, policy) for name, policy in _iter_policies(find_packaged_policies(), policies.HERE) if isinstance(policy, Policy)
+    ]
+    for name, policy in (*_iter_policies(policies.list_policies(), policies.HERE), *packaged, *_iter_own(folder)):
         if isinstance(policy, PolicyError):
             problems[name] = policy
         else:
-            found[name] = policies.with_pairs(policy, pairs)
-    own = frozenset(name for name in policies.names(folder) if name in found and not _find_owner(name))
+            found[name] = policies.set_pairs(policy, pairs)
+    own = frozenset(name for name in policies.list_policies(folder) if name in found and not _find_owner(name))
     return PolicyCatalog(found, own, problems)
 
 
-def _read_own(folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
+def _iter_own(folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
     """The policies of the user's folder. One that is called as a policy of ours or of a package is a problem."""
-    names = policies.names(folder)
+    names = policies.list_policies(folder)
     for name in names:
         if owner := _find_owner(name):
             yield name, PolicyError(f"{owner} has a policy of that name", hint=f"Rename the file {folder / name}.toml.")
-    yield from _read([name for name in names if not _find_owner(name)], folder)
+    yield from _iter_policies([name for name in names if not _find_owner(name)], folder)
 
 
 def _find_owner(name: str) -> str:
     """Who else has a policy of that name; "" where nobody has."""
-    if name in policies.names():
+    if name in policies.list_policies():
         return "Turnscope itself"
     packaged = find_packaged_policies().get(name)
     return packaged.package if packaged else ""
 
 
-def _read(names: Iterable[str], folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
+def _iter_policies(names: Iterable[str], folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
     for name in names:
         try:
             yield name, policies.load(name, folder)
@@ -264,7 +266,7 @@ def _read(names: Iterable[str], folder: Path) -> Iterator[tuple[str, Policy | Po
 
 def resolve_name(name: str) -> str:
     """What a policy is called now that a link calls by an earlier name."""
-    return policies.renamed(name)
+    return policies.resolve_name(name)
 
 
 def to_toml(policy: Policy) -> str:
@@ -281,7 +283,7 @@ def save_policy(name: str, text: str, folder: Path) -> Policy:
         raise PolicyError(
             f"{name!r} cannot be a policy's name", hint="Use small letters, digits and hyphens, at most 60, such as my-policy."
         )
-    if policies.renamed(name) in policies.names():
+    if policies.resolve_name(name) in policies.list_policies():
         raise PolicyError(f"{name!r} is a built-in policy", hint="Save yours under another name.")
     if owner := _find_owner(name):
         raise PolicyError(f"{name!r} is a policy of {owner}", hint="Save yours under another name.")
