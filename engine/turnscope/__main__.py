@@ -24,8 +24,10 @@ from turnscope.errors import TurnscopeError, UnknownEntry
 from turnscope.library import advising, calculating, checking, opening, trial_log
 from turnscope.library.comparing import COMPARED_POLICIES, compare
 from turnscope.library.store import Store
+from turnscope.planning import policy_catalog
 from turnscope.settings import OPEN_VARIABLE, find_data_folder, find_database
-from turnscope.views import comparison, exporting, parameters
+from turnscope.share import export_formats
+from turnscope.views import comparison
 
 HERE = Path(__file__).resolve().parent
 ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}  # of glibc: else what each thread has freed stays with it, some 70 MB after many replays
@@ -98,7 +100,7 @@ def _forget(store: Store) -> int:
 
 def _export(argv: Sequence[str]) -> int:
     """Write a session, or one branch of it, in another form; to the standard output unless a file is named."""
-    forms = exporting.list_formats()
+    forms = export_formats.list_formats()
     parser = argparse.ArgumentParser(prog="turnscope export", description="Write a session in another form.")
     parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
     parser.add_argument("--as", dest="form", choices=[*forms], default="json", help="default: %(default)s")
@@ -241,7 +243,7 @@ def _advise(argv: Sequence[str]) -> int:
             tell=_tried,
         )
         if asked.save and made.chosen is not None:
-            parameters.save_policy(asked.save, made.to_toml(made.chosen), own)
+            policy_catalog.save_policy(asked.save, made.to_toml(made.chosen), own)
     except KeyboardInterrupt:
         print("\nturnscope: stopped. The same command goes on from there.", file=sys.stderr)
         return 130

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 from turnscope import TurnscopeError
+from turnscope.live import attachments
 from turnscope.live.events import WriteFailed
-from turnscope.views import attachments
 
 from pages.chat import (
     branches,

@@ -29,7 +29,7 @@ from turnscope.live.events import (
 )
 from turnscope.live.threads import Destination
 from turnscope.telemetry import trace_turn
-from turnscope.views import Plan, next_request, parameters
+from turnscope.views import Plan, next_request
 
 from pages.parts import chat_beside, chat_chosen, state
 from pages.parts.chat_values import about, value

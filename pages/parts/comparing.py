@@ -15,7 +15,7 @@ from time import monotonic
 
 import streamlit as st
 from turnscope import Policy, Trace, TurnscopeError, figures, library
-from turnscope.views import Plan, comparison, parameters
+from turnscope.views import Plan, comparison
 
 from pages.parts import replays, state, theme
 from pages.parts.formats import esc

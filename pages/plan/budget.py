@@ -10,7 +10,6 @@ from typing import Literal
 import streamlit as st
 import turnscope
 from turnscope import Policy, TurnscopeError, figures, library
-from turnscope.views import parameters
 
 from pages.parts import controls, leaving, replays, state, theme
 from pages.parts.formats import esc

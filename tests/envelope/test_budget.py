@@ -12,7 +12,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, NoParams, Rule
 from turnscope.errors import PolicyError
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Step, load, parse, write
+from turnscope.planning.policy import Step, load, parse
 from turnscope.session.model import Edit, Part, Span
 
 

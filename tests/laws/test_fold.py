@@ -12,7 +12,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx, NoParams, Rule
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, Step, load, parse, write
+from turnscope.planning.policy import Policy, Step, load, parse
 from turnscope.planning.render import render
 from turnscope.planning.trace import Cursor
 from turnscope.planning.trace import trace as replayed

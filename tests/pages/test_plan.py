@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import turnscope
 from turnscope.library.calculating import Shape
 from turnscope.planning import policy as policies
-from turnscope.views import parameters
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest

@@ -8,10 +8,11 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, apply_model_table, keep_wishes_only, load, make_sendable, parse, write
+from turnscope.planning.policy import Policy, apply_model_table, keep_wishes_only, load, make_sendable, parse
+from turnscope.planning.policy_catalog import save_policy
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
-from turnscope.views.parameters import apply_changes, find_changes, save_policy
+from turnscope.views.parameters import apply_changes, find_changes
 
 TEXT = """
 [budget]

@@ -28,7 +28,7 @@ from turnscope.live.provider import connect
 from turnscope.live.stream_assembler import StreamAssembler, assemble_message
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
-from turnscope.planning.policy import Policy, load, parse, write
+from turnscope.planning.policy import Policy, load, parse
 from turnscope.planning.render import build_body
 from turnscope.pricing.prices import PRICES
 from turnscope.reading.contents import read_path as read_file

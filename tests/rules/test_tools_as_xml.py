@@ -10,7 +10,7 @@ from law_sessions import ledger_of, make, sessions
 from turnscope.errors import PolicyError
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
-from turnscope.planning.policy import load, parse, write
+from turnscope.planning.policy import load, parse
 from turnscope.planning.render import render
 from turnscope.session.model import Session
 

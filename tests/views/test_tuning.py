@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from turnscope.errors import PolicyError
 from turnscope.planning import policy
-from turnscope.planning.policy import Policy, Step, load, parse, write
+from turnscope.planning.policy import Policy, Step, load, parse
+from turnscope.planning.policy_catalog import load_catalog, save_policy
 from turnscope.planning.rule_registry import load_rules
 from turnscope.views.parameters import (
     Parameter,
@@ -18,9 +19,7 @@ from turnscope.views.parameters import (
     find_changes,
     format_field,
     group_parameters,
-    load_catalog,
     parse_field,
-    save_policy,
 )
 
 ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in load_rules().values()))

@@ -17,7 +17,7 @@ from turnscope.counting.tokens import make_estimator
 from turnscope.errors import TurnscopeError
 from turnscope.library.comparing import resize_budget
 from turnscope.library.opening import begin_replay, load_policy, load_prices, replay
-from turnscope.planning.policy import Policy, write
+from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps

@@ -11,7 +11,6 @@ import msgspec
 from turnscope.library import session_summary
 from turnscope.planning.policy import Policy
 from turnscope.settings import find_data_folder
-from turnscope.views import parameters
 from turnscope.views.advice import Figures
 
 VERSION = 1  # count up when a setting comes to something else on the same session

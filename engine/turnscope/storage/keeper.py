@@ -21,7 +21,7 @@ from turnscope.counting.tokens import CHARS, count_texts
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.request_outcome import RequestEnded, build_partial_answer
 from turnscope.errors import TurnscopeError, dump_error
-from turnscope.planning.policy import Policy, write
+from turnscope.planning.policy import Policy
 from turnscope.session.content import dumps, extract_text
 from turnscope.session.destination import Destination
 from turnscope.session.facts import make_storable

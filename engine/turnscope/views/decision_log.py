@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.planning.foreign_summaries import get_summary_block
-from turnscope.planning.policy import write
 from turnscope.planning.prompt_cache import simulate_prompt_cache
 from turnscope.planning.provider_edits import UNASKED
 from turnscope.planning.trace import Trace
