@@ -25,13 +25,14 @@ from turnscope.session.model import Session
 from turnscope.views.cached_cost import answers_of
 from turnscope.views.comparison import Row, Shared, row
 from turnscope.views.losses import Used
-from turnscope.views.tables import csv_text
+from turnscope.views.tables import csv_text, text_table
 
 CALCULATED = (
     "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "condense-oldest", "balanced", "claude-code",
     "codex", "cline-classic", "half-in-pairs",
 )  # fmt: skip
 HEAD = ("policy", "title", "usd", "cache_share", "kept_share", "peak_fill", "first_cut_turn", "cuts", "ends_at_turn")
+TABLE = ("policy", "USD", "from cache", "kept", "peak fill", "first cut at turn", "cuts", "ends at turn")
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC: prices are those of that day
 TURNS = 2_000  # at most
 MILLIONS = 20_000_000  # tokens of all texts, at most
@@ -114,7 +115,7 @@ class Outlook:
         return (self.row.policy, self.row.title, usd, *shares, self.first, self.cuts, self.ends)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Calculated:
     """What policies do to a planned conversation, in the order in which they were asked for."""
 
@@ -131,22 +132,28 @@ class Calculated:
         listed = [dict(zip(HEAD, each.cells, strict=True)) | {"fill": each.fill} for each in self.outlooks]
         return dumps({"conversation": shape, "policies": listed}) + "\n"
 
+    def __repr__(self) -> str:
+        return text_table(TABLE, map(_told, self.outlooks))
+
     def _repr_html_(self) -> str:
-        head = ("policy", "USD", "from cache", "kept", "peak fill", "first cut at turn", "cuts", "ends at turn")
-        lines = [
-            (
-                each.row.title,
-                "no known price" if each.row.usd is None else f"{each.row.usd:,.2f}",
-                f"{each.row.cost.share:.0%}",
-                f"{each.row.kept:.0%}",
-                f"{each.row.peak[0]:.0%}",
-                each.first or "",
-                each.cuts,
-                each.ends or "",
-            )
-            for each in self.outlooks
-        ]
-        return notebook.card(f"{self.shape.turns:,} turns on {self.shape.model}", notebook.table(head, lines))
+        return notebook.card(
+            f"{self.shape.turns:,} turns on {self.shape.model}", notebook.table(TABLE, [*map(_told, self.outlooks)])
+        )
+
+
+def _told(outlook: Outlook) -> tuple[str, ...]:
+    """A row for people, in the order of `TABLE`."""
+    row = outlook.row
+    return (
+        row.title,
+        "no known price" if row.usd is None else f"{row.usd:,.2f}",
+        f"{row.cost.share:.0%}",
+        f"{row.kept:.0%}",
+        f"{row.peak[0]:.0%}",
+        str(outlook.first or ""),
+        str(outlook.cuts),
+        str(outlook.ends or ""),
+    )
 
 
 def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CALCULATED) -> Calculated:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from turnscope.errors import TurnscopeError
@@ -17,8 +18,11 @@ from turnscope.library.comparing import compare
 from turnscope.library.loading import entries, load
 from turnscope.library.opening import AS_RECORDED
 from turnscope.planning.policy import Policy
+from turnscope.session.content import dumps
 from turnscope.views.comparison import Row
+from turnscope.views.tables import csv_text
 
+HEAD = ("path", "outcome", "requests", "peak_fill", "peak_request", "usd", "broken", "error")
 _UNHELD = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -54,6 +58,42 @@ class Checked:
         usd = _usd(self.row)
         priced = "no known price" if usd is None else f"{usd:,.2f} USD"
         return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Results:
+    """The outcomes of a check, in the order of its paths."""
+
+    outcomes: tuple[Checked, ...]
+
+    def __repr__(self) -> str:
+        """Lines for a terminal: each session, and below it what is wrong with it."""
+        return "\n".join(line for each in self.outcomes for line in _lines(each))
+
+    def csv(self) -> str:
+        """A line per session."""
+        return csv_text(HEAD, map(_cells, self.outcomes))
+
+    def json(self) -> str:
+        """The same as JSON; the broken limits are a list."""
+        listed = [dict(zip(HEAD, _cells(each), strict=True)) | {"broken": each.broken} for each in self.outcomes]
+        return dumps({"sessions": listed}) + "\n"
+
+
+def _lines(outcome: Checked) -> Iterable[str]:
+    yield f"{'ok' if outcome.passed else 'FAILED'} {outcome.path}{f': {outcome.told}' if outcome.told else ''}"
+    yield from (f"    {what}" for what in (outcome.error, *outcome.broken) if what)
+
+
+def _cells(outcome: Checked) -> tuple[Any, ...]:
+    """The values of an outcome in the order of `HEAD`."""
+    verdict = "unreadable" if outcome.error else "ok" if outcome.passed else "failed"
+    if (row := outcome.row) is None:
+        return (outcome.path, verdict, None, None, None, None, "", outcome.error)
+    usd = _usd(row)
+    fill, at = row.peak
+    money = None if usd is None else round(float(usd), 6)
+    return (outcome.path, verdict, len(row.sizes), round(fill, 4), at, money, "; ".join(outcome.broken), "")
 
 
 def inside(path: Path) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from turnscope.views.bill import charge
 from turnscope.views.cached_cost import Spent, answers_of, spent
 from turnscope.views.losses import Losses, Used, losses, used
 from turnscope.views.parting import Differs, Placed, difference, parted, placed
-from turnscope.views.tables import csv_text
+from turnscope.views.tables import csv_text, text_table
 
 ASSUMED = (
     "Answers are taken as recorded: what the model would have said to another prompt is not known. The prompt cache is "
@@ -243,6 +243,10 @@ class Comparison:
         """A line per policy."""
         return rows_csv(self.rows)
 
+    def json(self) -> str:
+        """The same as JSON, with what each request had and every lost reference."""
+        return rows_json(self.rows)
+
     def __repr__(self) -> str:
         return rows_text(self.rows)
 
@@ -268,10 +272,7 @@ def _told(made: Row) -> tuple[str, ...]:
 
 def rows_text(rows: Sequence[Row]) -> str:
     """Rows as a table of plain text, with what is assumed below it."""
-    cells = [TOLD, *map(_told, rows)]
-    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ("  ".join(f"{cell:{'<' if not n else '>'}{wide[n]}}" for n, cell in enumerate(line)).rstrip() for line in cells)
-    return "\n".join((*lines, "", *wrap(ASSUMED, 100)))
+    return "\n".join((text_table(TOLD, map(_told, rows)), "", *wrap(ASSUMED, 100)))
 
 
 def rows_csv(rows: Sequence[Row]) -> str:

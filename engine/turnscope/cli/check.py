@@ -1,0 +1,62 @@
+"""`turnscope check`: whether sessions keep to a context budget; for CI."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from turnscope.atomic_file import replace_file
+from turnscope.cli import options, output
+from turnscope.cli.exit_codes import ExitCode
+from turnscope.cli.sessions import naming, open_path, shown
+from turnscope.library import checking
+from turnscope.library.opening import AS_RECORDED
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH...", help="Session files, or folders of them; `-` reads standard input.")
+@click.option("--policy", default=AS_RECORDED, show_default=True, help="The policy that they are replayed under.", shell_complete=options.complete_policies)
+@click.option("--max-fill", type=float, metavar="PERCENT", help="The share of its window that a request may fill.")
+@click.option("--max-usd", type=float, metavar="USD", help="What a session may cost: as billed, else with its prompt cache simulated.")
+@click.option("--no-reject", is_flag=True, help="No request may be rejected, refused, or too long.")
+@click.option("--junit", type=options.OUTPUT, metavar="FILE", help="Write the outcome to this file as JUnit XML, too.")
+@options.rows
+def command(  # noqa: PLR0913 - its options
+    paths: tuple[str, ...], policy: str, max_fill: float | None, max_usd: float | None, no_reject: bool,
+    junit: Path | None, as_json: bool, as_csv: bool,
+) -> int:  # fmt: skip
+    """Check sessions against a context budget.
+
+    Exits with 1 where a session breaks a limit, with 2 where one cannot be read.
+    """
+    limits = checking.Limits(max_fill, max_usd, no_reject)
+    if junit is None:
+        found = _check(paths, limits, policy)
+    else:
+        with replace_file(junit) as part:
+            found = _check(paths, limits, policy)
+            part.write_text(checking.junit(found.outcomes, policy), encoding="utf-8")
+    output.write_rows(found, as_json=as_json, as_csv=as_csv)
+    if as_json or as_csv or not output.is_terminal():  # a table says it itself
+        for each in found.outcomes:
+            for wrong in filter(None, (each.error, *each.broken)):
+                output.note(f"{each.path}: {wrong}")
+    if limits == checking.Limits():
+        output.note("no limit was given, so only whether the sessions can be read was checked; see `turnscope check --help`.")
+    if any(each.error for each in found.outcomes):
+        return ExitCode.ERROR
+    return ExitCode.DONE if all(each.passed for each in found.outcomes) else ExitCode.NEGATIVE
+
+
+def _check(paths: tuple[str, ...], limits: checking.Limits, policy: str) -> checking.Results:
+    """Every session of every path."""
+    outcomes: list[checking.Checked] = []
+    for path in paths:
+        with open_path(path) as file:
+            with naming(path):
+                ids = checking.inside(file)
+            found = [checking.check(file, limits, policy, id) for id in ids]
+        outcomes += [replace(each, path=shown(path)) for each in found] if path == options.STANDARD_INPUT else found
+    return checking.Results(tuple(outcomes))
