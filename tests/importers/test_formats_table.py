@@ -1,4 +1,4 @@
-"""What is said of the formats: README's table, and what a file hears that is in none of them."""
+"""What is said of the formats: the table in the docs, and what a file hears that is in none of them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 import turnscope
-from formats_table import README, written
+from formats_table import FORMATS, written
 from turnscope import importers
 from turnscope.errors import UnknownFormat
 
 
-def test_the_table_in_the_readme_is_what_the_importers_say_of_themselves() -> None:
-    readme = README.read_text(encoding="utf-8")
-    assert written(readme) == readme, "run `python -m tests.formats_table`"
+def test_the_table_in_the_page_is_what_the_importers_say_of_themselves() -> None:
+    page = FORMATS.read_text(encoding="utf-8")
+    assert written(page) == page, "run `python -m tests.formats_table`"
     for importer in importers.importers():
-        assert importer.title in readme
+        assert importer.title in page
 
 
 @pytest.mark.parametrize(
