@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 
-from turnscope.cli import ExitCode, main as run
+from turnscope.cli import ExitCode
+from turnscope.cli import main as run
 
 
 def main() -> int:

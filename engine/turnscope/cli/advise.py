@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
@@ -13,20 +12,17 @@ from turnscope.cli.sessions import naming, open_path
 from turnscope.library import advising, opening, tried
 from turnscope.settings import data_folder
 from turnscope.views import knobs
-from turnscope.views.advice import Advice
 
 
 @click.command()
 @click.argument("path", type=click.Path(), help="A session file, or a folder of them; `-` reads standard input.")
-@click.option("--policy", required=True, help="Whose parameters are searched: a built-in policy, or one of yours.", shell_complete=options.complete_policies)
+@options.policy("The policy whose parameters are searched: a built-in one, or one of yours.", None)
 @click.option("--trials", type=int, default=advising.TRIALS, show_default=True, help="How many settings to try.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same advice.")
 @click.option("--turn", multiple=True, metavar="KEY", help="A parameter to vary, such as 1.keep; repeatable.")
 @click.option("--save", metavar="NAME", help="Save the advised policy among yours.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of sentences.")
-def command(  # noqa: PLR0913 - its options
-    path: str, policy: str, trials: int, seed: int, turn: tuple[str, ...], save: str | None, as_json: bool
-) -> int:
+def command(path: str, policy: str, trials: int, seed: int, turn: tuple[str, ...], save: str | None, as_json: bool) -> int:
     """Search the parameters of a policy over sessions.
 
     Exits with 1 where nothing can be advised. A search that was stopped goes on where it was when the same command runs again.
@@ -35,9 +31,7 @@ def command(  # noqa: PLR0913 - its options
     chosen = opening.named(policy, own if (own / f"{policy}.toml").is_file() else None)
     try:
         with open_path(path) as file, naming(path):
-            found = advising.advise(
-                file, chosen, trials=trials, seed=seed, turn=turn, folder=tried.kept(), tell=_show_progress
-            )
+            found = advising.advise(file, chosen, trials=trials, seed=seed, turn=turn, folder=tried.kept(), tell=_show_progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("Stopped by Ctrl-C. The same command goes on from there.") from None
     if save and found.chosen is not None:

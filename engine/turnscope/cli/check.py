@@ -10,23 +10,37 @@ import click
 from turnscope.atomic_file import replace_file
 from turnscope.cli import options, output
 from turnscope.cli.exit_codes import ExitCode
-from turnscope.cli.sessions import naming, open_path, shown
+from turnscope.cli.sessions import name_path, naming, open_path, shown
 from turnscope.library import checking
-from turnscope.library.opening import AS_RECORDED
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH...", help="Session files, or folders of them; `-` reads standard input.")
-@click.option("--policy", default=AS_RECORDED, show_default=True, help="The policy that they are replayed under.", shell_complete=options.complete_policies)
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(),
+    metavar="PATH...",
+    help="Session files, or folders of them; `-` reads standard input.",
+)
+@options.policy("The policy that they are replayed under.")
 @click.option("--max-fill", type=float, metavar="PERCENT", help="The share of its window that a request may fill.")
-@click.option("--max-usd", type=float, metavar="USD", help="What a session may cost: as billed, else with its prompt cache simulated.")
+@click.option(
+    "--max-usd", type=float, metavar="USD", help="What a session may cost: as billed, else with its prompt cache simulated."
+)
 @click.option("--no-reject", is_flag=True, help="No request may be rejected, refused, or too long.")
 @click.option("--junit", type=options.OUTPUT, metavar="FILE", help="Write the outcome to this file as JUnit XML, too.")
 @options.rows
-def command(  # noqa: PLR0913 - its options
-    paths: tuple[str, ...], policy: str, max_fill: float | None, max_usd: float | None, no_reject: bool,
-    junit: Path | None, as_json: bool, as_csv: bool,
-) -> int:  # fmt: skip
+def command(
+    paths: tuple[str, ...],
+    policy: str,
+    max_fill: float | None,
+    max_usd: float | None,
+    no_reject: bool,
+    junit: Path | None,
+    as_json: bool,
+    as_csv: bool,
+) -> int:
     """Check sessions against a context budget.
 
     Exits with 1 where a session breaks a limit, with 2 where one cannot be read.
@@ -42,7 +56,7 @@ def command(  # noqa: PLR0913 - its options
     if as_json or as_csv or not output.is_terminal():  # a table says it itself
         for each in found.outcomes:
             for wrong in filter(None, (each.error, *each.broken)):
-                output.note(f"{each.path}: {wrong}")
+                output.note(name_path(wrong, each.path))
     if limits == checking.Limits():
         output.note("no limit was given, so only whether the sessions can be read was checked; see `turnscope check --help`.")
     if any(each.error for each in found.outcomes):

@@ -22,6 +22,7 @@ from click.shell_completion import CompletionItem
 
 from turnscope import __version__
 from turnscope.cli.exit_codes import ExitCode
+from turnscope.cli.output import write_error
 from turnscope.errors import TurnscopeError
 
 COMMANDS = {
@@ -51,10 +52,10 @@ class Interrupted(click.ClickException):
 class CommandLine(click.Group):
     """A group whose commands are imported when they run, and whose errors are one sentence on standard error."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return [*COMMANDS]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
         command = import_module(f"turnscope.cli.{cmd_name}").command
@@ -73,9 +74,14 @@ class CommandLine(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _drop_output()
+            return ExitCode.PIPE_CLOSED
         except KeyboardInterrupt as error:
             raise Interrupted(str(error) or "Stopped by Ctrl-C; no file was written.") from None
+        return code
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, *, standalone_mode: bool = True, **extra: Any
@@ -90,25 +96,26 @@ class CommandLine(click.Group):
     def _exit_code(self, args: Sequence[str] | None, prog_name: str | None, **extra: Any) -> int:
         try:
             code = super().main(args, prog_name, standalone_mode=False, **extra)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            _drop_output()
-            return ExitCode.PIPE_CLOSED
         except click.Abort:  # Ctrl-C while the arguments were read
-            return _report("Stopped by Ctrl-C.", code=ExitCode.INTERRUPTED)
+            write_error("Stopped by Ctrl-C")
+            return ExitCode.INTERRUPTED
         except Interrupted as error:
-            return _report(error.message, code=ExitCode.INTERRUPTED)
+            write_error(error.message)
+            return ExitCode.INTERRUPTED
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else "turnscope"
-            return _report(error.format_message(), f"See `{path} --help`.")
+            write_error(" ".join(error.format_message().split()), f"See `{path} --help`.")
         except TurnscopeError as error:
-            return _report(error.what, error.hint)
+            write_error(error.what, error.short_hint)
         except OSError as error:
-            return _report(f"{error.filename or 'a file'}: {error.strerror or error}", "Check the path and its permissions.")
+            write_error(f"{error.filename or 'a file'}: {error.strerror or error}", "Check the path and its permissions.")
         except Exception as error:  # noqa: BLE001 - a defect must not look like a check that failed
             traceback.print_exception(error)
-            return _report(f"Turnscope has a defect: {type(error).__name__}", "Please report it.", code=ExitCode.DEFECT)
-        return int(code or 0)
+            write_error(f"Turnscope has a defect ({type(error).__name__})", "Please report it with the lines above.")
+            return ExitCode.DEFECT
+        else:
+            return int(code or 0)
+        return ExitCode.ERROR
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, "[PATH] [--port PORT] [--no-browser]")
@@ -147,13 +154,6 @@ def end_on_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _report(what: str, hint: str = "", *, code: ExitCode = ExitCode.ERROR) -> ExitCode:
-    """Say on standard error what is wrong and what to do; gives the exit code."""
-    stop = "" if what.endswith((".", "?", "!")) else "."
-    click.echo(f"turnscope: {what}{stop}{f' {hint}' if hint else ''}", err=True)
-    return code
 
 
 def _drop_output() -> None:

@@ -18,7 +18,7 @@ from turnscope.library.comparing import SHOWN, compare
 @click.option("--window", type=int, default=0, metavar="TOKENS", help="Its context window; default: the model's own.")
 @click.option("--limit", type=int, default=0, metavar="TOKENS", help="The largest prompt; default: as each policy says.")
 @options.rows
-def command(  # noqa: PLR0913 - its options
+def command(
     path: str, policies: list[str], conversation: str, model: str, window: int, limit: int, as_json: bool, as_csv: bool
 ) -> int:
     """Compare policies on a session.

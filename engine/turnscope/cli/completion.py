@@ -11,7 +11,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS), help="The shell that the script is for.")
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL", help="One of bash, zsh, fish.")
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> int:
     """Print the script for shell completion.

@@ -29,7 +29,9 @@ APP = PACKAGE / "_app" if (PACKAGE / "_app").is_dir() else PACKAGE.parents[1]  #
 
 
 @click.command()
-@click.argument("path", required=False, type=click.Path(), help="A session file or a folder; `-` reads standard input; default: a sample.")
+@click.argument(
+    "path", required=False, type=click.Path(), help="A session file or a folder; `-` reads standard input; default: a sample."
+)
 @click.option("--port", type=int, default=8501, show_default=True, help="The port on 127.0.0.1.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser window.")
 @click.option("--forget", "forgets", is_flag=True, help="Deprecated: use `turnscope forget`.")

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 F = TypeVar("F", bound=Callable[..., Any])
 
 STANDARD_INPUT = "-"
+AS_RECORDED = "as-recorded"
 OUTPUT = click.Path(path_type=Path)
 
 
@@ -35,12 +36,30 @@ def conversation(function: F) -> F:
     return click.option("--conversation", default="", metavar="ID", help=told)(function)
 
 
+def policy(told: str, default: str | None = AS_RECORDED) -> Callable[[F], F]:
+    """The option `--policy`: one name; required where there is no default."""
+    return click.option(
+        "--policy",
+        default=default,
+        required=default is None,
+        show_default=True,
+        metavar="NAME",
+        help=told,
+        shell_complete=complete_policies,
+    )
+
+
 def policies(default: tuple[str, ...]) -> Callable[[F], F]:
     """The option `--policies`: a list of names."""
     return click.option(
-        "--policies", default=",".join(default), show_default=True, metavar="NAMES", callback=_names, help="Names, with commas.",
+        "--policies",
+        default=",".join(default),
+        show_default=True,
+        metavar="NAMES",
+        callback=_names,
+        help="Names, with commas.",
         shell_complete=complete_policies,
-    )  # fmt: skip
+    )
 
 
 def _names(_ctx: click.Context, _param: click.Parameter, value: str) -> list[str]:

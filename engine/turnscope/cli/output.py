@@ -37,6 +37,12 @@ def write(text: str | bytes) -> None:
     click.echo(data, nl=False)
 
 
+def write_error(what: str, hint: str = "") -> None:
+    """Say on standard error what is wrong, and what to do about it."""
+    stop = "" if what.endswith((".", "?", "!")) else "."
+    note(f"{what}{stop}{f' {hint}' if hint else ''}")
+
+
 def note(text: str) -> None:
     """Say something on standard error that is no part of the result."""
     click.echo(f"turnscope: {text}", err=True)

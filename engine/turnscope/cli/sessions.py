@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import click
-
 from turnscope import importers
 from turnscope.cli.options import STANDARD_INPUT
 from turnscope.cli.output import note
-from turnscope.errors import TurnscopeError, UnreadableFile
+from turnscope.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.library.loading import read
 from turnscope.reading.holders import open_source
+from turnscope.reading.source import Source
 from turnscope.session.model import Session
 from turnscope.session.thread import Thread
 
-SPOOLED = "standard-input"  # name of the temporary file
-LISTED = 1_000  # conversations that are counted; of more it is said that there are more
+SPOOLED = "standard input"  # name of the temporary file, and of `-` in messages
+COUNTED = 1_000  # conversations; of more it is said that there are more
+LISTED = 20  # ids that an error names
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def open_path(path: str) -> Iterator[Path]:
     with TemporaryDirectory(prefix="turnscope-") as folder:
         file = Path(folder, SPOOLED)
         with file.open("wb") as out:
-            shutil.copyfileobj(click.get_binary_stream("stdin"), out)
+            shutil.copyfileobj(sys.stdin.buffer, out)
         if not file.stat().st_size:
             raise UnreadableFile("standard input is empty", hint="Pipe a session into the command, or name its file.")
         yield file
@@ -51,15 +51,27 @@ def open_thread(path: str, conversation: str = "") -> Iterator[Thread]:
     with open_path(path) as file:
         with naming(path):
             source = open_source(file)
-            thread = read(source, conversation)
-            listed = [] if conversation else [entry.id for entry in islice(importers.entries(source), LISTED + 1)]
-        if len(listed) > 1:
-            many = f"{len(listed):,}" if len(listed) <= LISTED else f"more than {LISTED:,}"
+            try:
+                thread = read(source, conversation)
+            except UnknownEntry as error:
+                error.hint = f"Of {_count(ids := _ids(source))}, the first are: {', '.join(map(repr, ids[:LISTED]))}."
+                raise
+            ids = [] if conversation else _ids(source)
+        if len(ids) > 1:
             note(
-                f"{shown(path)} holds {many} conversations; this is {listed[0]!r}. "
-                f"Choose another with --conversation ID, such as --conversation {listed[1]!r}."
+                f"{shown(path)} holds {_count(ids)} conversations; this is {ids[0]!r}. "
+                f"Choose another with --conversation ID, such as --conversation {ids[1]!r}."
             )
         yield thread
+
+
+def _ids(source: Source) -> list[str]:
+    """The ids of its conversations, the main one first; one more than `COUNTED` where there are more."""
+    return [entry.id for entry in islice(importers.entries(source), COUNTED + 1)]
+
+
+def _count(ids: Sequence[str]) -> str:
+    return f"{len(ids):,}" if len(ids) <= COUNTED else f"more than {COUNTED:,}"
 
 
 @contextmanager
@@ -74,14 +86,20 @@ def naming(path: str) -> Iterator[None]:
     """Make an error of reading name the path as the user wrote it, where it names the file alone."""
     try:
         yield
-    except TurnscopeError as error:
-        name, where = SPOOLED if path == STANDARD_INPUT else Path(path).name, shown(path)
-        if where not in error.what:
-            of_file = bool(name) and error.what.startswith(f"{name} ")
-            error.what = f"{where}{error.what.removeprefix(name)}" if of_file else f"{where}: {error.what}"
+    except (UnreadableFile, UnknownFormat, UnknownEntry, BrokenFile) as error:
+        error.what = name_path(error.what, path)
         raise
+
+
+def name_path(what: str, path: str) -> str:
+    """A sentence about a file with the path as the user wrote it, instead of the file's name or before all."""
+    where = shown(path)
+    name = Path(where).name
+    if where in what:
+        return what
+    return f"{where}{what.removeprefix(name)}" if name and what.startswith(f"{name} ") else f"{where}: {what}"
 
 
 def shown(path: str) -> str:
     """A path as messages show it."""
-    return path if path != STANDARD_INPUT else "standard input"
+    return path if path != STANDARD_INPUT else SPOOLED

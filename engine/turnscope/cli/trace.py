@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from turnscope.atomic_file import replace_file
 from turnscope.cli import options
 from turnscope.cli.sessions import open_session
 from turnscope.library import opening
@@ -23,8 +24,8 @@ def command(path: str, target: Path, policy: str, conversation: str, content: bo
 
     The file opens in Turnscope as the same requests.
     """
-    with export.writer(target) as write, open_session(path, conversation) as session:
+    with replace_file(target) as part, open_session(path, conversation) as session:
         trace = opening.replay(session, policy)
-        count = write(replays.spans_of(trace, content=content))
+        count = export.write_spans(part, replays.spans_of(trace, content=content))
     click.echo(f"{count:,} spans of {len(trace.plans):,} requests are in {target}")
     return 0

@@ -101,9 +101,11 @@ def advise(
         raise PolicyError(f"{trials} settings cannot be tried", hint="Give a number from 1 on.")
     chosen = named(policy) if isinstance(policy, str) else policy
     axes = _axes(chosen, tuple(turn))
+    grid = settings.grid(axes, trials, seed)
+    if grid is None:
+        settings.require_optuna()  # before sessions are read
     cases, left_out = _cases(of, seed)
     searched, held = _parted(cases, seed)
-    grid = settings.grid(axes, trials, seed)
     made = Advice(
         chosen.name, chosen.title or chosen.name, knobs.as_text(chosen), axes, "tpe" if grid is None else "grid", seed, trials,
         searched=tuple(case.name for case in searched), held=tuple(case.name for case in held), left_out=dict(left_out),

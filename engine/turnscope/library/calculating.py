@@ -141,7 +141,7 @@ class Calculated:
         )
 
 
-def _told(outlook: Outlook) -> tuple[str, ...]:
+def _told(outlook: Outlook) -> tuple[object, ...]:
     """A row for people, in the order of `TABLE`."""
     row = outlook.row
     return (
@@ -150,9 +150,9 @@ def _told(outlook: Outlook) -> tuple[str, ...]:
         f"{row.cost.share:.0%}",
         f"{row.kept:.0%}",
         f"{row.peak[0]:.0%}",
-        str(outlook.first or ""),
-        str(outlook.cuts),
-        str(outlook.ends or ""),
+        outlook.first or "",
+        outlook.cuts,
+        outlook.ends or "",
     )
 
 

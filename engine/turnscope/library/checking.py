@@ -109,7 +109,7 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
     try:
         session = load(path, entry)
     except (TurnscopeError, OSError) as error:
-        return Checked(name, error=f"{error}. {getattr(error, 'hint', '')}".strip())
+        return Checked(name, error=f"{error}. {getattr(error, 'short_hint', '')}".strip())
     (row,) = compare(session, [policy]).rows
     return Checked(name, row, tuple(_broken(row, limits)))
 

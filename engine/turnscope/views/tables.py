@@ -34,9 +34,9 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return out.getvalue().encode("utf-8", "replace").decode()  # lone surrogates, which no file can hold
 
 
-def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def text_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table of plain text for a terminal: the first column to the left, the others to the right."""
-    cells = [head, *rows]
+    cells = [head, *([str(value) for value in row] for row in rows)]
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(f"{cell:{'<' if not n else '>'}{wide[n]}}" for n, cell in enumerate(line)).rstrip() for line in cells
