@@ -1,10 +1,11 @@
-"""The table of formats in the docs, from what the importers say of themselves: `python -m tests.formats_table` writes it anew."""
+"""The table of formats in the docs, from what the importers say of themselves: `python -m tests.formats_table` writes it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from turnscope.importers import Importer, importers
+from turnscope.importers import Importer
+from turnscope.reading.registry import find_importers
 
 FORMATS = Path(__file__).resolve().parent.parent / "engine" / "turnscope" / "docs" / "formats.md"
 BEGIN, END = "<!-- formats: made by `python -m tests.formats_table` -->", "<!-- end of formats -->"
@@ -17,7 +18,7 @@ def table() -> str:
 
 
 def _sorted() -> list[Importer]:
-    return sorted(importers(), key=lambda importer: importer.title.casefold())
+    return sorted(find_importers(), key=lambda importer: importer.title.casefold())
 
 
 def _checked(importer: Importer) -> str:

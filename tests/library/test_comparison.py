@@ -15,7 +15,7 @@ import pytest
 import turnscope
 from conftest import ROOT
 from msgspec import structs
-from turnscope import __main__ as command
+from turnscope import cli as command
 from turnscope.errors import PolicyError, UnknownEntry
 from turnscope.figures import fills, missing
 from turnscope.library.checking import Limits, check, junit
@@ -38,7 +38,7 @@ def test_a_row_says_what_its_replay_came_to(made: Comparison) -> None:
         assert row.sizes == tuple(trace.tokens(n) for n in range(len(trace.plans)))
         assert row.peak[0] == max(row.sizes) / trace.plans[0].budget.window
         assert row.kept == sum(row.sizes) / trace.whole
-        assert row.changed == tuple(plan.request.n for plan in trace.plans if plan.changed)
+        assert row.changed == tuple(plan.request.n for plan in trace.plans if plan.is_changed)
         assert sum(row.decisions.values()) >= len(row.changed)
     record, whole, cut = made.rows
     assert cut.kept < whole.kept <= 1
@@ -123,7 +123,7 @@ def test_the_table_is_the_same_in_csv_json_and_html(made: Comparison, capsys: py
     html = made._repr_html_()
     assert all(row.title in html for row in made.rows)
     assert "Answers are taken as recorded" in html
-    assert command.main(["compare", str(COLD), "--policies", "no-such"]) == 1
+    assert command.main(["compare", str(COLD), "--policies", "no-such"]) == 2
     assert "no-such" in capsys.readouterr().err
 
 
@@ -156,7 +156,10 @@ def test_the_figure_has_a_line_per_policy_and_a_mark_where_one_fell(made: Compar
     assert {note.text for note in figure.layout.annotations} == {f"limit {limit:,}" for limit in limits}
 
 
-def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_is_held_or_broken_in_words_and_exit_codes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert check(COLD, Limits(max_fill=90, max_usd=100)).passed
     broken = check(COLD, Limits(max_fill=10, max_usd=1), "last-5-pairs")
     assert len(broken.broken) == 2

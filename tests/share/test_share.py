@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import turnscope
 from claude_log import Log, call
-from turnscope.__main__ import main
+from turnscope.cli import main
 from turnscope.counting.ledger import Ledger
 from turnscope.library.opening import named, own_prices
 from turnscope.planning.trace import trace
@@ -137,7 +137,7 @@ def test_every_level_has_the_same_numbers(path: Path, level: Level) -> None:
     session = turnscope.load(path)
     known = turnscope.replay(session)
     given = redacted(session, known.ledger, level)
-    again = trace(given.session, named("as-recorded"), given.ledger, own_prices().proved(given.session))
+    again = trace(given.session, named("as-recorded"), given.ledger, own_prices().add_proofs(given.session))
     before, after = overview(known), overview(again)
     assert np.array_equal(before.cells, after.cells)
     assert np.array_equal(before.usd, after.usd)
@@ -209,4 +209,4 @@ def test_the_command_writes_a_report_and_a_summary(
         assert "API key" in capsys.readouterr().out
     assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
     assert "| pass |" in (tmp_path / "out.md").read_text()
-    assert main(["share", str(tmp_path / "none"), str(tmp_path / "x.html")]) == 1
+    assert main(["share", str(tmp_path / "none"), str(tmp_path / "x.html")]) == 2

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.util.genai.handler import TelemetryHandler
 from opentelemetry.util.genai.types import FunctionToolDefinition, InputMessage, OutputMessage, TextPart
 from turnscope import settings
-from turnscope.__main__ import main
+from turnscope.cli import main
 from turnscope.envelope.plan import Plan
 from turnscope.live import branches, carried
 from turnscope.live.chat import Chat, Settings
@@ -34,7 +34,7 @@ from turnscope.session.model import JSON, Session
 from turnscope.storage.threads import Threads
 from turnscope.telemetry import names, traced
 from turnscope.telemetry.chats import followed
-from turnscope.telemetry.export import Exporting, written
+from turnscope.telemetry.export import Exporting, write_spans
 from turnscope.telemetry.replays import spans_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +128,7 @@ def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", ["as-recorded", "last-5-pairs", "ladder"])
 def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: Path, policy: str) -> None:
     trace = turnscope.replay(session, policy)
-    count = written(tmp_path / "trace.jsonl", spans_of(trace, content=True))
+    count = write_spans(tmp_path / "trace.jsonl", spans_of(trace, content=True))
     assert count == len([*lines(tmp_path / "trace.jsonl")])
     back = turnscope.load(tmp_path / "trace.jsonl")
     assert asked(turnscope.replay(back, "as-recorded").plans, back) == asked(trace.plans, session)
@@ -151,13 +151,13 @@ def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Sess
     told = (tmp_path / "trace.jsonl").read_text().splitlines()
     assert any(SECRET in line for line in told[:2])
     assert not any(SECRET in line for line in told[-2:])
-    written(tmp_path / "replay.jsonl", spans_of(turnscope.replay(session, "last-5-pairs")))
+    write_spans(tmp_path / "replay.jsonl", spans_of(turnscope.replay(session, "last-5-pairs")))
     text = (tmp_path / "replay.jsonl").read_text()
     assert not any(block.text[:40] in text for block in session.blocks if len(block.text) >= 40)
 
 
 def test_nothing_is_traced_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (settings.TRACES, settings.ENDPOINT):
+    for name in (settings.TRACES_VARIABLE, settings.ENDPOINT_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     turn = Chat.go_on
@@ -195,7 +195,7 @@ def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: P
 def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
-    monkeypatch.setenv(settings.CONTENT, "SPAN_ONLY")
+    monkeypatch.setenv(settings.CONTENT_VARIABLE, "SPAN_ONLY")
     handler = TelemetryHandler(tracer_provider=provider)
     call = handler.inference("anthropic", request_model="m", conversation_id="c")
     call.input_tokens = call.output_tokens = call.cache_read_input_tokens = call.cache_write_input_tokens = 1
@@ -226,7 +226,7 @@ def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch
 def test_every_request_carries_the_conversation_in_a_header(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(settings.HEADER, said)
+    monkeypatch.setenv(settings.HEADER_VARIABLE, said)
     with let_go(Offline()) as server:
         seen: list[dict[str, str]] = []
         handler = server._http.RequestHandlerClass
@@ -264,10 +264,13 @@ def test_every_request_carries_the_conversation_in_a_header(
 
 def test_the_command_writes_a_trace_and_says_what_it_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "trace.jsonl"
+    assert main(["trace", str(SAMPLE), str(out), "--policy", "last-5-pairs"]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    out.parent.mkdir()
     assert main(["trace", str(SAMPLE), str(out), "--policy", "last-5-pairs"]) == 0
     assert "100 spans of 88 requests" in capsys.readouterr().out
     assert len([*lines(out)]) == 100
-    assert main(["trace", str(SAMPLE), str(out), "--policy", "no-such-policy"]) == 1
-    assert main(["trace", str(SAMPLE), str(SAMPLE / "below"), "--policy", "last-5-pairs"]) == 1
+    assert main(["trace", str(SAMPLE), str(out), "--policy", "no-such-policy"]) == 2
+    assert main(["trace", str(SAMPLE), str(SAMPLE / "below"), "--policy", "last-5-pairs"]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert len([*lines(out)]) == 100, "what stood there still does"

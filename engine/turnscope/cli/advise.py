@@ -10,7 +10,7 @@ from turnscope.cli import options, output
 from turnscope.cli.exit_codes import ExitCode
 from turnscope.cli.sessions import naming, open_path
 from turnscope.library import advising, opening, tried
-from turnscope.settings import data_folder
+from turnscope.settings import find_data_folder
 from turnscope.views import knobs
 
 
@@ -27,7 +27,7 @@ def command(path: str, policy: str, trials: int, seed: int, turn: tuple[str, ...
 
     Exits with 1 where nothing can be advised. A search that was stopped goes on where it was when the same command runs again.
     """
-    own = data_folder() / "policies"
+    own = find_data_folder() / "policies"
     chosen = opening.named(policy, own if (own / f"{policy}.toml").is_file() else None)
     try:
         with open_path(path) as file, naming(path):

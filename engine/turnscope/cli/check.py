@@ -58,7 +58,7 @@ def command(
             for wrong in filter(None, (each.error, *each.broken)):
                 output.note(name_path(wrong, each.path))
     if limits == checking.Limits():
-        output.note("no limit was given, so only whether the sessions can be read was checked; see `turnscope check --help`.")
+        output.note("No limit was given, so only whether the sessions can be read was checked; see `turnscope check --help`.")
     if any(each.error for each in found.outcomes):
         return ExitCode.ERROR
     return ExitCode.DONE if all(each.passed for each in found.outcomes) else ExitCode.NEGATIVE

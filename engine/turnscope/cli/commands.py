@@ -121,12 +121,11 @@ class CommandLine(click.Group):
         formatter.write_usage(ctx.command_path, "[PATH] [--port PORT] [--no-browser]")
         formatter.write_usage(ctx.command_path, "COMMAND ...", prefix=" " * len("Usage: "))
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands, what `open` takes where none is named, and the exit codes."""
         with formatter.section("Commands (`turnscope COMMAND --help` says more)"):
             formatter.write_dl([*COMMANDS.items()])
-        default = self.get_command(ctx, DEFAULT)
-        assert default is not None
+        default = self._default()
         records = (param.get_help_record(click.Context(default)) for param in default.params)
         with formatter.section("Without a command, as `turnscope open`"):
             formatter.write_dl([record for record in records if record])
@@ -134,10 +133,18 @@ class CommandLine(click.Group):
             formatter.write_dl([(str(code.value), code.meaning) for code in ExitCode])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
-        """Commands by name, without importing one; files, as those open; the group's own options."""
+        """Commands by name, without importing one, and files, as those open; the options of the group and of `open`."""
+        if incomplete.startswith("-"):
+            default = self._default()
+            options = click.Command.shell_complete(self, ctx, incomplete)
+            return [*options, *default.shell_complete(click.Context(default), incomplete)]
         names = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
-        options = click.Command.shell_complete(self, ctx, incomplete)
-        return [*options, CompletionItem(incomplete, type="file"), *names]
+        return [CompletionItem(incomplete, type="file"), *names]
+
+    def _default(self) -> click.Command:
+        command = self.get_command(click.Context(self), DEFAULT)
+        assert command is not None
+        return command
 
 
 @contextmanager

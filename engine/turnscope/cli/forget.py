@@ -17,9 +17,9 @@ def command() -> int:
 def delete() -> int:
     """Delete it, and say how much room that gave back."""
     from turnscope.library.store import Store  # `open` imports this module, and needs no store
-    from turnscope.settings import data_file
+    from turnscope.settings import find_database
 
-    store = Store(data_file())
+    store = Store(find_database())
     size = store.delete()
     click.echo(f"Forgot what was remembered in {store.path} ({size / 1e6:,.1f} MB). Chats and session files were not touched.")
     return 0

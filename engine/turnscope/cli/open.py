@@ -20,7 +20,7 @@ from turnscope.cli.commands import ENDING, end_on_signals
 from turnscope.cli.options import STANDARD_INPUT
 from turnscope.cli.output import note
 from turnscope.errors import UnreadableFile
-from turnscope.settings import OPEN
+from turnscope.settings import OPEN_VARIABLE
 
 PACKAGE = Path(__file__).resolve().parents[1]
 ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}  # of glibc: else what each thread has freed stays with it, some 70 MB after many replays
@@ -51,11 +51,11 @@ def command(path: str | None, port: int, no_browser: bool, forgets: bool) -> int
     if path != STANDARD_INPUT:
         if not Path(path).exists():
             raise UnreadableFile(f"{path} does not exist", hint="Check the path.")
-        return serve(starts, environment | {OPEN: str(Path(path).resolve())})
+        return serve(starts, environment | {OPEN_VARIABLE: str(Path(path).resolve())})
     from turnscope.cli.sessions import open_path  # who reads a path alone does not wait for every format
 
     with open_path(path) as file:
-        return serve(starts, environment | {OPEN: str(file)})
+        return serve(starts, environment | {OPEN_VARIABLE: str(file)})
 
 
 def serve(arguments: Sequence[str], environment: dict[str, str]) -> int:

@@ -57,7 +57,7 @@ def policies(default: tuple[str, ...]) -> Callable[[F], F]:
         show_default=True,
         metavar="NAMES",
         callback=_names,
-        help="Names, with commas.",
+        help="Names, separated by commas.",
         shell_complete=complete_policies,
     )
 
@@ -69,10 +69,10 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str) -> list[str
 def rows(function: F) -> F:
     """The options `--json` and `--csv` of a command that prints rows (`output.write_rows`)."""
     function = click.option(
-        "--csv", "as_csv", is_flag=True, callback=_one_form, help="Print CSV, as a pipe gets; a terminal gets a table."
+        "--csv", "as_csv", is_flag=True, callback=_one_form, help="Print CSV, as a pipe gets it; a terminal gets a table."
     )(function)
     return click.option(
-        "--json", "as_json", is_flag=True, callback=_one_form, help="Print JSON, which holds more than the table."
+        "--json", "as_json", is_flag=True, callback=_one_form, help="Print JSON."
     )(function)
 
 

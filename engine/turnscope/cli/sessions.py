@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from turnscope import importers
 from turnscope.cli.options import STANDARD_INPUT
 from turnscope.cli.output import note
 from turnscope.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.library.loading import read
+from turnscope.reading import contents
 from turnscope.reading.holders import open_source
 from turnscope.reading.source import Source
 from turnscope.session.model import Session
@@ -67,7 +67,7 @@ def open_thread(path: str, conversation: str = "") -> Iterator[Thread]:
 
 def _ids(source: Source) -> list[str]:
     """The ids of its conversations, the main one first; one more than `COUNTED` where there are more."""
-    return [entry.id for entry in islice(importers.entries(source), COUNTED + 1)]
+    return [entry.id for entry in islice(contents.list_entries(source), COUNTED + 1)]
 
 
 def _count(ids: Sequence[str]) -> str:
