@@ -49,9 +49,9 @@ else:
         """What is loaded when it is first asked for."""
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from turnscope.library.loading import unwalked
+        from turnscope.library.loading import pause_gc
 
-        with unwalked():
+        with pause_gc():
             value = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
         return value
 

@@ -18,15 +18,15 @@ from turnscope.envelope.plan import Plan
 from turnscope.envelope.wishes import make_rating
 from turnscope.errors import TurnscopeError
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.growing import Growing
-from turnscope.live.offline import Offline
+from turnscope.live.live_session import LiveSession
+from turnscope.live.memory_sink import MemorySink
+from turnscope.live.offline import OfflineServer
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import connected
-from turnscope.live.remembering import Remembering
+from turnscope.live.provider import connect
 from turnscope.live.sinks import Sinks
-from turnscope.planning.answers import answerer
+from turnscope.planning.answers import make_answerer
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import parse, sendable
+from turnscope.planning.policy import make_sendable, parse
 from turnscope.session.builder import Builder
 from turnscope.session.facts import add_facts
 from turnscope.session.model import AnswerFact, Ask, Session
@@ -54,7 +54,7 @@ def session(*prompts: str) -> Session:
 
 
 def plans(said: Session, store: Memories | None = None) -> list[Plan]:
-    answers = answerer(said.recorded.answers.get, {"recall": store.answer} if store else {})
+    answers = make_answerer(said.recorded.answers.get, {"recall": store.answer} if store else {})
     return [*replay(said, parse("t", POLICY), build_ledger(said, CHARS), answers=answers)]
 
 
@@ -200,18 +200,24 @@ def test_editing_keeps_where_a_fact_came_from_and_forgets_what_it_said(tmp_path:
 def test_a_chat_remembers_for_the_next_one_and_replays_to_the_same_plans(tmp_path: Path) -> None:
     store = Memories(tmp_path / "db", "ada", "compiler")
     threads = Threads(tmp_path / "db", user="ada")
-    with let_go(Offline()) as server:
-        provider = connected(server.url, "secret-key-123", retries=0)
+    with let_go(OfflineServer()) as server:
+        provider = connect(server.url, "secret-key-123", retries=0)
         for prompts in (("I prefer short answers.", "Go on."), ("How long are answers to be?",)):
             thread = threads.create(title="test")
-            sink = Sinks(threads.sink(thread), Remembering(store))
+            sink = Sinks(threads.sink(thread), MemorySink(store))
             made = Settings("offline-16k", parse("t", POLICY))
-            chat = Chat(Growing(Session(thread, source="turnscope-chat"), COUNTER), provider, sink, made, recall=store.answer)
+            chat = Chat(
+                LiveSession(Session(thread, source="turnscope-chat"), COUNTER),
+                provider,
+                sink,
+                made,
+                recall_answers=store.answer,
+            )
             for prompt in prompts:
                 assert [*chat.send(prompt)]
     assert [fact.text for fact in store.all() if fact.owner == "user"] == ["I prefer short answers."]
     assert chat.plan
     assert "I prefer short answers." in inserted(chat.plan)
     loaded = threads.load(thread)
-    again = [*replay(loaded, sendable(parse("t", POLICY)), build_ledger(loaded, COUNTER))][-1]
+    again = [*replay(loaded, make_sendable(parse("t", POLICY)), build_ledger(loaded, COUNTER))][-1]
     assert inserted(again) == inserted(chat.plan)

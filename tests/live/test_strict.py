@@ -15,10 +15,10 @@ from law_sessions import ledger_of, sessions
 from turnscope.envelope.condensing import subtract_spans
 from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
-from turnscope.live.offline import Offline
-from turnscope.live.offline.strict import rejected
+from turnscope.live.offline import OfflineServer
+from turnscope.live.offline.validation import find_rejection
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import load, names, sendable
+from turnscope.planning.policy import list_policies, load, make_sendable
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Part, Span
@@ -72,7 +72,7 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_what_the_api_rejects_is_rejected_in_its_words(what: str) -> None:
-    assert what in rejected(WRONG[what])
+    assert what in find_rejection(WRONG[what])
 
 
 @pytest.mark.parametrize(
@@ -87,40 +87,40 @@ def test_what_the_api_rejects_is_rejected_in_its_words(what: str) -> None:
     ],
 )
 def test_what_the_api_takes_is_taken(right: dict[str, Any]) -> None:
-    assert rejected(right) == ""
+    assert find_rejection(right) == ""
 
 
 @pytest.fixture
-def server() -> Iterator[Offline]:
-    with let_go(Offline()) as offline:
+def server() -> Iterator[OfflineServer]:
+    with let_go(OfflineServer()) as offline:
         yield offline
 
 
-def test_thinking_is_taken_back_behind_its_own_prefix_and_its_own_model_alone(server: Offline) -> None:
+def test_thinking_is_taken_back_behind_its_own_prefix_and_its_own_model_alone(server: OfflineServer) -> None:
     asked = body(user("How far is it?"), thinking={"type": "adaptive"})
-    status, said = server.message(asked)
+    status, said = server.handle_message(asked)
     answer = {"role": "assistant", "content": said["content"]}
     assert (status, said["content"][0]["type"]) == (200, "thinking")
     good = {**asked, "messages": [*asked["messages"], answer, user("And back?")]}
-    assert rejected(good) == ""
+    assert find_rejection(good) == ""
     marked = [user({"type": "text", "text": "How far is it?", "cache_control": {"type": "ephemeral"}}), *good["messages"][1:]]
-    assert rejected({**good, "messages": marked}) == ""  # a mark changes nothing of what is said
+    assert find_rejection({**good, "messages": marked}) == ""  # a mark changes nothing of what is said
     other = [user("How far was it?"), *good["messages"][1:]]
-    assert rejected({**good, "messages": other}) == "messages.1.content.0: the messages before it were changed"
-    assert "Invalid `signature`" in rejected({**good, "model": "offline-64k"})
+    assert find_rejection({**good, "messages": other}) == "messages.1.content.0: the messages before it were changed"
+    assert "Invalid `signature`" in find_rejection({**good, "model": "offline-64k"})
     thought = {**said["content"][0], "thinking": "Not so."}
     edited = [good["messages"][0], {**answer, "content": [thought, *said["content"][1:]]}, good["messages"][2]]
-    assert server.message({**good, "messages": edited})[0] == 400
+    assert server.handle_message({**good, "messages": edited})[0] == 400
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
+@pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 def test_what_mends_stands_behind_what_cuts(name: str) -> None:
-    rules = [part.rule.name for part in sendable(load(name)).rules]
+    rules = [part.rule.name for part in make_sendable(load(name)).rules]
     assert rules[0] == "follow_wishes"
     behind = rules[rules.index("strip_stale_thinking") + 1 :]
     assert set(behind) <= {"refuse_when_over", "warn_at"}
     assert rules.index("drop_blank_texts") < rules.index("strip_stale_thinking")
-    assert sendable(sendable(load(name))) == sendable(load(name))
+    assert make_sendable(make_sendable(load(name))) == make_sendable(load(name))
 
 
 def said(message: dict[str, Any]) -> list[Any]:
@@ -128,13 +128,13 @@ def said(message: dict[str, Any]) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
+@pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 @settings(max_examples=10)
 @given(session=sessions, limit=limits)
 def test_thinking_is_sent_behind_what_it_was_thought_behind_or_not_at_all(name: str, session: Any, limit: int) -> None:
     """The prefix of each thinking block that is sent is the prompt of the request that brought it."""
     prompts: dict[str, list[list[Any]]] = {}  # two may think the same
-    for plan in replay(session, sendable(tight(name, limit)), ledger_of(session)):
+    for plan in replay(session, make_sendable(tight(name, limit)), ledger_of(session)):
         sent: list[Any] = []
         for message in render(plan.after, session)["messages"]:
             for block in said(message):
@@ -156,13 +156,13 @@ def test_thinking_that_nobody_signed_is_not_sent(seal: dict[str, str], sent: int
             builder.add_message("assistant", [thought, {"type": "text", "text": "so"}]), model="claude-opus-5-5"
         )
     session = builder.build()
-    last = [*replay(session, sendable(load("keep-everything")), ledger_of(session))][-1]
+    last = [*replay(session, make_sendable(load("keep-everything")), ledger_of(session))][-1]
     kinds = [block["type"] for message in render(last.after, session)["messages"] for block in said(message)]
     assert kinds.count("thinking") == sent
 
 
 def test_the_record_is_not_mended() -> None:
-    assert sendable(load("as-recorded")) == load("as-recorded")
+    assert make_sendable(load("as-recorded")) == load("as-recorded")
 
 
 SLICE = matrix.Course(turns=20, condense=8, paste=11, kill=15, model="offline-64k")

@@ -18,7 +18,7 @@ from turnscope.envelope.wishes import find_wishes, get_rating
 from turnscope.errors import BrokenFile
 from turnscope.live.offline.model import COUNTER
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import following, load
+from turnscope.planning.policy import add_wishes_rule, load
 from turnscope.planning.render import render
 from turnscope.session import portable
 from turnscope.session.content import dumps
@@ -50,7 +50,7 @@ def old(tmp_path: Path) -> Threads:
 
 
 def plans(session: Session) -> list[tuple[int, int, str]]:
-    replayed = replay(session, following(load("keep-everything")), build_ledger(session, COUNTER))
+    replayed = replay(session, add_wishes_rule(load("keep-everything")), build_ledger(session, COUNTER))
     bodies = ((plan, dumps(render(plan.after, session, plan.request.settings))) for plan in replayed)
     return [(p.calibration.recorded, p.projected, blake2b(body.encode(), digest_size=8).hexdigest()) for p, body in bodies]
 
@@ -88,7 +88,7 @@ def test_the_rest_of_an_old_file_is_there_and_can_be_added_to(old: Threads) -> N
     assert {hit.thread for hit in old.search("north")} == {CHAT}
     old.keep_answer("k1", Answer("Another one.", source="model"))
     assert old.kept_answers()["k1"].text == "Another one."
-    old.sink(CHAT).fact(CountFact(6, 589, 600, "offline-16k"))
+    old.sink(CHAT).record_fact(CountFact(6, 589, 600, "offline-16k"))
     assert old.load(CHAT).recorded.counts[6] == (CountFact(6, 589, 600, "offline-16k"),)
     with sqlite3.connect(old.path) as db:
         tables = {row[0] for row in db.execute("select name from sqlite_master where type = 'table'")}

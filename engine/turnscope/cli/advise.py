@@ -9,9 +9,9 @@ import click
 from turnscope.cli import options, output
 from turnscope.cli.exit_codes import ExitCode
 from turnscope.cli.sessions import naming, open_path
-from turnscope.library import advising, opening, tried
+from turnscope.library import advising, opening, trial_log
 from turnscope.settings import find_data_folder
-from turnscope.views import knobs
+from turnscope.views import parameters
 
 
 @click.command()
@@ -28,15 +28,17 @@ def command(path: str, policy: str, trials: int, seed: int, turn: tuple[str, ...
     Exits with 1 where nothing can be advised. A search that was stopped goes on where it was when the same command runs again.
     """
     own = find_data_folder() / "policies"
-    chosen = opening.named(policy, own if (own / f"{policy}.toml").is_file() else None)
+    chosen = opening.load_policy(policy, own if (own / f"{policy}.toml").is_file() else None)
     try:
         with open_path(path) as file, naming(path):
-            found = advising.advise(file, chosen, trials=trials, seed=seed, turn=turn, folder=tried.kept(), tell=_show_progress)
+            found = advising.advise(
+                file, chosen, trials=trials, seed=seed, turn=turn, folder=trial_log.find_advice_folder(), tell=_show_progress
+            )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("Stopped by Ctrl-C. The same command goes on from there.") from None
     if save and found.chosen is not None:
-        knobs.save(save, found.toml(found.chosen), own)
-    output.write(found.json() if as_json else found.sentences())
+        parameters.save_policy(save, found.to_toml(found.chosen), own)
+    output.write(found.to_json() if as_json else found.to_text())
     return ExitCode.NEGATIVE if found.chosen is None else ExitCode.DONE
 
 

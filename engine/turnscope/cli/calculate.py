@@ -9,7 +9,7 @@ import click
 
 from turnscope.cli import options
 from turnscope.cli.output import write_rows
-from turnscope.library.calculating import CALCULATED, FIELDS, Shape, calculate
+from turnscope.library.calculating import CALCULATED_POLICIES, FIELDS, Shape, calculate
 
 
 def _shape(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,7 +23,7 @@ def _shape(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @_shape
-@options.policies(CALCULATED)
+@options.policies(CALCULATED_POLICIES)
 @options.rows
 def command(policies: list[str], as_json: bool, as_csv: bool, **shape: Any) -> int:
     """Calculate what policies do to a planned conversation.

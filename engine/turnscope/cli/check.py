@@ -51,26 +51,26 @@ def command(
     else:
         with replace_file(junit) as part:
             found = _check(paths, limits, policy)
-            part.write_text(checking.junit(found.outcomes, policy), encoding="utf-8")
+            part.write_text(checking.to_junit(found.results, policy), encoding="utf-8")
     output.write_rows(found, as_json=as_json, as_csv=as_csv)
     if as_json or as_csv or not output.is_terminal():  # a table says it itself
-        for each in found.outcomes:
-            for wrong in filter(None, (each.error, *each.broken)):
+        for each in found.results:
+            for wrong in filter(None, (each.error, *each.violations)):
                 output.note(name_path(wrong, each.path))
     if limits == checking.Limits():
         output.note("No limit was given, so only whether the sessions can be read was checked; see `turnscope check --help`.")
-    if any(each.error for each in found.outcomes):
+    if any(each.error for each in found.results):
         return ExitCode.ERROR
-    return ExitCode.DONE if all(each.passed for each in found.outcomes) else ExitCode.NEGATIVE
+    return ExitCode.DONE if all(each.ok for each in found.results) else ExitCode.NEGATIVE
 
 
-def _check(paths: tuple[str, ...], limits: checking.Limits, policy: str) -> checking.Results:
+def _check(paths: tuple[str, ...], limits: checking.Limits, policy: str) -> checking.CheckResults:
     """Every session of every path."""
-    outcomes: list[checking.Checked] = []
+    results: list[checking.CheckResult] = []
     for path in paths:
         with open_path(path) as file:
             with naming(path):
-                ids = checking.inside(file)
+                ids = checking.list_entries(file)
             found = [checking.check(file, limits, policy, id) for id in ids]
-        outcomes += [replace(each, path=shown(path)) for each in found] if path == options.STANDARD_INPUT else found
-    return checking.Results(tuple(outcomes))
+        results += [replace(each, path=shown(path)) for each in found] if path == options.STANDARD_INPUT else found
+    return checking.CheckResults(tuple(results))

@@ -7,12 +7,12 @@ import click
 from turnscope.cli import options
 from turnscope.cli.output import write_rows
 from turnscope.cli.sessions import open_session
-from turnscope.library.comparing import SHOWN, compare
+from turnscope.library.comparing import COMPARED_POLICIES, compare
 
 
 @click.command()
 @options.session_path
-@options.policies(SHOWN)
+@options.policies(COMPARED_POLICIES)
 @options.conversation
 @click.option("--model", default="", help="Replay as if this model had been asked; default: those of the record.")
 @click.option("--window", type=int, default=0, metavar="TOKENS", help="Its context window; default: the model's own.")

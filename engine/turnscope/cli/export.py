@@ -13,7 +13,7 @@ from turnscope.errors import UnknownEntry
 from turnscope.session.thread import Thread
 from turnscope.views import exporting
 
-FORMS = exporting.forms()
+FORMS = exporting.list_formats()
 
 
 @click.command()
@@ -39,4 +39,4 @@ def command(path: str, form: str, conversation: str, branch: str, target: Path |
 def _export(thread: Thread, form: str, branch: str) -> bytes:
     if branch and branch not in thread.leaves:
         raise UnknownEntry(f"there is no branch {branch!r}", hint=f"There are: {', '.join(thread.leaves)}.")
-    return FORMS[form].make(thread.get_path(branch))
+    return FORMS[form].encode(thread.get_path(branch))

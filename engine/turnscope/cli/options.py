@@ -21,7 +21,7 @@ def complete_policies(_ctx: click.Context, _param: click.Parameter, incomplete: 
     from turnscope.planning import policy  # only who completes a policy waits for it
 
     before, comma, last = incomplete.rpartition(",")
-    return [CompletionItem(f"{before}{comma}{name}") for name in policy.names() if name.startswith(last)]
+    return [CompletionItem(f"{before}{comma}{name}") for name in policy.list_policies() if name.startswith(last)]
 
 
 def session_path(function: F) -> F:
@@ -71,9 +71,7 @@ def rows(function: F) -> F:
     function = click.option(
         "--csv", "as_csv", is_flag=True, callback=_one_form, help="Print CSV, as a pipe gets it; a terminal gets a table."
     )(function)
-    return click.option(
-        "--json", "as_json", is_flag=True, callback=_one_form, help="Print JSON."
-    )(function)
+    return click.option("--json", "as_json", is_flag=True, callback=_one_form, help="Print JSON.")(function)
 
 
 def _one_form(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:

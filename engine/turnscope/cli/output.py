@@ -12,16 +12,16 @@ class Rows(Protocol):
     """A result of several rows, in every form that is printed."""
 
     def __repr__(self) -> str: ...
-    def csv(self) -> str: ...
-    def json(self) -> str: ...
+    def to_csv(self) -> str: ...
+    def to_json(self) -> str: ...
 
 
 def write_rows(result: Rows, *, as_json: bool, as_csv: bool) -> None:
     """Print a result as JSON or CSV where that is asked for; else as a table to a terminal, as CSV to a pipe or a file."""
     if as_json:
-        write(result.json())
+        write(result.to_json())
     elif as_csv or not is_terminal():
-        write(result.csv())
+        write(result.to_csv())
     else:
         write(f"{result!r}\n")
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from turnscope.cli.options import STANDARD_INPUT
 from turnscope.cli.output import note
 from turnscope.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
-from turnscope.library.loading import read
+from turnscope.library.loading import read_thread
 from turnscope.reading import contents
 from turnscope.reading.holders import open_source
 from turnscope.reading.source import Source
@@ -52,7 +52,7 @@ def open_thread(path: str, conversation: str = "") -> Iterator[Thread]:
         with naming(path):
             source = open_source(file)
             try:
-                thread = read(source, conversation)
+                thread = read_thread(source, conversation)
             except UnknownEntry as error:
                 error.hint = f"Of {_count(ids := _ids(source))}, the first are: {', '.join(map(repr, ids[:LISTED]))}."
                 raise

@@ -12,7 +12,7 @@ from turnscope.cli.exit_codes import ExitCode
 from turnscope.cli.output import write_error
 from turnscope.cli.sessions import open_session
 from turnscope.share.redact import LEVELS, Level
-from turnscope.share.report import Unredacted, report
+from turnscope.share.report import RedactionError, build_report
 
 
 @click.command()
@@ -33,9 +33,9 @@ def command(path: str, target: Path, level: Level, conversation: str) -> int:
     try:
         with replace_file(target) as part:
             with open_session(path, conversation) as session:
-                made = report(session, level)
+                made = build_report(session, level)
             part.write_text(made.markdown if target.suffix == ".md" else made.html, encoding="utf-8")
-    except Unredacted as error:
+    except RedactionError as error:
         write_error(error.what, error.short_hint)
         return ExitCode.NEGATIVE
     taken = ", ".join(f"{count} × {kind}" for kind, count in made.removed)

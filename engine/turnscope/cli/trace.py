@@ -26,6 +26,6 @@ def command(path: str, target: Path, policy: str, conversation: str, content: bo
     """
     with replace_file(target) as part, open_session(path, conversation) as session:
         trace = opening.replay(session, policy)
-        count = export.write_spans(part, replays.spans_of(trace, content=content))
+        count = export.write_spans(part, replays.iter_spans(trace, content=content))
     click.echo(f"{count:,} spans of {len(trace.plans):,} requests are in {target}")
     return 0

@@ -1,0 +1,99 @@
+"""What a rule that decides anew decides again: it stands as it was decided first, and only what is new is a decision.
+
+A `fresh` rule runs on an envelope without its own edits, so what it yields is all that it wants. Here that is laid over what
+the request before was sent with. Where that takes more than adding to it (something does not last, edits meet, another rule
+changed something too), nothing is carried over, and all of it is decided again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from msgspec import structs
+
+from turnscope.counting.ledger import Ledger
+from turnscope.envelope.envelope import Envelope
+from turnscope.envelope.pieces import Decision
+from turnscope.envelope.plan import FreshEdits, Plan
+from turnscope.errors import RuleError
+from turnscope.session.model import Edit, Span
+
+
+def collect_fresh_edits(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> FreshEdits | None:
+    """What the `fresh` of all decisions changed, in address order; None where that cannot be told apart from the others."""
+    if not fresh:
+        return ()
+    ends = sorted(d.edit.span for d in decisions if d.splice and d.edit.span)
+    meet = any(b.start < a.stop or a == b or b.start == b.stop == a.start for a, b in pairwise(ends))
+    if meet or any(d.edit.restore for d in fresh):
+        return None
+    held = ((d.edit.span, d.edit.body, d.edit.slot) for d in fresh if d.edit.span)
+    return tuple(sorted(held, key=lambda one: one[0]))
+
+
+def share_fresh_edits(was: FreshEdits, now: FreshEdits) -> FreshEdits:
+    """What is wanted `now`, held once with what was wanted before where it is the same."""
+    held = {(one[0], one[2]): one for one in was}
+    same = tuple(known if (known := held.get((one[0], one[2]))) == one else one for one in now)
+    return was if same == was else same
+
+
+def continue_previous(
+    previous: Plan, decisions: Sequence[Decision], now: FreshEdits, stop: int, ledger: Ledger
+) -> tuple[Envelope, list[Decision], Envelope] | None:
+    """Begin, decisions and end of a request whose fresh rules want `now`, begun with what still stands of the one before.
+
+    None where something of the request before does not last, or not all that `decisions` change is in `now`.
+    """
+    was = previous.fresh_edits
+    if not was or len(now) < sum(d.splice is not None for d in decisions) or not _covers(was, now):
+        return None
+    envelope = before = previous.after.grow(stop, ledger)
+    stood, dropped = (
+        {(span, slot): body for span, body, slot in was},
+        [span for span, body, _ in was if body == () and span.start < span.stop],
+    )
+    first, made = previous.first + len(previous.decisions), list[Decision]()
+    for decision in decisions:
+        edit = decision.edit
+        place = (edit.span or Span(0, 0), edit.slot)
+        again = decision.splice and place in stood and stood[place] == edit.body
+        for part in () if again else _keep_new(edit, dropped) if decision.splice else (edit,):
+            number, tokens = first + len(made), envelope.tokens
+            try:
+                envelope, splice = envelope.replace(part, number, ledger)
+            except RuleError:  # what stands there is not what the rule was shown
+                return None
+            if splice or not decision.splice:
+                made.append(Decision(number, decision.request, decision.rule, part, splice, tokens, envelope.tokens))
+    return before, made, envelope
+
+
+def _covers(was: FreshEdits, now: FreshEdits) -> bool:
+    """Whether all that was done is done again, or gives way to something else in the same place."""
+    slots = {(span, slot) for span, _, slot in now}
+    rest = [span for span, _, slot in was if (span, slot) not in slots]
+    spans = [span for span, _, _ in now if span.start < span.stop]
+    return all(span.start < span.stop and not [*_subtract(span, spans)] for span in rest)
+
+
+def _keep_new(edit: Edit, dropped: Sequence[Span]) -> Iterator[Edit]:
+    """An edit; of one that leaves blocks out, what was not left out before."""
+    if edit.body != () or edit.span is None or edit.span.start == edit.span.stop:
+        yield edit
+        return
+    for part in _subtract(edit.span, dropped):
+        yield edit if part == edit.span else structs.replace(edit, span=part)
+
+
+def _subtract(span: Span, spans: Sequence[Span]) -> Iterator[Span]:
+    """What is left of a span without others, which are in address order."""
+    at = span.start
+    for other in spans:
+        if other.start < span.stop and at < other.stop:
+            if at < other.start:
+                yield Span(at, other.start)
+            at = other.stop
+    if at < span.stop:
+        yield Span(at, span.stop)
