@@ -188,6 +188,7 @@ def test_a_budget_is_held_or_broken_in_words_and_exit_codes(
 
 
 def test_the_fixture_fails_a_test_whose_session_breaks_its_budget(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["turnscope.pytest_plugin"]\n')
     test = tmp_path / "test_mine.py"
     test.write_text(
         f"def test_kept(context_budget):\n    assert context_budget({str(COLD)!r}, max_fill=90).policy == 'as-recorded'\n"
