@@ -46,6 +46,7 @@ if held:
 # Before anything is drawn: a turn that ends amid this run is then still waited for, and its end draws the page again.
 busy = bool(held and held.busy)
 drawn = len(held.session.messages) if held else 0
+complete = False  # a page that is cut short shows new messages beside an old message box; it is drawn to its end first
 
 
 def submitted() -> None:
@@ -68,13 +69,20 @@ def submitted() -> None:
     chat_chosen.show(room.thread)
 
 
+def outdated(room: chatting.Room) -> bool:
+    """The turn has ended, or a message of it is complete: the page has to be drawn again."""
+    with room.lock:
+        room.absorb()
+    return not room.busy or len(room.session.messages) != drawn
+
+
 def answering(room: chatting.Room) -> None:
     """The answer while it comes. Leaving the page or reloading it does not end it."""
     running = room.running
-    with room.lock:
-        room.absorb()
-    if not room.busy or running is None or len(room.session.messages) != drawn:
-        st.rerun()
+    if outdated(room) or running is None:
+        if complete:
+            st.rerun()
+        return
     last = running.events[-1] if running.events else None
     if isinstance(last, Unkept):
         chat_notices.unkept(last.error)
@@ -164,3 +172,6 @@ with right:
     st.fragment(beside, run_every=4 * POLL if busy else None)()
     if held:
         chat_messages.requests(held)
+complete = True
+if held and busy and outdated(held):
+    st.rerun()
