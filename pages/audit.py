@@ -1,12 +1,9 @@
-"""Audit and share: the checklist held against the session, any turn's exact messages, and a report to hand on."""
+"""The address of the page in the folder `audit`. Streamlit runs this file; nothing imports it."""
 
 from pages.parts import shell
 
 shell.ensure()
 
-from pages.parts import auditing, controls, sharing  # noqa: E402
+from pages.audit import page  # noqa: E402
 
-shown = controls.header()
-auditing.checklist(shown)
-auditing.replay(shown)
-sharing.draw(shown)
+page.draw()

@@ -36,7 +36,8 @@ def going_to(page: Page, url: str, key: str = "") -> None:
 
 # All at once, and between two runs: the message stands there, and nothing is under way any more or still to be drawn.
 ANSWERED = """said => {
-    const app = document.querySelector('[data-testid=stApp]'), box = document.querySelector('[data-testid=stChatInputTextArea]');
+    const app = document.querySelector('[data-testid=stApp]');
+    const box = document.querySelector('[data-testid=stChatInputTextArea]');
     const open = '.chat-msg.now, .st-key-chat-stop button, [data-stale=true], [data-testid=stSkeleton]';
     return app.dataset.testScriptState === 'notRunning' && box && !box.disabled && !document.querySelector(open)
         && [...document.querySelectorAll('.chat-msg.user')].some(one => one.innerText.includes(said)); }"""

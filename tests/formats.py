@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from turnscope import importers
 from turnscope.errors import TurnscopeError
+from turnscope.reading.contents import list_entries, read_entry
 from turnscope.reading.holders import open_source
+from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
 from turnscope.session.model import Session
 from turnscope.session.thread import Thread
@@ -29,7 +30,7 @@ def data_of(value: Any, lines: bool = False) -> bytes:
 def threads(data: bytes, name: str = "made.json") -> list[Thread]:
     """Every conversation of a file, in the order in which they are listed."""
     source = Source(Path("/nowhere") / name, data)
-    return [importers.read_entry(source, entry.id) for entry in importers.entries(source)]
+    return [read_entry(source, entry.id) for entry in list_entries(source)]
 
 
 def opened(value: Any, lines: bool = False, name: str = "made.json") -> Session:
@@ -40,7 +41,7 @@ def opened(value: Any, lines: bool = False, name: str = "made.json") -> Session:
 def claimed(path: Path) -> list[str]:
     """The importers that recognise a file at all."""
     source = open_source(path)
-    return [importer.name for importer in importers.importers() if importer.sniff(source)]
+    return [importer.name for importer in find_importers() if importer.sniff(source)]
 
 
 def database(path: Path, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Path:

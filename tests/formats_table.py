@@ -1,12 +1,13 @@
-"""README's table of formats, from what the importers say of themselves: `python -m tests.formats_table` writes it anew."""
+"""The table of formats in the docs, from what the importers say of themselves: `python -m tests.formats_table` writes it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from turnscope.importers import Importer, importers
+from turnscope.importers import Importer
+from turnscope.reading.registry import find_importers
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+FORMATS = Path(__file__).resolve().parent.parent / "engine" / "turnscope" / "docs" / "formats.md"
 BEGIN, END = "<!-- formats: made by `python -m tests.formats_table` -->", "<!-- end of formats -->"
 
 
@@ -17,19 +18,19 @@ def table() -> str:
 
 
 def _sorted() -> list[Importer]:
-    return sorted(importers(), key=lambda importer: importer.title.casefold())
+    return sorted(find_importers(), key=lambda importer: importer.title.casefold())
 
 
 def _checked(importer: Importer) -> str:
     return "" if importer.sample else " (from schema: no real file was at hand)"
 
 
-def written(readme: str) -> str:
-    """The README with the table as it is now. ValueError where it has no place for it."""
-    before, rest = readme.split(BEGIN)
+def written(page: str) -> str:
+    """The page with the table as it is now. ValueError where it has no place for it."""
+    before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    FORMATS.write_text(written(FORMATS.read_text(encoding="utf-8")), encoding="utf-8")

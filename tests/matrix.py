@@ -162,7 +162,7 @@ def _condensed(chat: Chat) -> str:
     last = list(chat.condense())[-1]
     if isinstance(last, Failed):
         return "refused"
-    return "stands" if wishes.summaries(chat.planned("And then?").after) else "undone"
+    return "stands" if wishes.find_summaries(chat.planned("And then?").after) else "undone"
 
 
 def _driven(

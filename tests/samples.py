@@ -16,13 +16,14 @@ from pathlib import Path
 
 import numpy as np
 import turnscope
-from turnscope import importers
 from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat
 from turnscope.library.opening import own_prices
 from turnscope.planning.trace import Trace
+from turnscope.reading.contents import list_entries, locate_entry, read_entry
 from turnscope.reading.holders import open_source
-from turnscope.session.model import BEGUN, Session
-from turnscope.session.thread import hanging
+from turnscope.reading.registry import find_session_path, find_suffixes
+from turnscope.session.model import BEGINS_MID_CONVERSATION, Session
+from turnscope.session.thread import iter_descendants
 from turnscope.views.overview import CELLS, Overview, overview
 
 READ = ("file", "format", "sessions", "requests", "blocks", "tokens in", "tokens out", "notes", "seconds")
@@ -41,7 +42,7 @@ HEAD = (
     "after compaction",
 )
 ROUNDING = 1e-9  # USD below zero that are no money
-ENDS = importers.suffixes() | {".yaml", ".yml", ".db", ".vscdb", ".sqlite", ".traj", ".eval", ".gz"}  # what sessions end in
+ENDS = find_suffixes() | {".yaml", ".yml", ".db", ".vscdb", ".sqlite", ".traj", ".eval", ".gz"}  # what sessions end in
 
 
 @dataclass(slots=True)
@@ -124,7 +125,7 @@ def files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and file.suffix.lower() in ENDS:
-                found[importers.part_of(file)] = None
+                found[find_session_path(file)] = None
     return iter(found)
 
 
@@ -133,10 +134,10 @@ def read(path: Path) -> Read:
     found, began = Read("/".join(path.parts[-2:])), time.perf_counter()
     try:
         source = open_source(path)
-        for entry in importers.entries(source):
-            found.formats[importers.located(source, entry.id)[1].name] = None
+        for entry in list_entries(source):
+            found.formats[locate_entry(source, entry.id)[1].name] = None
             try:
-                _read_one(found, importers.read_entry(source, entry.id).session)
+                _read_one(found, read_entry(source, entry.id).session)
             except BrokenFile as error:
                 if "holds no message" not in error.what:
                     raise
@@ -151,7 +152,7 @@ def read(path: Path) -> Read:
 
 def _read_one(found: Read, main: Session) -> None:
     found.sessions += 1
-    for session in (main, *(each.own for each in hanging(main))):
+    for session in (main, *(each.own for each in iter_descendants(main))):
         found.requests += len(session.requests)
         found.blocks += len(session.blocks)
         found.notes += len(session.notes)
@@ -194,7 +195,7 @@ def _add(found: Row, session: Session, view: Overview, billed: set[tuple[str, in
         billed.add(key)
         found.requests += 1
         found.summed += total or 0
-        priced = own_prices().cost(request.usage, request.model, request.sent_at) if request.usage else None
+        priced = own_prices().compute_cost(request.usage, request.model, request.sent_at) if request.usage else None
         found.recorded += priced.total if priced else 0
 
 
@@ -224,7 +225,7 @@ def _prefixes(found: Row, trace: Trace, view: Overview) -> None:
         return
     for n in np.flatnonzero(view.cells[:, CELLS.index("prefix")] == 0):
         fit = trace.fit(int(n))
-        if fit.earlier and trace.session.about.get(BEGUN):
+        if fit.earlier and trace.session.about.get(BEGINS_MID_CONVERSATION):
             found.unknown.add("begins mid-conversation, no compaction tells system prompt and tools apart")
         elif not (view.recorded[: n + 1] > 0).any():
             found.unknown.add("no usage up to there")

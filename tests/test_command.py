@@ -15,7 +15,7 @@ from claude_log import Log
 from conftest import ROOT
 from turnscope import __main__ as command
 from turnscope.library import Store
-from turnscope.settings import data_file
+from turnscope.settings import find_database
 from turnscope.storage.threads import Threads
 
 
@@ -51,7 +51,7 @@ def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_
     log = Log()
     log.user("hello")
     file = log.save(tmp_path / "s1.jsonl")
-    memory = Store(data_file())
+    memory = Store(find_database())
     memory.open(file)
     Threads(memory.path).create(title="a chat")
     assert memory.path.parent == data_folder

@@ -24,7 +24,7 @@ from turnscope.errors import TurnscopeError, UnknownEntry
 from turnscope.library import advising, calculating, checking, opening, tried
 from turnscope.library.comparing import SHOWN, compare
 from turnscope.library.store import Store
-from turnscope.settings import OPEN, data_file, data_folder
+from turnscope.settings import OPEN_VARIABLE, find_data_folder, find_database
 from turnscope.views import comparison, exporting, knobs
 
 HERE = Path(__file__).resolve().parent
@@ -46,13 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--forget", action="store_true", help="delete what Turnscope remembered of opened sessions, and exit")
     asked = parser.parse_args(given)
     if asked.forget:
-        return _forget(Store(data_file()))
+        return _forget(Store(find_database()))
     environment = ALLOCATOR | os.environ
     if asked.path is not None:
         if not asked.path.exists():
             print(f"turnscope: {asked.path} does not exist", file=sys.stderr)
             return 2
-        environment[OPEN] = str(asked.path.resolve())
+        environment[OPEN_VARIABLE] = str(asked.path.resolve())
     starts = [sys.executable, "-m", "streamlit", "run", str(APP / "app.py"), "--server.port", str(asked.port)]
     starts += ["--server.headless", "true"] if asked.no_browser else []
     return _served(starts, environment)
@@ -110,7 +110,7 @@ def _export(argv: Sequence[str]) -> int:
         thread = opening.thread(asked.path, asked.conversation)
         if asked.branch and asked.branch not in thread.leaves:
             raise UnknownEntry(f"there is no branch {asked.branch!r}", hint=f"There are: {', '.join(thread.leaves)}")
-        data = forms[asked.form].make(thread.path(asked.branch))
+        data = forms[asked.form].make(thread.get_path(asked.branch))
         asked.output.write_bytes(data) if asked.output else sys.stdout.buffer.write(data)
     except (OSError, TurnscopeError) as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
@@ -226,7 +226,7 @@ def _advise(argv: Sequence[str]) -> int:
     parser.add_argument("--save", metavar="NAME", help="keep the advised policy among yours")
     parser.add_argument("--json", action="store_true", help="JSON instead of sentences")
     asked = parser.parse_args(argv)
-    own = data_folder() / "policies"
+    own = find_data_folder() / "policies"
     try:
         policy = opening.named(asked.policy, own if (own / f"{asked.policy}.toml").is_file() else None)
         made = advising.advise(

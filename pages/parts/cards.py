@@ -38,7 +38,12 @@ SIGNS = {
     "retry": "×",
     "subagent": "●",
 }
-HATCHED = {"prefix": "135deg,* 0 3px", "earlier": "45deg,* 0 3px", "put_back": "0deg,* 0 3px", "unattributed": "90deg,* 0 3px"}
+HATCHED = {
+    "prefix": "135deg,* 0 3px",
+    "earlier": "45deg,* 0 3px",
+    "reinjected": "0deg,* 0 3px",
+    "unattributed": "90deg,* 0 3px",
+}
 CENT = Decimal("0.01")  # less that was counted is told on hovering alone
 TEXT = 800  # characters of a block shown in a list
 

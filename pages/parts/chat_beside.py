@@ -12,7 +12,7 @@ from turnscope.live import beside
 from turnscope.live.beside import Beside
 from turnscope.live.chat import Chat
 from turnscope.live.events import Event
-from turnscope.live.memories import Memories, Provided
+from turnscope.live.memories import ContextItem, Memories
 from turnscope.live.providing import Providing
 
 from pages.parts import memory_panel
@@ -52,7 +52,7 @@ def policy(base: Policy) -> Policy:
 def current(thread: str) -> Beside:
     """What stands beside a chat now."""
     folder = Path(project()) if project() else None
-    texts = tuple(Provided(kind, name, text) for kind, name, text in pasted().get(thread, []))  # type: ignore[arg-type]
+    texts = tuple(ContextItem(kind, name, text) for kind, name, text in pasted().get(thread, []))  # type: ignore[arg-type]
     memories = None if mode() == OFF else store()
     asks = bool(value("condense")) and bool(st.session_state.get("chat.extract", True))
     learns = bool(st.session_state.get("chat.learn", True))

@@ -17,7 +17,7 @@ from turnscope.live.chat import Settings
 from turnscope.live.offline import Offline
 from turnscope.live.provider import Provider
 from turnscope.live.secrets import Keys
-from turnscope.live.threads import Place, Threads
+from turnscope.live.threads import Destination, Threads
 from turnscope.live.tools import DEFINITIONS
 from turnscope.live.windows import Window
 from turnscope.views import knobs
@@ -66,7 +66,7 @@ def prepare(thread: str) -> None:
         for name in ("policy", "folder"):
             if about.get(name):
                 st.session_state[f"chat.{name}"] = about[name]
-        to = threads().place(thread) or Place("server")  # of a chat that does not say it, an address is asked for
+        to = threads().place(thread) or Destination("server")  # of a chat that does not say it, an address is asked for
         for name, held in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
             st.session_state[f"chat.{name}"] = held
         _turned_back(thread)
@@ -123,14 +123,14 @@ def settings() -> Settings:
     )
 
 
-def place() -> Place:
+def place() -> Destination:
     """Where the form says that a chat goes."""
     kind = value("provider")
     url = value("url").strip() if kind == "server" else ""
-    return Place(kind, url, value("model") or "", int(value("window") or 0))
+    return Destination(kind, url, value("model") or "", int(value("window") or 0))
 
 
-def goes(thread: str = "") -> tuple[Place, Place | None]:
+def goes(thread: str = "") -> tuple[Destination, Destination | None]:
     """Where the next request goes; and where those before it went, where that was changed in the form since."""
     known, wanted = threads().place(thread) if thread else None, place()
     if known is None or known == wanted:
@@ -150,7 +150,7 @@ def key() -> str:
     return f"key.{providers.Endpoint(value('provider'), value('url')).origin}"
 
 
-def provider(to: Place | None = None) -> Provider:
+def provider(to: Destination | None = None) -> Provider:
     """The provider where a chat goes, else where the form says. TurnscopeError where a key or an address is missing."""
     to = to or place()
     if not to.model:

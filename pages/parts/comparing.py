@@ -45,7 +45,7 @@ def choose() -> Chosen:
     known = replays.shelf().policies
     asked = st.query_params
     named = [name for name in asked.get("policies", "").split(",") if name in known]
-    models = list(library.offered())
+    models = list(library.list_models())
     if (told := asked.get("model", "")[:80]) and told not in models:
         models.insert(0, told)
     picked = st.multiselect(

@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.parts import replays
 
-_HERE = Path(__file__).parent / "browser"
+_HERE = Path(__file__).parent.parent / "debugger" / "browser"
 
 
 def _read(*names: str) -> str:

@@ -137,7 +137,7 @@ def state_of(path: Path) -> tuple[int, int]:
 
 def is_session(folder: Path) -> bool:
     """Whether a folder opens as one session, as the task folders of some tools do."""
-    return any(path.is_file() and library.part_of(path) == folder for path in islice(folder.iterdir(), MOST_FOUND))
+    return any(path.is_file() and library.find_session_path(path) == folder for path in islice(folder.iterdir(), MOST_FOUND))
 
 
 def inside(folder: Path) -> tuple[list[Entry], bool]:
@@ -146,10 +146,10 @@ def inside(folder: Path) -> tuple[list[Entry], bool]:
 
     def walk() -> Iterator[Path]:
         nonlocal whole
-        wanted = library.suffixes()
+        wanted = library.find_suffixes()
         for at, folders, names in os.walk(folder):
             folders[:] = [name for name in folders if not name.startswith(".")] if Path(at) != folder else folders
-            yield from (library.part_of(Path(at, name)) for name in sorted(names) if Path(name).suffix in wanted)
+            yield from (library.find_session_path(Path(at, name)) for name in sorted(names) if Path(name).suffix in wanted)
             if time.monotonic() > until:
                 whole = False
                 return
@@ -160,9 +160,9 @@ def inside(folder: Path) -> tuple[list[Entry], bool]:
 
 def _inside(folder: Path) -> Iterator[Path]:
     """The paths under which the files of a folder open, each once."""
-    wanted = library.suffixes()
+    wanted = library.find_suffixes()
     paths = (path for path in folder.rglob("*") if path.suffix in wanted)
-    return iter(dict.fromkeys(map(library.part_of, paths)))
+    return iter(dict.fromkeys(map(library.find_session_path, paths)))
 
 
 def _newest(entries: Iterable[Entry]) -> list[Entry]:

@@ -75,7 +75,7 @@ class Place:
 
 def folder() -> Path:
     """The user's own policies."""
-    return settings.data_folder() / "policies"
+    return settings.find_data_folder() / "policies"
 
 
 def shelf() -> knobs.Shelf:
@@ -86,7 +86,7 @@ def shelf() -> knobs.Shelf:
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> knobs.Shelf:  # noqa: ARG001  what the cache goes by
-    return knobs.shelf(folder(), settings.context_pairs())
+    return knobs.shelf(folder(), settings.read_context_pairs())
 
 
 def recall() -> None:

@@ -22,7 +22,7 @@ from threading import Lock, Thread
 import streamlit as st
 import turnscope
 from turnscope import Session, Trace, figures, library, settings
-from turnscope.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available, hanging
+from turnscope.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available, iter_descendants
 from turnscope.library import known as known_lines
 from turnscope.live import threads
 from turnscope.views import find_text, one_request, slots
@@ -86,7 +86,7 @@ class _Slot:
 
 def entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
-    files = _files(settings.to_open(), library.places())
+    files = _files(settings.read_path_to_open(), library.places())
     known = {entry.id: entry for entry in files}
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
         more = _indexed(str(store().index), known_lines.version(store().index), files)
@@ -114,7 +114,7 @@ def titles() -> dict[str, str]:
 
 def chats_file() -> Path:
     """Where live chats are kept."""
-    return settings.data_file()
+    return settings.find_database()
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
@@ -234,7 +234,7 @@ def forget() -> None:
 
 def store() -> Store:
     """What is remembered between runs."""
-    return Store(settings.data_file())
+    return Store(settings.find_database())
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -315,7 +315,7 @@ def _sharpen(slot: _Slot, opened: Opened) -> None:
     if slot.exact or not exact_available():
         return
     worker = _counting()
-    settled, asked = worker.share
+    settled, asked = worker.progress
     if slot.counting and settled < asked:
         return
     found = store().exactly(opened, worker)
@@ -371,12 +371,12 @@ def _shown(entry: Entry, main: Opened, number: int) -> Shown:
 def _parts(main: Opened) -> Iterator[Part]:
     """The main session and all that hang from it, nearest first."""
     yield Part(0, "Main session", lambda: main)
-    for number, (depth, of, fork, own) in enumerate(hanging(main.session), 1):
+    for number, (depth, of, fork, own) in enumerate(iter_descendants(main.session), 1):
         indent = "– " * depth
         if fork < 0:
             yield Part(number, f"{indent}Subagent: {_label(own, len(own.requests))}", partial(_alone, main.key, own))
         else:
-            label = f"{indent}Branch: {_label(own, of.requests_of(fork))}"
+            label = f"{indent}Branch: {_label(own, of.count_branch_requests(fork))}"
             parted = sum(request.stop <= of.forks[fork].start for request in of.requests)
             says = next((block.text for block in own.blocks if block.text.strip()), own.title)
             yield Part(number, label, partial(_branch, main, of, fork), parted, says[:200])

@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import anthropic  # noqa: E402
-from turnscope.counting.tokens import estimator  # noqa: E402
-from turnscope.envelope.ended import RequestEnded  # noqa: E402
+from turnscope.counting.tokens import make_estimator  # noqa: E402
+from turnscope.envelope.request_outcome import RequestEnded  # noqa: E402
 from turnscope.live import branches  # noqa: E402
 from turnscope.live.chat import Settings  # noqa: E402
 from turnscope.live.events import Asked, Done, Planned, Text  # noqa: E402
@@ -84,7 +84,7 @@ class Timed:
 def stored(threads: Threads, requests: int, policy: str) -> str:
     """A chat of so many requests, kept as a live one is: a prompt, a tool call, its result, an answer. All was sent whole."""
     thread = threads.create(title="long", about={"policy": policy})
-    growing = Growing(Session(thread, source=SOURCE), estimator(PRICES.facts(MODEL).family))
+    growing = Growing(Session(thread, source=SOURCE), make_estimator(PRICES.find_facts(MODEL).family))
     sink = threads.sink(thread)
     sink.message(growing.message("system", "You are brief.", origin="system"), ["You are brief."], "complete")
     plan = step(None, growing.session, growing.request(model=MODEL), load("keep-everything"), growing.basis)

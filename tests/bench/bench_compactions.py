@@ -102,7 +102,7 @@ def ranges(session: Session, window: int | None = None) -> tuple[list[tuple[int,
     if session.about.get("tool") == "Cline":
         found = re.compile(r"hides messages (\d+) to (\d+)")
         masks = {seen.request: hit[0] for seen in session.observed if (hit := found.search(seen.edit.because))}
-        states = [plan.state("hide_oldest_pairs") for plan in turnscope.replay(session, "cline-classic").plans]
+        states = [plan.get_state("hide_oldest_pairs") for plan in turnscope.replay(session, "cline-classic").plans]
         before = [None, *states[:-1]]
         moved = (
             (n, f"hides messages {now.range[0]} to {now.range[1]}")

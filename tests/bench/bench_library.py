@@ -127,12 +127,12 @@ def page(folder: Path) -> bool:
         path.write_text('{"type": "user"}\n')
     one = known.lines(folder.parent / "2.db")[0]
     os.environ |= {"HOME": str(home), "TURNSCOPE_DATA": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home)}
-    with kept._writing(home / "library.db") as db:
+    with kept._begin_write(home / "library.db") as db:
         for n in range(0, 5_000, 2):
             path = projects / f"-home-project{n % 40}" / f"{n:06}.jsonl"
             values = {name: getattr(one, name) for name in one.__slots__} | {"path": str(path), "title": f"Session {n}"}
             spent = tuple((f"{n}-{k}", f"2026-0{1 + n % 9}-{1 + k % 28:02}", "claude-opus-4-5", 10**9 * k) for k in range(40))
-            kept._insert(db, kept.Indexed(type(one)(**values), spent, ((f"2026-0{1 + n % 9}-03", 1),), ()))
+            kept._insert_row(db, kept.Indexed(type(one)(**values), spent, ((f"2026-0{1 + n % 9}-03", 1),), ()))
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
     app.run()
     app.switch_page("pages/library.py")

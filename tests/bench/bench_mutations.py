@@ -39,9 +39,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "importers"
 import turnscope  # noqa: E402
 from claude_log import Log  # noqa: E402
 from formats import ODD, data_of, database  # noqa: E402
-from turnscope import importers  # noqa: E402
 from turnscope.errors import TurnscopeError  # noqa: E402
+from turnscope.reading.claims import claim  # noqa: E402
 from turnscope.reading.holders import open_source  # noqa: E402
+from turnscope.reading.registry import find_importers  # noqa: E402
 from turnscope.views import exporting  # noqa: E402
 
 OPEN = ROOT.parent / "shared" / "data" / "open"
@@ -202,7 +203,7 @@ def _opens(path: Path) -> bool:
 
 def _format(path: Path) -> str:
     try:
-        return importers.claim(open_source(path)).name
+        return claim(open_source(path)).name
     except TurnscopeError:
         return f"({path.suffix.strip('.') or 'folder'} of several)"
 
@@ -469,7 +470,7 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         found = wholes(Path(folder))
-        missing = {importer.name for importer in importers.importers()} - {whole.format for whole in found}
+        missing = {importer.name for importer in find_importers()} - {whole.format for whole in found}
         print(f"formats without a file: {', '.join(sorted(missing)) or 'none'}")
         of = turns(found, given.cases, Random(given.seed))
         cases = []

@@ -32,7 +32,7 @@ from turnscope.planning.policy import OURS, Policy, load, names
 from turnscope.planning.rejections import Looking
 from turnscope.planning.trace import own_counts
 from turnscope.pricing.prices import PRICES
-from turnscope.session.fork import upto
+from turnscope.session.fork import truncate_session
 from turnscope.session.model import Session
 from turnscope.views.rejected import kind
 
@@ -115,7 +115,7 @@ def judge(row: Row, session: Session, policy: Policy, ledger: Ledger, known: set
     if len(made) <= TWICE and [*map(told, replay(session, policy, ledger, own))] != made:
         row.found("not the same", where)
     half = max(1, min(len(made) // 2, TWICE))
-    begun = upto(session, session.requests[half - 1].stop, half)
+    begun = truncate_session(session, session.requests[half - 1].stop, half)
     short = ledger_of(begun)
     if short.label == ledger.label and [*map(told, replay(begun, policy, short, own_counts(begun, policy)))] != made[:half]:
         row.found("not a prefix", f"{where}, the first {half} requests")

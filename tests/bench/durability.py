@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from claude_log import Log  # noqa: E402
 from turnscope.counting.tokens import CHARS  # noqa: E402
-from turnscope.envelope.ended import RequestEnded  # noqa: E402
+from turnscope.envelope.request_outcome import RequestEnded  # noqa: E402
 from turnscope.library import indexing, known, sources_in  # noqa: E402
 from turnscope.live.growing import Growing  # noqa: E402
 from turnscope.planning.assemble import step  # noqa: E402

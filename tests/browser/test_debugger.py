@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 FIRST = "tool-results-eat-the-window"
-MODEL = (ROOT / "pages" / "parts" / "browser" / "stepper_model.js").read_text(encoding="utf-8")
+MODEL = (ROOT / "pages" / "debugger" / "browser" / "stepper_model.js").read_text(encoding="utf-8")
 # All that a person sees of the stepper: its text, the shape of every tile, and both drawings.
 SCREEN = """e => JSON.stringify([e.innerText, [...e.querySelectorAll('.tile')].filter(t => t.style.display !== 'none')
     .map(t => [t.dataset.at, t.className, t.style.transform]), [...e.querySelectorAll('.bar i')].map(i => i.style.width),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from law_sessions import ledger_of, make
-from turnscope.envelope.budget import BudgetParams, budget
+from turnscope.envelope.budget import BudgetParams, compute_budget
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, NoParams, Rule
 from turnscope.errors import PolicyError
@@ -29,13 +29,13 @@ from turnscope.session.model import Edit, Part, Span
     ],
 )
 def test_a_formula_gives_its_limit(params: dict, window: int | None, limit: int, output: int | None) -> None:
-    made = budget(BudgetParams(**params), window)
+    made = compute_budget(BudgetParams(**params), window)
     assert (made.limit, made.max_output, made.known) == (limit, output, window is not None)
 
 
 def test_an_unknown_formula_is_named() -> None:
     with pytest.raises(PolicyError, match="magic"):
-        budget(BudgetParams("magic"), 1)
+        compute_budget(BudgetParams("magic"), 1)
 
 
 def _memo(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import turnscope
-from turnscope.envelope.kept import compared
+from turnscope.envelope.retention import compare_summary
 from turnscope.planning.policy import parse
 from turnscope.session.model import Answer
 from turnscope.views import decision_log, kept_of
@@ -22,7 +22,7 @@ assistant: calls Read {"path": "engine/turnscope/index.py"}
 
 
 def test_a_summary_that_says_all_of_it_keeps_all() -> None:
-    kept = compared(SOURCE, SOURCE)
+    kept = compare_summary(SOURCE, SOURCE)
     assert kept.share == 1.0
     assert kept.lost == ()
     assert kept.decisions == (1, 1)
@@ -31,7 +31,7 @@ def test_a_summary_that_says_all_of_it_keeps_all() -> None:
 
 def test_what_is_lost_is_counted_and_active_files_and_open_questions_are_named() -> None:
     source = SOURCE + "user: Why does tests/test_index.py hang on Windows machines?\n"
-    kept = compared(source, "They spoke about numpy 1.26.4 and build.py.")
+    kept = compare_summary(source, "They spoke about numpy 1.26.4 and build.py.")
     assert kept.identifiers == (1, 4), "build.py is named without its folder; index.py, test_index.py, load_index are not"
     assert kept.numbers == (1, 4)
     assert kept.decisions == (0, 1)
@@ -46,12 +46,12 @@ def test_what_is_lost_is_counted_and_active_files_and_open_questions_are_named()
 
 def test_an_open_question_is_kept_where_most_of_its_words_are() -> None:
     source = "user: Which database should hold the embeddings?\n"
-    assert compared(source, "Open: which database should hold embeddings").lost == ()
-    assert compared(source, "They talked.").lost != ()
+    assert compare_summary(source, "Open: which database should hold embeddings").lost == ()
+    assert compare_summary(source, "They talked.").lost != ()
 
 
 def test_what_says_of_itself_that_it_is_open_is_an_open_question() -> None:
-    assert compared("assistant: TODO: rename the config loader\nuser: fine\n", "Nothing.").questions == (0, 1)
+    assert compare_summary("assistant: TODO: rename the config loader\nuser: fine\n", "Nothing.").questions == (0, 1)
 
 
 def test_every_condensation_carries_its_score_in_debugger_and_decision_log() -> None:
@@ -80,11 +80,11 @@ def test_a_summary_larger_than_its_source_is_refused_and_nothing_is_lost() -> No
     looks = [d for plan in plans for d in plan.decisions]
     assert looks
     assert all(d.splice is None and "refused" in d.edit.facts for d in looks)
-    assert plans[-1].after.tokens == ledger.tokens(0, session.requests[-1].cut)
+    assert plans[-1].after.tokens == ledger.count_tokens(0, session.requests[-1].cut)
 
 
 def test_a_flag_stands_beside_a_summary_that_loses_the_active_file() -> None:
-    lost = compared("user: open src/a_b.py\nassistant: calls Edit src/c_d.py\n", "src/a_b.py was opened").lost
+    lost = compare_summary("user: open src/a_b.py\nassistant: calls Edit src/c_d.py\n", "src/a_b.py was opened").lost
     assert lost == ("the active file src/c_d.py",)
 
 

@@ -16,7 +16,7 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from turnscope import figures
-from turnscope.palette import PALETTES, ink
+from turnscope.palette import PALETTES, choose_ink
 from turnscope.views import columns, one_request, tables
 from turnscope.views.overview import CELLS, Marker, Overview, overview, turns
 from turnscope.views.whole_bill import WholeBill
@@ -188,7 +188,7 @@ def test_colours_reach_three_to_one_on_the_background(theme: str) -> None:
     for name in ("text", "faint", "warn", "bad"):
         assert contrast(palette[name], palette["panel"]) >= 4.5, name
     for name in figures.STACK:
-        assert contrast(palette[name], ink(palette[name])) >= 3, name
+        assert contrast(palette[name], choose_ink(palette[name])) >= 3, name
 
 
 @pytest.mark.parametrize("theme", PALETTES)

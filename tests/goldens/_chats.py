@@ -11,8 +11,8 @@ from turnscope.counting.tokens import CHARS
 from turnscope.envelope.envelope import Envelope
 from turnscope.ports.rows import rows_of
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
-from turnscope.session.model import BUCKETS, Block, Body, Counts, Part, Session
+from turnscope.session.content import extract_text
+from turnscope.session.model import BUCKETS, Block, Counts, Part, Placeholder, Session
 
 ROLES = {"human": "user", "ai": "assistant"}
 Message = Mapping[str, Any]
@@ -27,7 +27,7 @@ def add(builder: Builder, message: Message) -> None:
     elif (uses := list(_uses(message))) and not (isinstance(held, list) and message["role"] == "ai"):
         # LangChain's calls stand beside a list of parts, which is what is counted; a session has them in it or not at all
         held = [*([held] if isinstance(held, str) else held or []), *uses]
-    builder.message(role, [] if held is None else held, id=message["id"], fence=True, extra=extra)
+    builder.add_message(role, [] if held is None else held, id=message["id"], fence=True, extra=extra)
 
 
 def _uses(message: Message) -> Iterator[dict[str, Any]]:
@@ -64,7 +64,7 @@ class Fake(Ledger):
     def tokens_of(self, parts: Iterable[Part]) -> int:
         return self.trial(list(parts))
 
-    def body(self, parts: Body) -> Counts:
+    def body(self, parts: Placeholder) -> Counts:
         return (0, 0, self.trial(list(parts)) if parts else 0, 0, 0)
 
 
@@ -93,7 +93,7 @@ def _plain(raw: Any) -> str:
     if isinstance(raw, Mapping):
         if raw.get("type") == "tool_result":
             held = raw.get("content")
-            return held if isinstance(held, str) else "".join(text_of(part) for part in held or ())
+            return held if isinstance(held, str) else "".join(extract_text(part) for part in held or ())
         return str(raw.get("text", ""))
     return raw or ""
 

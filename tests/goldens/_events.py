@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.condensing import summary_of
+from turnscope.envelope.condensing import get_summary
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.planning import policy
@@ -47,9 +47,9 @@ def events_session(events: Sequence[Event], source: str) -> Told:
             if kind in OBSERVED:
                 held = [{"type": "tool_result", "tool_use_id": str(event.get("call") or event.get("cause")), "content": held}]
             names.append(str(event["id"]))
-        builder.message("assistant" if kind in ("action", "agent") else "user", held, fence=True)
+        builder.add_message("assistant" if kind in ("action", "agent") else "user", held, fence=True)
         if kind != "action":
-            builder.unanswered()
+            builder.add_unanswered()
     session = builder.build()
     assert len(session.blocks) == len(names)
     return Told(session, tuple(names), tuple(event for event in events if event["type"] != "action"))
@@ -88,7 +88,7 @@ def standing(told: Told, envelope: Envelope) -> list[Any]:
     for piece in envelope.pieces:
         if piece.body is None:
             found += dict.fromkeys(told.names[piece.start : piece.stop])
-        elif text := summary_of(piece):
+        elif text := get_summary(piece):
             found.append({"inserted": text.partition("\n")[2]})
     return found
 

@@ -68,14 +68,14 @@ def _mask(given: dict[str, Any]) -> dict[str, Any]:
 
 def _step(given: dict[str, Any]) -> dict[str, Any]:
     plan, session = _one(given, given["window"], _usage(given["previous_request"]), auto_condense=given["auto_condense"])
-    state = plan.state(RULE)
+    state = plan.get_state(RULE)
     cut = any("keep" in d.edit.facts for d in plan.decisions)
     return {"range": _listed(state), "range_updated": cut, **_sent(plan, session, given["messages"]), "edits": _edits(state)}
 
 
 def _forced(given: dict[str, Any]) -> dict[str, Any]:
     plan, session = _one(given, window=0, force=given["keep"])
-    state = plan.state(RULE)
+    state = plan.get_state(RULE)
     return {"range": _listed(state), **_sent(plan, session, given["messages"]), "edits": _edits(state)}
 
 
@@ -84,7 +84,7 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     builder = Builder("golden", SYSTEM)
     for step, after in zip(steps, [*steps[1:], {}], strict=True):
         _say(builder, step["append"])
-        builder.unanswered(usage=_usage(after.get("previous_request")))
+        builder.add_unanswered(usage=_usage(after.get("previous_request")))
     session = builder.build()
     messages = [message for step in steps for message in step["append"]]
     rows: list[dict[str, Any]] = []
@@ -93,8 +93,8 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
         numbers = [number for number, _ in _messages(plan.after, session)]
         cut = any("keep" in d.edit.facts for d in plan.decisions)
         edited = list(_sent(plan, session, messages)["changed"])
-        rows.append({"range": _listed(plan.state(RULE)), "updated": cut, "sent": _runs(numbers), "edited": edited})
-    return {"steps": rows, "final_edits": _edits(plans[-1].state(RULE)) if plans else []}
+        rows.append({"range": _listed(plan.get_state(RULE)), "updated": cut, "sent": _runs(numbers), "edited": edited})
+    return {"steps": rows, "final_edits": _edits(plans[-1].get_state(RULE)) if plans else []}
 
 
 KINDS = {
@@ -106,9 +106,9 @@ KINDS = {
 def _one(given: dict[str, Any], window: int, usage: Usage | None = None, **params: Any) -> tuple[Plan, Session]:
     """The plan of one request whose task has come to a stored state: that state is what the plan before it left."""
     builder = Builder("golden", SYSTEM)
-    builder.unanswered(usage=usage)
+    builder.add_unanswered(usage=usage)
     _say(builder, given["messages"])
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     stored = {
         row["message"]: Entry(row["type"], {block["block"]: _text(block) for block in row["blocks"]})
@@ -142,7 +142,7 @@ def _plans(session: Session, windows: Iterable[int], state: State | None = None,
 
 def _say(builder: Builder, messages: Iterable[Mapping[str, Any]]) -> None:
     for message in messages:  # fenced: Cline sends neighbours of one role as they are
-        builder.message(message["role"], message["content"], id=message["id"], fence=True)
+        builder.add_message(message["role"], message["content"], id=message["id"], fence=True)
 
 
 def _usage(given: Any) -> Usage | None:

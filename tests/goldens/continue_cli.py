@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from turnscope.counting.ledger import build_ledger
-from turnscope.counting.tokens import count_texts, estimator
+from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import Basis, settle, step
@@ -157,12 +157,12 @@ class _Loop:
 
     def session(self) -> Session:
         builder = Builder("golden", SYSTEM)
-        builder.message("system", self.given["system"])
+        builder.add_message("system", self.given["system"])
         for name, role, content in self.said:
             if role == "request":
-                builder.unanswered(model=self.given["model"])
+                builder.add_unanswered(model=self.given["model"])
             else:
-                builder.message(role, content, id=name, fence=True)
+                builder.add_message(role, content, id=name, fence=True)
         return builder.build()
 
     def ask(self) -> tuple[list[dict[str, Any]], bool]:
@@ -172,7 +172,7 @@ class _Loop:
         session = self.session()
         self.teller.texts[0] = f"#S{self.made + 1}" + " river" * self.given["summary_words"]
         asked = len(self.teller.asks)
-        ledger = build_ledger(session, estimator("o200k_base"), per_message=0)
+        ledger = build_ledger(session, make_estimator("o200k_base"), per_message=0)
         tools = [self.given["tools_tokens"]] * len(ledger.total)
         basis = Basis.of(session, replace(ledger, sums=(ledger.sums[0], tools, *ledger.sums[2:])))
         self.plan = settle(step(self.plan, session, session.requests[-1], self.policy, basis, self.teller))
@@ -189,10 +189,10 @@ class _Loop:
 
     def history(self) -> list[str]:
         """Ids of the items that stand."""
-        if self.plan is None or not self.plan.state("compact_whole_history"):
+        if self.plan is None or not self.plan.get_state("compact_whole_history"):
             start, lead = 0, []
         else:
-            start, lead = self.plan.state("compact_whole_history").start, [f"S{self.made}"]
+            start, lead = self.plan.get_state("compact_whole_history").start, [f"S{self.made}"]
         session = self.session()
         ids = (m.id for m in session.messages if m.start >= start and m.id and not m.id.startswith("tool:"))
         return [*lead, *("continue" if name.startswith("continue") else name for name in ids)]
@@ -243,7 +243,7 @@ class _Loop:
 
 
 def _o200k(text: str) -> int:
-    return count_texts([text], estimator("o200k_base"))[0]
+    return count_texts([text], make_estimator("o200k_base"))[0]
 
 
 KINDS["session"] = _session

@@ -40,8 +40,8 @@ def build(said: Sequence[Mapping[str, Any]]) -> Session:
             held = [{"type": "text", "text": held}, *uses]
         elif isinstance(held, list):
             held = [{"type": "image", "source": part} if part["type"] == "imageUrl" else part for part in held]
-        builder.message(role, held, id=message["id"], fence=True)
-    builder.unanswered()
+        builder.add_message(role, held, id=message["id"], fence=True)
+    builder.add_unanswered()
     return builder.build()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.budget import BudgetParams
-from turnscope.envelope.condensing import summary_of
+from turnscope.envelope.condensing import get_summary
 from turnscope.envelope.plan import Plan
 from turnscope.planning import policy
 from turnscope.planning.assemble import Basis, settle, step
@@ -114,7 +114,7 @@ def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
         after = max(m.id for m in session.messages if m.stop == plan.request.cut)
         if plan.verdict == "refuse":
             return [*steps, {"after": after, "error": "insufficient"}]
-        summary = {piece.start: text for piece in plan.after.pieces if (text := summary_of(piece))}
+        summary = {piece.start: text for piece in plan.after.pieces if (text := get_summary(piece))}
         made = {session.messages[session.blocks[at].message].id: text for at, text in summary.items()}
         messages = [
             {"role": "user", "content": made[id]}
@@ -157,7 +157,7 @@ def _session(messages: Sequence[Message], prefix: int) -> Session:
     for number, message in enumerate(messages):
         add(builder, {**message, "tool_calls": [_call(call) for call in message.get("tool_calls") or ()]})
         if message["role"] != "assistant" and number >= prefix - 1:
-            builder.unanswered()
+            builder.add_unanswered()
     return builder.build()
 
 

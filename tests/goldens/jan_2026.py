@@ -88,9 +88,9 @@ def _build(builder: Builder, said: Sequence[Mapping[str, Any]], split: bool = Tr
                 blocks.append({"type": "thinking", "thinking": part["text"]})
             elif part["type"] == "file":
                 blocks.append({**part, "type": "image"})
-        builder.message(message["role"], blocks, id=message["id"], fence=True)
+        builder.add_message(message["role"], blocks, id=message["id"], fence=True)
         if results:
-            builder.message("user", results, fence=True)
+            builder.add_message("user", results, fence=True)
 
 
 def _policy(given: Mapping[str, Any]) -> Policy:
@@ -111,9 +111,9 @@ def _policy(given: Mapping[str, Any]) -> Policy:
 def _planned(given: Mapping[str, Any], system: str, teller: Teller, split: bool = True) -> tuple[Session, Plan]:
     builder = Builder("golden", SYSTEM)
     if system:
-        builder.message("system", system)
+        builder.add_message("system", system)
     _build(builder, given["messages"], split)
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     return session, next(iter(replay(session, _policy(given), build_ledger(session, CHARS), answers=teller)))
 
@@ -182,11 +182,11 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
         for n, m in enumerate(given["messages"])
     ]
     builder = Builder("golden", SYSTEM)
-    builder.message("system", given["system"])
+    builder.add_message("system", given["system"])
     for message in said:
         _build(builder, [message])
         if message["role"] == "assistant":
-            builder.request(builder.drafts[-1])
+            builder.set_request(builder.drafts[-1])
     session = builder.build()
     teller = Teller(["s" * given.get("summary_chars", 0)])
     steps: list[dict[str, Any]] = []

@@ -31,7 +31,7 @@ def _session(given: dict[str, Any]) -> Session:
     builder = Builder("golden", SYSTEM)
     for message in given["messages"]:
         add(builder, message)
-    builder.unanswered()
+    builder.add_unanswered()
     return builder.build()
 
 

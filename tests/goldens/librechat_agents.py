@@ -26,7 +26,7 @@ from turnscope.ports.librechat.pruning import Outcome
 from turnscope.ports.librechat.state import Scale, State
 from turnscope.rules.librechat.prune_by_pressure import RULE, Params, prepared
 from turnscope.session.builder import Builder
-from turnscope.session.model import BUCKETS, Block, Body, Counts, Part, Session, Usage
+from turnscope.session.model import BUCKETS, Block, Counts, Part, Placeholder, Session, Usage
 
 SYSTEM = "librechat-agents"
 MARKS = {
@@ -73,7 +73,7 @@ class Quarters(Ledger):
     def each(self, parts: Sequence[Part]) -> list[int]:
         return [self.tokens_of((part,)) for part in parts]
 
-    def body(self, parts: Body) -> Counts:
+    def body(self, parts: Placeholder) -> Counts:
         return (0, 0, self.tokens_of(parts or ()), 0, 0)
 
     def _count(self, raws: Iterable[Any]) -> int:
@@ -108,7 +108,7 @@ def _say(builder: Builder, messages: Iterable[Given]) -> None:
         else:
             held = content
         roles = {"human": "user", "ai": "assistant", "tool": "user"}
-        builder.message(roles.get(role) or role, held, id=message["id"], fence=True)
+        builder.add_message(roles.get(role) or role, held, id=message["id"], fence=True)
 
 
 def _own(session: Session, messages: Iterable[Given]) -> Quarters:
@@ -236,7 +236,7 @@ def _trigger(given: Given) -> Given:
 def _step(given: Given) -> Given:
     steps = [{"append": given["messages"], "usage": given["usage"]}]
     plan, outcome, session = next(_plans(given, steps, split=given["start_index"]))
-    counts = list(plan.state(RULE.name).held.counts)
+    counts = list(plan.get_state(RULE.name).held.counts)
     unknown = [
         i < given["start_index"] and m["tokens"] is None and m["role"] != "tool" for i, m in enumerate(given["messages"])
     ]
@@ -262,12 +262,12 @@ def _plans(given: Given, steps: Sequence[Given], split: int = 0) -> Iterator[tup
     builder = Builder("golden", SYSTEM)
     messages = [message for step in steps for message in step["append"]]
     _say(builder, messages[:split])
-    builder.unanswered(usage=_usage(steps[0]["usage"]))
+    builder.add_unanswered(usage=_usage(steps[0]["usage"]))
     _say(builder, steps[0]["append"][split:])
     for step in steps[1:]:
-        builder.unanswered(usage=_usage(step["usage"]))
+        builder.add_unanswered(usage=_usage(step["usage"]))
         _say(builder, step["append"])
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     outcomes: list[Outcome] = []
     chosen = _policy(given, outcomes)

@@ -69,11 +69,11 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     stored = [m for m in given["messages"] if m["role"] == "system"]
     system = [] if stored else [given.get("system_role")]
     for text in filter(None, [*system, given.get("tool_system_text") if given["function_calling"] else None]):
-        builder.message("system", text)
+        builder.add_message("system", text)
     if given.get("history_summary"):
         builder.about["history_summary"] = given["history_summary"]
     append_stored(builder, given["messages"])
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     keep = given["history_count"]
     on = bool(given["enable"]) and keep is not None
@@ -118,10 +118,12 @@ def named(text: str) -> str:
 def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     builder, config = Builder("golden", SYSTEM), given["chat_config"]
     for turn in range(given["turns"]):
-        builder.message("user", f"question {turn}", id=str(2 * turn), fence=True)
-        builder.request(builder.message("assistant", f"answer {turn}", id=str(2 * turn + 1), fence=True), model=given["model"])
-    builder.message("user", "one more, so that the last summary shows", fence=True)
-    builder.unanswered(model=given["model"])
+        builder.add_message("user", f"question {turn}", id=str(2 * turn), fence=True)
+        builder.set_request(
+            builder.add_message("assistant", f"answer {turn}", id=str(2 * turn + 1), fence=True), model=given["model"]
+        )
+    builder.add_message("user", "one more, so that the last summary shows", fence=True)
+    builder.add_unanswered(model=given["model"])
     session = builder.build()
     count = config.get("historyCount", COUNT)
     changes = {
@@ -143,7 +145,7 @@ def _steps(session: Session, chosen: Policy, given: Mapping[str, Any]) -> list[d
         before = len(teller.asks)
         plan = next(plans)
         if turn:  # the step after an answer is seen at the next request
-            state = plan.state("keep_last_stored")
+            state = plan.get_state("keep_last_stored")
             read = state.read if state and len(teller.asks) > before else 0
             due = _range({"count": 2 * turn - 1, **given})["summarise"]
             steps[-1] |= {"summarise": runs(range(read)) if read else due and due[:0] if due == [] else due}

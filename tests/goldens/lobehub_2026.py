@@ -99,11 +99,11 @@ def policy(changes: Mapping[str, Mapping[str, Any]], window: int = 0) -> Policy:
 def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     builder = Builder("golden", SYSTEM)
     if given.get("system_role"):
-        builder.message("system", given["system_role"])
+        builder.add_message("system", given["system_role"])
     if given.get("history_summary"):
         builder.about["history_summary"] = given["history_summary"]
     append_stored(builder, given["messages"])
-    builder.unanswered(model="m", sent_at=CLOCK)
+    builder.add_unanswered(model="m", sent_at=CLOCK)
     session = builder.build()
     count = given["history_count"]
     shape = {
@@ -185,7 +185,7 @@ def _hidden(session: Session, plan: Plan) -> list[str]:
 def _compress(given: dict[str, Any]) -> dict[str, Any]:
     builder = Builder("golden", SYSTEM)
     append_stored(builder, given["stored"])
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     on = all(given.get(key) is not False for key in ("topic", "user")) and not given.get("no_model")
     teller = Teller([given["summary"]])
@@ -211,11 +211,11 @@ def _compress(given: dict[str, Any]) -> dict[str, Any]:
 
 def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     builder, words = Builder("golden", SYSTEM), " tundra"
-    builder.message("system", "Be brief.")
+    builder.add_message("system", "Be brief.")
     for turn, (asked, answered) in enumerate(given["turns"]):
         said = [("user", f"u{turn}", asked), ("assistant", f"a{turn}", answered)]
         append_stored(builder, [{"id": id, "role": role, "content": f"#{id}{words * n}"} for role, id, n in said])
-        builder.request(builder.drafts[-1])
+        builder.set_request(builder.drafts[-1])
     session = builder.build()
     count = given["history_count"]
     changes = {

@@ -121,16 +121,16 @@ class Task:
         self.real = [m for m in messages if not _made(m)]
         builder = Builder("golden", "golden")
         if given.get("tools"):
-            builder.message("tools", given["tools"])
+            builder.add_message("tools", given["tools"])
         if given.get("system_prompt"):
-            builder.message("system", given["system_prompt"])
+            builder.add_message("system", given["system_prompt"])
         for number, message in enumerate(self.real):
             for _ in range(cuts.count(number)):
-                builder.unanswered()
+                builder.add_unanswered()
             sent_at = message["ts"] / 1000 if "ts" in message else None
-            builder.message(message["role"], message["content"], id=message["id"], sent_at=sent_at)
+            builder.add_message(message["role"], message["content"], id=message["id"], sent_at=sent_at)
         for _ in range(cuts.count(len(self.real))):
-            builder.unanswered()
+            builder.add_unanswered()
         self.session = builder.build()
         self.ledger = ledger(self.session, given.get("tools"))
         self.basis = Basis.of(self.session, self.ledger)
@@ -257,7 +257,7 @@ def _manage(given: dict[str, Any]) -> dict[str, Any]:
     shown = [decision.edit for decision in plan.decisions if decision.action == "condense"]
     body = shown[0].body if shown else ()
     content = [{"type": "text", "text": _named(part.text)} for part in body or ()]
-    made = plan.state("condense_to_fresh_start")
+    made = plan.get_state("condense_to_fresh_start")
     marker = next((e for e in (d.edit for d in plan.decisions) if e.action == "insert"), None)
     text = marker.body[0].text if marker and marker.body else management.MARKER.format(did["removed"])
     return {

@@ -14,7 +14,7 @@ import pytest
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.budget import BudgetParams
-from turnscope.envelope.condensing import summary_of
+from turnscope.envelope.condensing import get_summary
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
 from turnscope.ports.opencode.limits import usable
@@ -47,22 +47,24 @@ def session_of(case: dict[str, Any], turns: int) -> tuple[Session, dict[int, str
     for message in case["input"]["messages"]:
         said = [{"type": "text", "text": told(p["text"])} for p in message["parts"] if p["type"] == "text"]
         if message["role"] == "user":
-            drafts.append((builder.message("user", said, fence=True), message["id"]))
+            drafts.append((builder.add_message("user", said, fence=True), message["id"]))
             continue
         tools = [part for part in message["parts"] if part["type"] == "tool"]
         calls = [{"type": "tool_use", "id": p["call"], "name": p["tool"], "input": p["input"]} for p in tools]
         order = [part["type"] for part in message["parts"] if part["type"] in ("text", "tool")]
-        draft = builder.message("assistant", [*said, *calls] if order[:1] != ["tool"] else [*calls, *said], fence=True)
-        builder.request(draft, usage=_usage(message.get("tokens")))
+        draft = builder.add_message("assistant", [*said, *calls] if order[:1] != ["tool"] else [*calls, *said], fence=True)
+        builder.set_request(draft, usage=_usage(message.get("tokens")))
         drafts.append((draft, message["id"]))
         if tools:
             results = [{"type": "tool_result", "tool_use_id": p["call"], "content": told(p["output"])} for p in tools]
-            builder.message("user", results, fence=True)
+            builder.add_message("user", results, fence=True)
     for number in range(turns):
-        drafts.append((builder.message("user", told(case["input"]["steps"][0]["prompt"]), fence=True), f"n{number}"))
+        drafts.append((builder.add_message("user", told(case["input"]["steps"][0]["prompt"]), fence=True), f"n{number}"))
         if number < turns - 1:
-            builder.request(builder.message("assistant", "OK", fence=True), usage=Usage(input_tokens=100, output_tokens=5))
-    builder.unanswered()
+            builder.set_request(
+                builder.add_message("assistant", "OK", fence=True), usage=Usage(input_tokens=100, output_tokens=5)
+            )
+    builder.add_unanswered()
     return builder.build(), {draft.start: id for draft, id in drafts}
 
 
@@ -95,7 +97,7 @@ def test_it_compacts_when_the_program_did_and_keeps_the_tail_that_it_kept(case: 
     marks = [
         part["compaction"] for m in case["expect"]["steps"][0]["new_messages"] for part in m["parts"] if "compaction" in part
     ]
-    summed = next((piece for piece in plan.after.pieces if summary_of(piece)), None)
+    summed = next((piece for piece in plan.after.pieces if get_summary(piece)), None)
     assert (summed is not None) == bool(marks)
     if summed is not None:
         assert ids.get(summed.stop) == marks[0]["tail_start"]

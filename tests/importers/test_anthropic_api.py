@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from turnscope import importers
 from turnscope.counting.ledger import build_ledger
-from turnscope.counting.tokens import estimator
+from turnscope.counting.tokens import make_estimator
 from turnscope.importers.anthropic_api import IMPORTER
 from turnscope.planning import policy, render
 from turnscope.planning.assemble import replay
 from turnscope.reading.body import common
+from turnscope.reading.claims import claim
+from turnscope.reading.contents import read_path, read_source
 from turnscope.reading.holders import open_source
+from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
 from turnscope.reading.streams import message_of
 from turnscope.session.model import Session
@@ -64,12 +66,12 @@ def source(data: Any, name: str = "log.jsonl") -> Source:
 
 def read(records: list[Any]) -> tuple[Session, ...]:
     log = source(records)
-    assert importers.claim(log) is IMPORTER
-    return importers.read_source(log)
+    assert claim(log) is IMPORTER
+    return read_source(log)
 
 
 def rendered(session: Session) -> list[dict[str, Any]]:
-    plans = replay(session, policy.load("as-recorded"), build_ledger(session, estimator("claude-3")))
+    plans = replay(session, policy.load("as-recorded"), build_ledger(session, make_estimator("claude-3")))
     return [render.render(plan.after, session, plan.request.settings) for plan in plans]
 
 
@@ -96,13 +98,13 @@ def test_a_cassette_is_rendered_again_exactly(shared: Shared) -> None:
     import yaml
 
     path = shared("data", "open", "anthropic-api", "vcr-anthropic-compaction.yaml")
-    (session,) = importers.read(path)
+    (session,) = read_path(path)
     bodies = [i["request"]["parsed_body"] for i in yaml.safe_load(path.read_text(encoding="utf-8"))["interactions"]]
     assert rendered(session) == bodies
     assert [block.kind for block in session.blocks] == ["system", "text", "compaction", "text", "text", "text"]
     assert session.requests[0].usage is not None
     assert session.requests[0].usage.iterations[0].input_tokens == 55196
-    plans = list(replay(session, policy.load("as-recorded"), build_ledger(session, estimator("claude-3"))))
+    plans = list(replay(session, policy.load("as-recorded"), build_ledger(session, make_estimator("claude-3"))))
     assert plans[1].seen.tokens < 1000 < plans[1].after.tokens, "the server reads only what follows its own summary"
 
 
@@ -124,8 +126,8 @@ def test_a_cassette_with_bodies_as_text_skips_other_calls_and_failures_are_retri
     import yaml
 
     log = source(yaml.safe_dump({"interactions": interactions, "version": 1}), "tape.yaml")
-    assert importers.claim(log) is IMPORTER
-    (session,) = importers.read_source(log)
+    assert claim(log) is IMPORTER
+    (session,) = read_source(log)
     assert rendered(session) == [one, body(user("hi"), user("again"))]
     assert [r.attempts for r in session.requests] == [2, 1]
     assert session.requests[1].usage is None
@@ -351,7 +353,7 @@ def test_every_shared_file_is_claimed_by_one_importer_at_most(shared: Shared) ->
     ours = {"anthropic-api", "openai-chat", "turnscope-json"}
     for path in sorted(p for p in shared("data", "open").rglob("*") if p.is_file() and p.suffix != ".tsv"):
         log = open_source(path)
-        claims = [importer.name for importer in importers.importers() if importer.sniff(log)]
+        claims = [importer.name for importer in find_importers() if importer.sniff(log)]
         assert len(claims) <= 1, path.name
         assert not ours & set(claims) or path.parent.name == "anthropic-api", path.name
 
@@ -401,7 +403,7 @@ def logs(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(logs())
 def test_any_sequence_of_bodies_is_rendered_again_exactly(records: list[dict[str, Any]]) -> None:
-    (session,) = importers.read_source(source(records))
+    (session,) = read_source(source(records))
     assert rendered(session) == [record["request"] for record in records]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import turnscope
 from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
-from turnscope import importers
 from turnscope.importers.chatgpt import IMPORTER
+from turnscope.reading.contents import list_entries, read_entry
 from turnscope.reading.source import Items, Source
 
 
@@ -108,11 +108,11 @@ def test_thousands_are_listed_without_being_kept() -> None:
     many = [made(*CHAT, *EDIT, current="a", id=f"c{n}", title=f"T{n}") for n in range(1_500)]
     source = Source(Path("/nowhere/conversations.json"), data_of(many))
     begun = time.process_time()
-    found = list(importers.entries(source))
+    found = list(list_entries(source))
     assert (len(found), found[7].title) == (1_500, "T7")
     assert isinstance(source.document, Items)
     assert time.process_time() - begun < 5
-    assert importers.read_entry(source, "c7").session.title == "T7"
+    assert read_entry(source, "c7").session.title == "T7"
 
 
 def test_odd_nodes_are_told_and_nothing_breaks() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
-from turnscope import importers
 from turnscope.importers.cline_sdk import IMPORTER, finds
+from turnscope.reading.registry import find_session_path
 from turnscope.settings import Machine
 
 INFO = {"modelInfo": {"id": "m-1", "provider": "p"}}
@@ -65,7 +65,7 @@ def test_a_compaction_stands_for_the_first_messages(tmp_path: Path) -> None:
     assert (seen.request, seen.edit.span, seen.edit.facts) == (1, (1, 5), {"preTokens": 900})
     assert [part.text for part in seen.edit.body or ()] == ["so far"]
     assert session.about["cwd"] == "/w"
-    assert importers.part_of(folder / "s.compaction.json") == importers.part_of(folder / "s.json") == path
+    assert find_session_path(folder / "s.compaction.json") == find_session_path(folder / "s.json") == path
     here = Machine("linux", tmp_path, tmp_path, tmp_path, {})
     assert [found for place in finds(here) for found in place.paths()] == [path]
     assert len(turnscope.load_all(folder)) == 1

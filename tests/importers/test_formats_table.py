@@ -1,4 +1,4 @@
-"""What is said of the formats: README's table, and what a file hears that is in none of them."""
+"""What is said of the formats: the table in the docs, and what a file hears that is in none of them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 import turnscope
-from formats_table import README, written
-from turnscope import importers
+from formats_table import FORMATS, written
 from turnscope.errors import UnknownFormat
+from turnscope.importers import Importer
+from turnscope.reading import claims
+from turnscope.reading.registry import find_importers
 
 
-def test_the_table_in_the_readme_is_what_the_importers_say_of_themselves() -> None:
-    readme = README.read_text(encoding="utf-8")
-    assert written(readme) == readme, "run `python -m tests.formats_table`"
-    for importer in importers.importers():
-        assert importer.title in readme
+def test_the_table_in_the_page_is_what_the_importers_say_of_themselves() -> None:
+    page = FORMATS.read_text(encoding="utf-8")
+    assert written(page) == page, "run `python -m tests.formats_table`"
+    for importer in find_importers():
+        assert importer.title in page
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,7 @@ def test_an_unknown_file_hears_which_formats_were_tried_and_why_each_declined(
     with pytest.raises(UnknownFormat) as caught:
         turnscope.load(path)
     assert f"It is {looks}. " in caught.value.hint
-    assert [title for title, _ in caught.value.tried] == [importer.title for importer in importers.importers()]
+    assert [title for title, _ in caught.value.tried] == [importer.title for importer in find_importers()]
     assert all(f"{title}: {why}." in caught.value.hint for title, why in caught.value.tried)
     assert any("; its files end in" in why for _, why in caught.value.tried)
 
@@ -46,11 +48,11 @@ def test_an_ambiguous_file_hears_who_claims_it_and_why_the_others_do_not(
     def always(_source: object) -> int:
         return 100
 
-    known = importers.importers()
+    known = find_importers()
     twins = tuple(
-        importers.Importer(name, name.title(), always, known[0].read, wants="thing of its own") for name in ("castor", "pollux")
+        Importer(name, name.title(), always, known[0].read, wants="thing of its own") for name in ("castor", "pollux")
     )
-    monkeypatch.setattr(importers, "importers", lambda: (*known, *twins))
+    monkeypatch.setattr(claims, "find_importers", lambda: (*known, *twins))
     path = tmp_path / "a.json"
     path.write_text('{"recipe": 1}')
     with pytest.raises(UnknownFormat) as caught:

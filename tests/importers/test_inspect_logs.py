@@ -11,9 +11,10 @@ from typing import Any
 
 import turnscope
 from formats import broken, claimed, opened, output_tokens, pairs, prompt_tokens, sound, survives, texts, told
-from turnscope import importers
 from turnscope.errors import TurnscopeError
 from turnscope.importers.inspect_logs import IMPORTER
+from turnscope.reading.contents import list_entries
+from turnscope.reading.holders import open_source
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "Be brief."}
 USER: dict[str, Any] = {"role": "user", "content": "go", "source": "input"}
@@ -154,8 +155,8 @@ def test_an_archive_lists_its_samples(tmp_path: Path) -> None:
     one, two = turnscope.load_all(path)
     assert told(one) == told(two) == SEEN
     assert (one.id, two.id, one.about["task"]) == ("x/one.1", "x/two.1", "t")
-    source = importers.open_source(path)
-    assert [(entry.title, entry.at is None) for entry in importers.entries(source)] == [
+    source = open_source(path)
+    assert [(entry.title, entry.at is None) for entry in list_entries(source)] == [
         ("0 (epoch 1): go", False),
         ("1 (epoch 1)", True),
     ]

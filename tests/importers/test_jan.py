@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import turnscope
 from formats import claimed, opened, pairs, survives, texts, told
-from turnscope import importers
 from turnscope.importers.jan import finds
+from turnscope.reading.registry import find_session_path
 from turnscope.settings import Machine
 from turnscope.views import one_request
 
@@ -95,11 +95,11 @@ def test_its_files_open_as_the_folder_and_alone_without_it(tmp_path: Path) -> No
     folder = saved(tmp_path / "t1", LINEAR)
     session = turnscope.load(folder)
     for name in ("thread.json", "messages.jsonl"):
-        assert importers.part_of(folder / name) == folder
+        assert find_session_path(folder / name) == folder
         assert turnscope.load(folder / name).blocks == session.blocks
     (folder / "thread.json").unlink()
     assert turnscope.load(folder / "messages.jsonl").blocks == opened(LINEAR, lines=True).blocks
-    assert importers.part_of(folder / "messages.jsonl") == folder / "messages.jsonl"
+    assert find_session_path(folder / "messages.jsonl") == folder / "messages.jsonl"
     one = opened(LINEAR[:1], lines=True)
     assert texts(one) == ["file a", "2+2?"]
 

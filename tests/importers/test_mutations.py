@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from turnscope import importers
+from turnscope.reading.registry import find_importers
 
 from tests.bench.bench_mutations import Case, Whole, _damage, opened, tried, turns, wholes
 
@@ -26,7 +26,7 @@ def cases(found: list[Whole]) -> list[Case]:
 
 
 def test_every_format_has_a_file(found: list[Whole]) -> None:
-    assert {importer.name for importer in importers.importers()} <= {whole.format for whole in found}
+    assert {importer.name for importer in find_importers()} <= {whole.format for whole in found}
 
 
 def test_damage_gives_typed_errors_and_notes(cases: list[Case]) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from turnscope import importers
 from turnscope.counting.ledger import build_ledger
-from turnscope.counting.tokens import estimator
+from turnscope.counting.tokens import make_estimator
 from turnscope.importers.openai_chat import IMPORTER
 from turnscope.planning import policy, render
 from turnscope.planning.assemble import replay
 from turnscope.reading.chat_completions import converted
+from turnscope.reading.claims import claim
+from turnscope.reading.contents import read_source
+from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
 from turnscope.session.model import Session, Usage
 
@@ -49,14 +51,14 @@ def completion(content: str, **more: Any) -> dict[str, Any]:
 
 
 def rendered(session: Session) -> list[dict[str, Any]]:
-    plans = replay(session, policy.load("as-recorded"), build_ledger(session, estimator("gpt-4o")))
+    plans = replay(session, policy.load("as-recorded"), build_ledger(session, make_estimator("gpt-4o")))
     return [render.render(plan.after, session, plan.request.settings) for plan in plans]
 
 
 def test_messages_calls_and_results_become_blocks() -> None:
     log = source({"model": "gpt-4o", "messages": TALK, "tools": [TOOL]})
-    assert importers.claim(log) is IMPORTER
-    (session,) = importers.read_source(log)
+    assert claim(log) is IMPORTER
+    (session,) = read_source(log)
     kinds = [(block.role, block.kind, block.name) for block in session.blocks]
     assert kinds == [
         ("tools", "tool", "read"),
@@ -80,7 +82,7 @@ def test_pairs_carry_usage_without_the_cached_part_and_what_left_is_seen() -> No
     log = source(
         [{"request": r, "response": completion(t)} for r, t in ((first, "Fine."), (second, "No c."), (third, "x"))], lines=True
     )
-    (session,) = importers.read_source(log)
+    (session,) = read_source(log)
     assert rendered(session) == [converted(first), converted(second), converted(third)]
     assert session.requests[0].usage == Usage(input_tokens=20, cache_read_input_tokens=100, output_tokens=9)
     assert (session.requests[0].model, session.requests[0].stop_reason) == ("gpt-4o-2024", "stop")
@@ -91,8 +93,8 @@ def test_pairs_carry_usage_without_the_cached_part_and_what_left_is_seen() -> No
 def test_a_list_of_messages_has_one_request_for_each_answer() -> None:
     answer = {"role": "assistant", "content": "Both are fine."}
     log = source([*TALK, answer, {"role": "user", "content": "Thanks."}])
-    assert importers.claim(log) is IMPORTER
-    (session,) = importers.read_source(log)
+    assert claim(log) is IMPORTER
+    (session,) = read_source(log)
     assert [(r.cut, r.stop) for r in session.requests] == [(2, 4), (6, 7)]
     assert rendered(session)[1] == converted({"messages": TALK})
 
@@ -126,7 +128,7 @@ def test_a_stream_is_assembled() -> None:
         + "data: [DONE]\n"
     )
     log = source([{"request": {"model": "gpt-4o", "messages": TALK[:2]}, "response": stream}], lines=True)
-    (session,) = importers.read_source(log)
+    (session,) = read_source(log)
     assert [block.text for block in session.blocks[2:]] == ["Hello", 'read {"a":1}']
     assert session.requests[0].usage == Usage(input_tokens=5, output_tokens=2)
     assert session.requests[0].stop_reason == "tool_calls"
@@ -134,7 +136,7 @@ def test_a_stream_is_assembled() -> None:
 
 def test_a_failed_call_is_kept_without_usage() -> None:
     log = source({"request": {"model": "gpt-4o", "messages": TALK[:2]}, "response": {"error": {"message": "Rate limit"}}})
-    (session,) = importers.read_source(log)
+    (session,) = read_source(log)
     assert session.requests[0].usage is None
     assert any("Rate limit" in note.what for note in session.notes)
 
@@ -164,7 +166,7 @@ HI = {"role": "user", "content": "hi"}
 )
 def test_exactly_one_importer_claims_a_body_and_none_another_tools_file(value: Any, name: str | None) -> None:
     log = source(value)
-    assert [importer.name for importer in importers.importers() if importer.sniff(log)] == ([name] if name else [])
+    assert [importer.name for importer in find_importers() if importer.sniff(log)] == ([name] if name else [])
 
 
 TEXTS = st.sampled_from(["one", "two", "a longer text that is repeated " * 3, ""])
@@ -181,7 +183,7 @@ MESSAGES = st.one_of(
 def test_any_sequence_of_bodies_renders_as_its_counterparts(lists: list[list[Any]]) -> None:
     opening = {"role": "user", "content": "the opening"}
     bodies = [{"model": "gpt-4o", "messages": [SYSTEM, opening, *messages]} for messages in lists]
-    (session,) = importers.read_source(source([{"request": body} for body in bodies], lines=True))
+    (session,) = read_source(source([{"request": body} for body in bodies], lines=True))
     assert rendered(session) == [converted(body) for body in bodies]
 
 
@@ -193,7 +195,7 @@ def test_thinking_in_tags_is_a_block_of_its_own_and_a_tag_that_is_not_closed_is_
     ]
     talk = [row for said in answers for row in ({"role": "user", "content": "?"}, {"role": "assistant", "content": said})]
     body = {"model": "m", "messages": [*talk, {"role": "user", "content": "<think>x</think>"}]}
-    (session,) = importers.read_source(source(body))
+    (session,) = read_source(source(body))
     found = [[b for b in session.blocks if b.message == n] for n in (1, 3, 5, 6)]
     kinds = [[b.kind for b in blocks] for blocks in found]
     assert kinds == [["thinking", "text"], ["text"], ["text", "thinking", "text", "thinking"], ["text"]]

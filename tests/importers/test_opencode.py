@@ -12,8 +12,8 @@ import pytest
 import turnscope
 from formats import claimed, database, opened, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.errors import BrokenFile
-from turnscope.importers import part_of
 from turnscope.importers.opencode import CLEARED, IMPORTER, INTERRUPTED, finds
+from turnscope.reading.registry import find_session_path
 from turnscope.settings import Machine
 
 T = 1_767_225_600_000
@@ -117,7 +117,7 @@ def test_tree_and_database_hold_what_the_export_holds(tmp_path: Path) -> None:
     for path in (folder, tmp_path, folder / "session" / "p" / "ses_1.json", stored, packed):
         found = turnscope.load(path)
         assert (found.blocks, found.messages, found.requests) == (session.blocks, session.messages, session.requests), path
-    assert part_of(folder / "message" / "ses_1" / "msg_00.json") == folder / "session" / "p" / "ses_1.json"
+    assert find_session_path(folder / "message" / "ses_1" / "msg_00.json") == folder / "session" / "p" / "ses_1.json"
     assert [entry.title for entry in turnscope.entries(stored)] == ["A title"]
 
 

@@ -94,7 +94,7 @@ def test_what_a_query_elides_is_no_longer_in_the_request() -> None:
     assert "(1 lines omitted)" in sent
     at = next(block.at for block in session.blocks if block.kind == "tool_result")
     assert session.blocks[at].text == "a", "the timeline keeps it"
-    assert not turnscope.replay(session).plans[1].changed
+    assert not turnscope.replay(session).plans[1].is_changed
 
 
 @pytest.mark.parametrize("history", [NEW, OLD], ids=["new", "old"])

@@ -13,7 +13,6 @@ from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from turnscope import importers
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.errors import TurnscopeError
@@ -23,6 +22,7 @@ from turnscope.planning import render
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
 from turnscope.planning.policy import load
+from turnscope.reading.claims import claim
 from turnscope.reading.source import Source
 from turnscope.session.model import Session, Usage
 
@@ -193,7 +193,7 @@ def test_a_history_alone_is_read_and_says_what_is_missing(tmp_path: Path) -> Non
 
 def test_an_old_history_without_times_is_claimed_by_one_importer() -> None:
     history = [{"role": m["role"], "content": m["content"]} for m in task(2)[0]]
-    assert importers.claim(Source(Path("saved.json"), json.dumps(history).encode())) is IMPORTER
+    assert claim(Source(Path("saved.json"), json.dumps(history).encode())) is IMPORTER
 
 
 def test_a_changed_file_of_the_folder_belongs_to_the_session(tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ def test_a_task_of_the_original_is_read_as_it_was_sent_and_replayed_to_the_same_
     assert [len(messages) for messages in sent(session)] == [sum(b - a + 1 for a, b in row["sent"]) for row in expect]
     if len({step["window"] for step in steps}) == 1:
         plans = turnscope.replay(structs.replace(session, window=steps[0]["window"]), "cline-classic").plans
-        assert [plan.state("hide_oldest_pairs").range for plan in plans] == [
+        assert [plan.get_state("hide_oldest_pairs").range for plan in plans] == [
             tuple(row["range"]) if row["range"] else None for row in expect
         ]
 

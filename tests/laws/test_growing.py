@@ -43,7 +43,7 @@ def test_growing_gives_the_session_that_building_gives(session: Session) -> None
     ]
     ledger = ledger_of(session)
     assert (growing.ledger.total, growing.ledger.sums) == (ledger.total, ledger.sums)
-    assert growing.basis.index == Index.of(session)
+    assert growing.basis.index == Index.build(session)
     replayed = list(replay(session, load("keep-everything"), ledger))
     assert [p.after for p in plans] == [p.after for p in replayed]
     assert [p.calibration for p in plans] == [p.calibration for p in replayed]

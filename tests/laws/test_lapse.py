@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
 from turnscope.envelope.budget import BudgetParams
-from turnscope.envelope.difference import lapsed
+from turnscope.envelope.difference import build_lapse_edits
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx, Edits, Memory, Rule
@@ -46,7 +46,7 @@ def _cut(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
     if cut is None:
         return
     start = int(ctx.request.cut * cut.at)
-    for span in ctx.index.talk(start, min(start + cut.blocks, ctx.request.cut)):
+    for span in ctx.index.find_conversation_spans(start, min(start + cut.blocks, ctx.request.cut)):
         if all(envelope.at(at).body is None for at in range(*span)):
             yield Edit("truncate" if cut.text else "drop", "law", span, (Part(text=cut.text),) if cut.text else ())
             yield Edit("insert", "law", Span(span.start, span.start), (Part(text="note"),), slot="note")
@@ -81,7 +81,7 @@ def test_what_lapsed_is_told_by_edits_that_put_it_back(
     ledger = ledger_of(session)
     for old, new in pairwise(planned(session, cuts, memories)):
         stands = old.after.grow(new.request.cut, ledger)
-        for edit in lapsed(old.after, new.before):
+        for edit in build_lapse_edits(old.after, new.before):
             stands = stands.replace(edit, 0, ledger)[0]
         assert render(stands, session) == render(new.before, session)
         assert stands.counts == new.before.counts
@@ -151,7 +151,7 @@ def test_a_shipped_policy_sends_the_same_and_never_tells_more(name: str) -> None
 
 def test_what_is_out_since_a_request_is_out_by_its_decision() -> None:
     told, anew = replayed("last-5-pairs")
-    repeats = [n for n, (a, b) in enumerate(zip(told.plans, anew.plans, strict=True)) if b.changed and not a.changed]
+    repeats = [n for n, (a, b) in enumerate(zip(told.plans, anew.plans, strict=True)) if b.is_changed and not a.is_changed]
     assert repeats, "no request only repeats what the one before decided"
     for n in repeats:
         out = [at for at in range(told.plans[n].request.cut) if told.why(at, n).state == "absent"]
@@ -163,8 +163,8 @@ def test_what_is_out_since_a_request_is_out_by_its_decision() -> None:
 def test_what_lapses_without_a_word_stands_again() -> None:
     cut = Cut(0.3, 2, "")
     plans = planned(LONG, [{1: cut, 2: cut, 3: cut}], ["fresh"])
-    assert plans[1].changed
-    assert not plans[5].changed
-    assert plans[4].again == ()
+    assert plans[1].is_changed
+    assert not plans[5].is_changed
+    assert plans[4].fresh_edits == ()
     assert all(a.request.cut <= b.request.cut for a, b in pairwise(plans))
     assert [piece.body for piece in plans[5].after.pieces] == [None]

@@ -47,7 +47,7 @@ def test_a_claimed_file_without_a_session_and_a_crash_fail_the_table(
     (tmp_path / "empty.jsonl").write_text('{"type": "summary", "summary": "x", "leafUuid": "1"}\n' * 2, encoding="utf-8")
     assert samples.main([str(tmp_path)]) == 1
     assert "it holds no session" in capsys.readouterr().out
-    monkeypatch.setattr(samples.importers, "read_entry", lambda *_: 1 / 0)
+    monkeypatch.setattr(samples, "read_entry", lambda *_: 1 / 0)
     assert samples.main([str(ROOT / "sample_sessions" / "thinking-grows.jsonl")]) == 1
     assert "ZeroDivisionError" in capsys.readouterr().out
 

@@ -143,7 +143,7 @@ def test_a_text_that_a_cut_left_with_half_a_character_is_stored_as_it_is() -> No
         policy, basis = tight("librechat-agents", limit), Basis.of(session, ledger_of(session))
         agree(session, policy, basis)
         plans = folded(session, policy, basis, same)
-        texts = [text for plan in plans for text in plan.state("prune_by_pressure").held.texts if text]
+        texts = [text for plan in plans for text in plan.get_state("prune_by_pressure").held.texts if text]
         halves += sum(len(unpacked(text, whole)[:-1].split("\n\n…")[0]) % 2 for text in texts)
     assert halves, "no cut parted a character"
 

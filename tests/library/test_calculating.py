@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import turnscope
 from turnscope import __main__ as command
-from turnscope.counting.tokens import count_texts, estimator
+from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.errors import TurnscopeError
 from turnscope.figures import turns
 from turnscope.library.calculating import CALCULATED, WORDS, Shape, session_of
@@ -39,9 +39,9 @@ def test_its_figures_are_those_of_a_replay_of_the_same_session(made: Any) -> Non
             by_turn.setdefault(plan.request.turn, []).append(size / plan.budget.window)
             assert plan.budget.window == SMALL.window
         assert each.fill == tuple(max(sizes) for _, sizes in sorted(by_turn.items()))
-        first = next((plan.request.turn for plan in trace.plans if plan.changed), None)
+        first = next((plan.request.turn for plan in trace.plans if plan.is_changed), None)
         assert each.first == (None if first is None else first - min(by_turn) + 1)
-        assert each.cuts == sum(plan.changed for plan in trace.plans)
+        assert each.cuts == sum(plan.is_changed for plan in trace.plans)
         over = [n for n, fill in enumerate(each.fill, 1) if fill > 1] + (
             [plan.request.turn - min(by_turn) + 1 for plan in trace.plans if plan.verdict == "refuse"]
         )
@@ -78,7 +78,7 @@ def test_sizes_are_those_that_were_asked_for(model: str) -> None:
 
 def test_every_word_is_one_token() -> None:
     for encoding in ("o200k_base", "cl100k_base"):
-        counter = estimator(encoding)
+        counter = make_estimator(encoding)
         assert count_texts(WORDS, counter) == [1] * len(WORDS)
         assert count_texts([f"a {word}" for word in WORDS], counter) == [2] * len(WORDS)
 

@@ -85,7 +85,7 @@ def test_a_replay_leaves_the_counts_of_its_session_as_they_are(recorded: Trace) 
     run.look()
     run.wait(60)
     assert run.stage
-    assert any(plan.changed for plan in run.stage.trace.plans)
+    assert any(plan.is_changed for plan in run.stage.trace.plans)
     assert len(recorded.ledger.memo) == before
 
 

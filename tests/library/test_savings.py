@@ -11,7 +11,7 @@ from conftest import ROOT
 from turnscope.library.comparing import saving, sized, under
 from turnscope.library.opening import named
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.pricing.prices import offered
+from turnscope.pricing.prices import list_models
 from turnscope.views import side_by_side
 from turnscope.views.comparison import Row, Shared
 from turnscope.views.savings import CHANGES, best
@@ -66,7 +66,7 @@ def test_what_answers_needed_and_had_not_is_priced_as_written_again() -> None:
     assert (kept.fetching, len(kept.losses.hits)) == (0, 0)
     trace = turnscope.replay(COLD, "last-5-pairs")
     blocks = {(hit.request, hit.block) for hit in cut.losses.hits}
-    tokens = sum(round(trace.ledger.tokens(at, at + 1) * trace.fit(n).scale) for n, at in blocks)
+    tokens = sum(round(trace.ledger.count_tokens(at, at + 1) * trace.fit(n).scale) for n, at in blocks)
     assert cut.fetching <= Decimal("6.25") * tokens / 1_000_000  # as Opus; later requests asked Sonnet, which is cheaper
     assert cut.fetching >= Decimal("3.75") * tokens / 1_000_000 > 0
 
@@ -94,9 +94,9 @@ def test_a_limit_holds_for_every_policy_but_the_record() -> None:
 
 
 def test_models_to_choose_from_write_texts_and_have_a_price() -> None:
-    assert {"claude-opus-4-5", "gpt-5", "gemini-2.5-pro"} <= {*offered()}
-    assert len({*offered()}) == len(offered())
-    assert not any("audio" in name or "realtime" in name for name in offered())
+    assert {"claude-opus-4-5", "gpt-5", "gemini-2.5-pro"} <= {*list_models()}
+    assert len({*list_models()}) == len(list_models())
+    assert not any("audio" in name or "realtime" in name for name in list_models())
 
 
 def test_two_sessions_stand_side_by_side_measure_by_measure() -> None:

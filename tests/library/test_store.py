@@ -18,11 +18,14 @@ import numpy as np
 import pytest
 import turnscope
 from claude_log import MODEL, Log, call
-from turnscope import importers, library
+from turnscope import library
 from turnscope.library import ExactCounts, Opened, Store, opinion, store
 from turnscope.library.opening import family_of
+from turnscope.reading import contents
+from turnscope.reading.contents import read_entry
+from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
-from turnscope.session.model import Later
+from turnscope.session.model import LazyContent
 from turnscope.storage import packing, sessions
 from turnscope.storage.database import StorageError
 from turnscope.views.overview import Overview
@@ -67,13 +70,13 @@ def file(tmp_path: Path) -> Path:
 def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that were really read, not remembered."""
     read: list[str] = []
-    really = importers.read_entry
+    really = read_entry
 
     def counted(source: Source, id: str = "") -> Any:
         read.append(source.path.name)
         return really(source, id)
 
-    monkeypatch.setattr(importers, "read_entry", counted)
+    monkeypatch.setattr(contents, "read_entry", counted)
     return read
 
 
@@ -177,7 +180,7 @@ def test_what_the_list_says_of_a_session_counts_only_as_it_would_be_read_now(
         assert not library.current(memory.recent()[0])
         memory.open(file)
         assert library.current(memory.recent()[0]), "opened again, it is as it is now"
-    [importer] = [each for each in importers.importers() if each.name == memory.recent()[0].source]
+    [importer] = [each for each in find_importers() if each.name == memory.recent()[0].source]
     memory.open(file)
     monkeypatch.setattr("turnscope.library.store._versions", lambda: {importer.name: importer.version + 1})
     assert not library.current(memory.recent()[0])
@@ -343,7 +346,7 @@ def test_what_was_counted_to_the_end_is_found_counted_the_next_time(
     memory: Store, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokenizer itself is not needed for that: its counts stand in the database."""
-    monkeypatch.setattr(store, "available", lambda: True)
+    monkeypatch.setattr(store, "is_available", lambda: True)
     worker = ExactCounts((sys.executable, "-c", ""))
     estimated = memory.open(file)
     assert memory.exactly(estimated, worker) is estimated
@@ -375,8 +378,8 @@ def test_what_was_read_can_be_kept_once_nobody_waits_and_is_not_in_memory_twice(
     (keep,) = later
     keep()
     whole = turnscope.load(file)
-    held = (*packing.blocks_of(first.session), *(block for fork in first.session.forks for block in fork.mended))
-    assert all(isinstance(block.content, Later) for block in held)
+    held = (*packing.blocks_of(first.session), *(block for fork in first.session.forks for block in fork.relinked))
+    assert all(isinstance(block.content, LazyContent) for block in held)
     assert first.session == whole
     assert first.session.branches[0].blocks == whole.branches[0].blocks
     del readings[:]
@@ -390,7 +393,7 @@ def test_what_was_not_kept_is_read_again(memory: Store, file: Path, monkeypatch:
 
     monkeypatch.setattr(sessions, "keep", full)
     opened = memory.open(file)
-    assert not any(isinstance(block.content, Later) for block in opened.session.blocks)
+    assert not any(isinstance(block.content, LazyContent) for block in opened.session.blocks)
     monkeypatch.undo()
     assert memory.open(file).session == opened.session
 
@@ -409,14 +412,14 @@ def test_files_of_one_size_are_told_apart_and_one_that_moved_is_known(memory: St
 def test_a_file_that_is_written_anew_while_it_is_read_is_not_remembered_as_what_it_was(
     memory: Store, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = importers.read_entry
+    really = read_entry
 
     def interrupted(source: Source, entry: str) -> Any:
         monkeypatch.undo()
         file.write_text(file.read_text().replace("hello", "HELLO"))
         return really(source, entry)
 
-    monkeypatch.setattr(importers, "read_entry", interrupted)
+    monkeypatch.setattr(contents, "read_entry", interrupted)
     before = file.read_text()
     assert memory.open(file).session.blocks[0].text == "HELLO"
     file.write_text(before)

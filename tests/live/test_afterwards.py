@@ -10,9 +10,9 @@ from conftest import let_go
 from msgspec import structs
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.extracting import question
-from turnscope.envelope.layers import written
-from turnscope.envelope.wishes import rated
+from turnscope.envelope.fact_extraction import build_facts_ask
+from turnscope.envelope.layers import model_metadata
+from turnscope.envelope.wishes import make_rating
 from turnscope.live import branches
 from turnscope.live.afterwards import afterwards
 from turnscope.live.chat import Chat, Settings
@@ -24,8 +24,8 @@ from turnscope.live.sinks import Sinks
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load, parse, sendable
 from turnscope.session.builder import Builder
-from turnscope.session.facts import noted
-from turnscope.session.model import Answer, Answered, Session
+from turnscope.session.facts import add_facts
+from turnscope.session.model import Answer, AnswerFact, Session
 from turnscope.storage.memories import Memories
 from turnscope.storage.threads import Threads
 
@@ -60,13 +60,13 @@ def test_a_model_tells_the_facts_of_a_turn_after_its_answer_and_the_next_request
 def test_what_patterns_missed_is_a_decision_of_the_next_turn_and_can_be_refused() -> None:
     builder = Builder("chat", "test")
     for prompt in ("I prefer short answers. Ada is how people know me.", "Go on."):
-        builder.message("user", prompt)
-        builder.request(builder.message("assistant", "Yes."))
+        builder.add_message("user", prompt)
+        builder.set_request(builder.add_message("assistant", "Yes."))
     session = builder.build()
-    ask = question(session, 0, 2)
+    ask = build_facts_ask(session, 0, 2)
     assert ask
     told = "user: Prefers short answers.\nuser: Is known as Ada.\nagent: x\nnonsense\n- agent: The wiki is stale today."
-    recorded = noted(session.recorded, Answered(ask.key, Answer(told, source="model")))
+    recorded = add_facts(session.recorded, AnswerFact(ask.key, Answer(told, source="model")))
 
     def found(session: Session) -> list[list[tuple[str, bool]]]:
         policy = parse("t", '[budget]\nformula = "fixed"\ntokens = 900\n[[rules]]\nrule = "insert_memories"\n')
@@ -75,7 +75,7 @@ def test_what_patterns_missed_is_a_decision_of_the_next_turn_and_can_be_refused(
         return [[(facts["tier"], facts["refused"]) for facts in rows] for rows in looks]
 
     assert found(structs.replace(session, recorded=recorded)) == [[("medium", False)], [("medium", False), ("short", False)]]
-    refused = noted(recorded, rated("Is known as Ada.", "down"))
+    refused = add_facts(recorded, make_rating("Is known as Ada.", "down"))
     assert found(structs.replace(session, recorded=refused))[1] == [("medium", True), ("short", False)]
     assert found(session) == [[("medium", False)], []]
 
@@ -135,7 +135,7 @@ def test_whatever_ends_a_conversation_a_model_tells_of_it(split: str, tmp_path: 
     assert plan
     first = 1 if split == "turn" else 2  # prompts of the first conversation
     turns = chat.growing.basis.index.turns
-    ask = written.question(session.blocks[turns[0] : turns[first]])
+    ask = model_metadata.build_metadata_ask(session.blocks[turns[0] : turns[first]])
     assert ask
     told = session.recorded.answers[ask.key].text.splitlines()[0]
     (summaries,) = [piece.body for piece in plan.after.pieces if piece.slot == "summaries"]
@@ -156,7 +156,7 @@ def test_what_a_project_looks_up_again_is_ready_in_its_next_chat_and_recorded_th
                 [*chat.send(prompt)]
             [*chat.send("Please recall c2 as a summary.")]
             [*chat.send("Something else entirely.")]
-            state = chat.plan.state("retrieve_conversations") if chat.plan else None
+            state = chat.plan.get_state("retrieve_conversations") if chat.plan else None
             assert state is not None
             assert 1 in state.ready
             assert bool(state.learned) == (n == 1)

@@ -47,9 +47,11 @@ def policy() -> Policy:
 def session() -> Session:
     builder = Builder("long", "test")
     for n in range(24):
-        builder.message("user", f"Question {n}: what must never be lost at step {n}? " * 4, origin="prompt")
-        answer = builder.message("assistant", f"Answer {n}: we decided to keep file{n}.py, because {n} errors came of it. " * 4)
-        builder.request(answer, model="claude-opus-4-5", usage=Usage(input_tokens=100 + 90 * n, output_tokens=40))
+        builder.add_message("user", f"Question {n}: what must never be lost at step {n}? " * 4, origin="prompt")
+        answer = builder.add_message(
+            "assistant", f"Answer {n}: we decided to keep file{n}.py, because {n} errors came of it. " * 4
+        )
+        builder.set_request(answer, model="claude-opus-4-5", usage=Usage(input_tokens=100 + 90 * n, output_tokens=40))
     return builder.build()
 
 

@@ -13,7 +13,7 @@ import pytest
 import turnscope
 from covering import covering
 from matrix import Row, Watched, _compared, offered
-from turnscope.counting.media import media_tokens
+from turnscope.counting.media import count_media
 from turnscope.errors import TurnscopeError
 from turnscope.live import branches, gateway
 from turnscope.live.chat import Settings
@@ -23,7 +23,7 @@ from turnscope.live.provider import connected
 from turnscope.planning.bodies import Bodies
 from turnscope.planning.policy import load
 from turnscope.pricing.prices import PRICES
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
 from turnscope.storage.database import reading
 from turnscope.storage.threads import Threads
 from turnscope.views import attachments
@@ -54,7 +54,7 @@ def test_an_image_is_known_by_its_bytes_whatever_it_is_called(data: bytes, kind:
     assert block == {"type": "image", "source": {"type": "base64", "media_type": kind, "data": b64encode(data).decode()}}
     assert picture(block) == attachments.Picture(kind, 30, 20, len(data))
     assert wrong(block) == ""
-    assert media_tokens(block, "claude-3") == media_tokens(attachments.of_size("a", 30, 20, 9), "claude-3") == 2
+    assert count_media(block, "claude-3") == count_media(attachments.of_size("a", 30, 20, 9), "claude-3") == 2
 
 
 @pytest.mark.parametrize(
@@ -191,20 +191,20 @@ def test_above_twenty_images_none_may_have_a_side_over_2000_pixels(many: int, si
     messages = pictures(many, side)
     sending = {"model": "claude-opus-4-6", "max_tokens": 9, "messages": messages}
     refused = rejected(sending)
-    stopped = gateway.unsendable(sending, "claude-opus-4-6", PRICES, Bodies(), Place("anthropic"))
+    stopped = gateway.unsendable(sending, "claude-opus-4-6", PRICES, Bodies(), Destination("anthropic"))
     assert (refused == "") is goes
     assert (stopped is None) is goes
     if not goes:
         assert "many-image requests: 2000 pixels" in refused
         assert stopped is not None
         assert stopped.path == "messages.2.content.0.content.0"
-    there = Place("server", "http://127.0.0.1:11434", "local-7b")  # such a rule is Anthropic's alone
+    there = Destination("server", "http://127.0.0.1:11434", "local-7b")  # such a rule is Anthropic's alone
     assert gateway.unsendable(sending, "local-7b", PRICES, Bodies(), there) is None
 
 
 def test_a_local_server_is_judged_by_what_is_known_of_any() -> None:
     there, call = (
-        Place("server", "http://127.0.0.1:11434", "local-7b"),
+        Destination("server", "http://127.0.0.1:11434", "local-7b"),
         {"type": "tool_use", "id": "a", "name": "x", "input": {}},
     )
     blank = {"role": "assistant", "content": [{"type": "text", "text": " "}]}
@@ -214,4 +214,4 @@ def test_a_local_server_is_judged_by_what_is_known_of_any() -> None:
         assert gateway.unsendable(sending, "claude-opus-4-6", PRICES, Bodies(), there) is not None, (
             "a way to Anthropic's models"
         )
-        assert gateway.unsendable(sending, "local-7b", PRICES, Bodies(), Place("anthropic")) is not None
+        assert gateway.unsendable(sending, "local-7b", PRICES, Bodies(), Destination("anthropic")) is not None

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
+from turnscope.envelope.context_items import KINDS, ContextItem, decode_item
 from turnscope.envelope.memories import Memory, Owner
 from turnscope.envelope.plan import Plan
-from turnscope.envelope.provided import KINDS, Provided, provided
-from turnscope.envelope.tidying import address, tidied
+from turnscope.envelope.tool_outputs import make_address, tidy_output
 from turnscope.live.beside import definitions, with_memory
 from turnscope.live.outputs import Outputs
 from turnscope.live.providing import Providing
@@ -36,10 +36,10 @@ FOUND = {"web": "A page on ships. " * 30, "document": "Ships leave at noon. " * 
 def session(*prompts: str, system: tuple[str, ...] = ("Base instructions.",)) -> Session:
     builder = Builder("chat", "test")
     for text in system:
-        builder.message("system", text)
+        builder.add_message("system", text)
     for prompt in prompts:
-        builder.message("user", prompt)
-        builder.request(builder.message("assistant", "Yes. " * 60))
+        builder.add_message("user", prompt)
+        builder.set_request(builder.add_message("assistant", "Yes. " * 60))
     return builder.build()
 
 
@@ -47,7 +47,7 @@ def plans(
     said: Session, name: str, store: Memories | Told | None = None, limit: int = 0, share: float = 0, **more: str
 ) -> list[Plan]:
     def provide(ask: Ask) -> Answer:
-        rows = (Provided(kind, kind, more[kind]) for kind in KINDS if kind in ask.prompt.split() and kind in more)
+        rows = (ContextItem(kind, kind, more[kind]) for kind in KINDS if kind in ask.prompt.split() and kind in more)
         return Answer(items=tuple(msgspec.json.encode(one).decode() for one in rows))
 
     policy = load(name)
@@ -144,7 +144,7 @@ def test_earlier_reviews_findings_are_facts_of_the_next(tmp_path: Path) -> None:
     store = Memories(tmp_path / "db", project="ferry")
     about = {"findings": [{"severity": "high", "file": "a.py", "title": "open file"}]}
     first = plans(structs.replace(session("Review it."), about=about), "chainreview-memory", store)[0]
-    (fact,) = first.state("insert_memories")
+    (fact,) = first.get_state("insert_memories")
     store.add(fact.text, fact.owner, fact.source, "2026-11-01", fact.tier)
     later = plans(session("What of a.py?"), "chainreview-memory", store)[0]
     texts = [part.text for piece in later.after.pieces if piece.slot == "agent_memory" for part in piece.body or ()]
@@ -177,11 +177,11 @@ def test_a_folder_provides_rules_files_trees_and_searches_and_nothing_outside_it
     (folder / ".clinerules" / "one.md").write_text("Be brief.")
     (folder / "src" / "pool.py").write_text("def open_pool(): ...\n")
     (tmp_path / "secret.txt").write_text("no")
-    at = Providing(folder, (Provided("issue", "#7", "It leaks."),))
+    at = Providing(folder, (ContextItem("issue", "#7", "It leaks."),))
 
     def given(kinds: str, question: str) -> list[tuple[str, str, str]]:
         items = at.answer(Ask("provide", "k", kinds, question, 8)).items
-        return [(one.kind, one.name, one.text) for item in items if (one := provided(item))]
+        return [(one.kind, one.name, one.text) for item in items if (one := decode_item(item))]
 
     assert given("rules", "") == [("rules", "CLAUDE.md", "Use tabs."), ("rules", ".clinerules/one.md", "Be brief.")]
     assert given("workspace", "") == [("workspace", "ferry", "CLAUDE.md\nsrc/\n  pool.py")]
@@ -196,11 +196,11 @@ def test_a_folder_provides_rules_files_trees_and_searches_and_nothing_outside_it
 
 def test_an_output_that_gave_way_to_a_reference_is_read_back_by_its_address() -> None:
     builder, text = Builder("chat", "test"), "\n".join(f"line {n}" for n in range(1_000))
-    builder.message("user", "Run it.")
-    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]))
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "t", "content": text}])
+    builder.add_message("user", "Run it.")
+    builder.set_request(builder.add_message("assistant", [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]))
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "t", "content": text}])
     said = builder.build()
-    tools, name = Outputs(lambda: said), address(tidied(text))
+    tools, name = Outputs(lambda: said), make_address(tidy_output(text))
     told, failed = tools.run("read_output", {"address": name, "line": 990})
     assert (told.splitlines()[0], failed) == ("line 989", False)
     assert tools.run("read_output", {"address": name})[0].endswith("[600 more lines, from line 401]")

@@ -9,7 +9,7 @@ import pytest
 from conftest import let_go
 from turnscope.counting.ledger import build_ledger
 from turnscope.envelope.plan import Plan
-from turnscope.envelope.wishes import rating, words
+from turnscope.envelope.wishes import get_editable_text, get_rating
 from turnscope.errors import TurnscopeError
 from turnscope.live import branches
 from turnscope.live.chat import Chat, Settings
@@ -21,7 +21,7 @@ from turnscope.live.provider import connected
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import following, load
 from turnscope.planning.render import render
-from turnscope.session.model import Session, Wished
+from turnscope.session.model import Session, WishFact
 from turnscope.storage.threads import Threads
 
 
@@ -94,7 +94,7 @@ def test_what_was_condensed_by_hand_is_replaced_from_the_next_request_on(
     talk = Talk(server, threads, policy, condense)
     talk.begin()
     before = talk.plans[4].after.tokens
-    assert [type(event) for event in talk.chat.condense()] == [Condensing, Asked, Wished]
+    assert [type(event) for event in talk.chat.condense()] == [Condensing, Asked, WishFact]
     assert talk.chat.planned("and now?").after.tokens < before
     body = talk.send("and now?")
     assert "Summary of the earlier conversation" in body
@@ -117,7 +117,7 @@ def test_a_summary_is_edited_undone_and_undone_again(server: Offline, threads: T
     talk.begin()
     list(talk.chat.condense())
     talk.send("one")
-    first = words(talk.chat.summaries()[0])
+    first = get_editable_text(talk.chat.summaries()[0])
     line = first.strip().splitlines()[0][:60]
     assert line in talk.send("two")
     talk.chat.edit_summary(talk.by(), "All bridges but the third are closed.")
@@ -129,7 +129,7 @@ def test_a_summary_is_edited_undone_and_undone_again(server: Offline, threads: T
     assert any(line in str(wish.edit.body) for wishes in kept for wish in wishes), "the old text is kept"
     talk.chat.undo_summary(talk.by(), talk.decisions())
     talk.send("four")
-    assert words(talk.chat.summaries()[0]) == first
+    assert get_editable_text(talk.chat.summaries()[0]) == first
     talk.chat.undo_summary(talk.by(), talk.decisions())
     body = talk.send("five")
     assert talk.chat.summaries() == ()
@@ -177,7 +177,7 @@ def test_nothing_is_condensed_where_nothing_is_old_and_a_failure_changes_nothing
     assert isinstance(events[-1], Failed)
     assert "no summary was made" in events[-1].error.what
     assert not talk.chat.summaries()
-    assert isinstance([*talk.chat.condense()][-1], Wished), "what failed once is asked for again"
+    assert isinstance([*talk.chat.condense()][-1], WishFact), "what failed once is asked for again"
     events = list(talk.chat.condense())
     assert isinstance(events[-1], Failed), "it is condensed already"
     talk.send("and now?")
@@ -198,12 +198,12 @@ def test_a_rating_is_kept_with_the_text_that_was_rated(server: Offline, threads:
     talk = Talk(server, threads)
     talk.begin()
     list(talk.chat.condense())
-    text = words(talk.chat.summaries()[0])
+    text = get_editable_text(talk.chat.summaries()[0])
     talk.chat.rate_summary(talk.by(), "down")
     talk.chat.edit_summary(talk.by(), "Better.")
     talk.chat.rate_summary(talk.by(), "up")
     stored = threads.load(talk.thread)
-    assert (rating(stored, text), rating(stored, "Better."), rating(stored, "Worse.")) == ("down", "up", "")
+    assert (get_rating(stored, text), get_rating(stored, "Better."), get_rating(stored, "Worse.")) == ("down", "up", "")
     talk.send("and now?")
     talk.assert_replays()
 

@@ -88,7 +88,7 @@ def test_two_hundred_turns_with_tools_never_overflow_and_replay_to_the_same_plan
     assert all(
         u["input_tokens"] + u["cache_read_input_tokens"] + u["cache_creation_input_tokens"] + 1_024 <= 16_000 for u in billed
     )
-    assert any(plan.changed for plan in plans)
+    assert any(plan.is_changed for plan in plans)
     stored = threads.load(thread)
     assert stored.blocks == talk.growing.session.blocks
     assert stored.requests == talk.growing.session.requests
@@ -290,9 +290,9 @@ def called(*names: str) -> list[dict[str, object]]:
 
 def test_a_session_that_ends_with_open_calls_goes_on_with_results_for_them(server: Offline, threads: Threads) -> None:
     builder = Builder("s", "test")
-    builder.message("user", "Read both.", origin="prompt")
-    builder.request(builder.message("assistant", called("a", "b")), model="m")
-    builder.request(builder.message("assistant", "I wait."), model="m")
+    builder.add_message("user", "Read both.", origin="prompt")
+    builder.set_request(builder.add_message("assistant", called("a", "b")), model="m")
+    builder.set_request(builder.add_message("assistant", "I wait."), model="m")
     talk = continued(server, threads, builder.build(), 1)
     assert kinds(talk.send("And now?"))[-1] is Done
     blocks = talk.growing.session.blocks
@@ -304,11 +304,11 @@ def test_a_session_that_ends_with_open_calls_goes_on_with_results_for_them(serve
 
 def test_a_session_goes_on_where_one_of_two_calls_has_its_result(server: Offline, threads: Threads) -> None:
     builder = Builder("s", "test")
-    builder.message("user", "Read both.", origin="prompt")
-    builder.request(builder.message("assistant", called("a", "b")), model="m")
+    builder.add_message("user", "Read both.", origin="prompt")
+    builder.set_request(builder.add_message("assistant", called("a", "b")), model="m")
     for name in ("a", "b"):
-        builder.message("user", [{"type": "tool_result", "tool_use_id": name, "content": "text"}], origin="tool")
-        builder.request(builder.message("assistant", f"I have read {name}."), model="m")
+        builder.add_message("user", [{"type": "tool_result", "tool_use_id": name, "content": "text"}], origin="tool")
+        builder.set_request(builder.add_message("assistant", f"I have read {name}."), model="m")
     talk = continued(server, threads, builder.build(), 1)
     assert kinds(talk.go_on())[-1] is Done
     assert kinds(talk.send("And now?"))[-1] is Done

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.memories import FORMS, Memory, found, identity, kept
+from turnscope.envelope.memories import FORMS, Memory, decode_fact, find_facts, make_fact_id
 from turnscope.envelope.plan import Plan
-from turnscope.envelope.wishes import rated
+from turnscope.envelope.wishes import make_rating
 from turnscope.errors import TurnscopeError
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.growing import Growing
@@ -28,8 +28,8 @@ from turnscope.planning.answers import answerer
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import parse, sendable
 from turnscope.session.builder import Builder
-from turnscope.session.facts import noted
-from turnscope.session.model import Answered, Ask, Session
+from turnscope.session.facts import add_facts
+from turnscope.session.model import AnswerFact, Ask, Session
 from turnscope.storage.memories import Memories
 from turnscope.storage.threads import Threads
 from turnscope.storage.values import packed
@@ -48,8 +48,8 @@ form = "user-context"
 def session(*prompts: str) -> Session:
     builder = Builder("chat", "test")
     for prompt in prompts:
-        builder.message("user", prompt, sent_at=1_767_348_000.0)
-        builder.request(builder.message("assistant", "I found that the build needs Node 22."))
+        builder.add_message("user", prompt, sent_at=1_767_348_000.0)
+        builder.set_request(builder.add_message("assistant", "I found that the build needs Node 22."))
     return builder.build()
 
 
@@ -64,9 +64,9 @@ def inserted(plan: Plan, slot: str = "memory") -> str:
 
 def test_facts_are_found_by_patterns_and_questions_state_nothing() -> None:
     text = "Hi! My name is Ada. Do I always use tabs? I prefer short answers.\nThe weather is fine."
-    assert [fact.text for fact in found("user", text)] == ["My name is Ada.", "I prefer short answers."]
-    assert [fact.owner for fact in found("assistant", "The project uses pnpm.")] == ["agent"]
-    assert not [*found("assistant", "I prefer short answers.")], "what an answer prefers is nobody's fact"
+    assert [fact.text for fact in find_facts("user", text)] == ["My name is Ada.", "I prefer short answers."]
+    assert [fact.owner for fact in find_facts("assistant", "The project uses pnpm.")] == ["agent"]
+    assert not [*find_facts("assistant", "I prefer short answers.")], "what an answer prefers is nobody's fact"
 
 
 def test_each_policy_words_facts_in_its_own_way() -> None:
@@ -83,7 +83,7 @@ def test_each_fact_is_a_decision_that_can_be_refused() -> None:
     made = [d.edit for d in plans(said)[0].decisions if "memory" in d.edit.facts]
     assert [edit.facts["owner"] for edit in made] == ["user"]
     assert "I prefer short answers." in inserted(plans(said)[-1])
-    refused = structs.replace(said, recorded=noted(said.recorded, rated("I prefer short answers.", "down")))
+    refused = structs.replace(said, recorded=add_facts(said.recorded, make_rating("I prefer short answers.", "down")))
     assert not inserted(plans(refused)[-1])
     assert [d.edit.facts["refused"] for d in plans(refused)[0].decisions if "memory" in d.edit.facts] == [True]
 
@@ -115,7 +115,7 @@ def test_whatever_is_done_in_one_project_no_other_hears_of_it(done: list[tuple[s
         gone: dict[tuple[str, str], set[str]] = {}
         names: dict[tuple[str, str], set[str]] = {}
         for what, whose, text in done:
-            store, id = Memories(path, *whose), identity("user", text)
+            store, id = Memories(path, *whose), make_fact_id("user", text)
             mine, dead = known.setdefault(whose, set()), gone.setdefault(whose, set())
             if what == "add" and text not in dead:
                 store.add(text)
@@ -141,7 +141,9 @@ def test_whatever_is_done_in_one_project_no_other_hears_of_it(done: list[tuple[s
         for whose in {whose for _, whose, _ in done} | {("ada", "other")}:
             store = Memories(path, *whose)
             told = store.answer(Ask("recall", "k", "", "What tea do I like?", 16))
-            assert {fact.text for item in told.items if (fact := kept(item)) and not fact.forgotten} == known.get(whose, set())
+            assert {fact.text for item in told.items if (fact := decode_fact(item)) and not fact.forgotten} == known.get(
+                whose, set()
+            )
             assert {fact.text for fact in store.all() if not fact.forgotten} == known.get(whose, set())
             assert {name for name, _ in store.learned()} == names.get(whose, set())
 
@@ -167,7 +169,7 @@ def test_forgetting_removes_from_store_index_and_future_requests_and_leaves_a_to
         db.execute("insert into threads values ('chat', '', '', 0, 0, '', -1, '{}', null)")
         db.executemany(
             "insert into facts (thread, fact) values ('chat', ?)",
-            ((packed(Answered(ask.key, store.answer(ask))),) for ask in asked),
+            ((packed(AnswerFact(ask.key, store.answer(ask))),) for ask in asked),
         )
         edit = next(d.edit for d in plans(said, store)[0].decisions if d.splice)
         db.execute("insert into decisions values ('chat', 0, 0, 'insert_memories', ?, 1)", [packed(edit)])

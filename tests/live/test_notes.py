@@ -8,7 +8,7 @@ from pathlib import Path
 from conftest import let_go
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.tidying import address
+from turnscope.envelope.tool_outputs import make_address
 from turnscope.live import beside, branches
 from turnscope.live.beside import Beside
 from turnscope.live.chat import Settings
@@ -24,21 +24,23 @@ from turnscope.session.model import Session
 from turnscope.storage.threads import Threads
 
 TEXT = "The parser keeps comments. " * 30
-ID = address(TEXT)
+ID = make_address(TEXT)
 
 
 def session() -> Session:
     builder = Builder("notes", "test")
-    builder.message("system", "You take notes.")
-    builder.message("user", "Look into the parser.")
+    builder.add_message("system", "You take notes.")
+    builder.add_message("user", "Look into the parser.")
     calls = (("write_note", {"title": "Parser", "text": TEXT}), ("read_note", {"id": ID}), ("read_note", {"id": "nothing"}))
     notes = Notes()
     for n, (name, given) in enumerate(calls):
-        builder.request(builder.message("assistant", [{"type": "tool_use", "id": f"c{n}", "name": name, "input": given}]))
+        builder.set_request(
+            builder.add_message("assistant", [{"type": "tool_use", "id": f"c{n}", "name": name, "input": given}])
+        )
         text, failed = notes.run(name, given)
         result = {"type": "tool_result", "tool_use_id": f"c{n}", "content": text, "is_error": failed}
-        builder.message("user", [result])
-    builder.unanswered()
+        builder.add_message("user", [result])
+    builder.add_unanswered()
     return builder.build()
 
 
@@ -67,15 +69,15 @@ def test_notes_are_read_back_by_id_also_after_a_restart() -> None:
 
 def test_an_index_lists_as_many_of_the_newest_notes_as_its_share_holds() -> None:
     builder = Builder("notes", "test")
-    builder.message("user", "Take notes.")
+    builder.add_message("user", "Take notes.")
     names = []
     for n in range(12):
         given = {"title": f"Finding number {n} of the review", "text": f"{n}: {TEXT}"}
-        names.append(address(given["text"]))
+        names.append(make_address(given["text"]))
         call = {"type": "tool_use", "id": f"c{n}", "name": "write_note", "input": given}
-        builder.request(builder.message("assistant", [call]))
-        builder.message("user", [{"type": "tool_result", "tool_use_id": f"c{n}", "content": f"kept as note {names[-1]}"}])
-    builder.unanswered()
+        builder.set_request(builder.add_message("assistant", [call]))
+        builder.add_message("user", [{"type": "tool_result", "tool_use_id": f"c{n}", "content": f"kept as note {names[-1]}"}])
+    builder.add_unanswered()
     said = builder.build()
     text = '[budget]\nformula = "fixed"\ntokens = 9000\nslots = { notes = 0.01 }\n[[rules]]\nrule = "index_notes"\n'
     plans = [*replay(said, parse("t", text), build_ledger(said, CHARS))]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from turnscope.envelope.ended import RequestEnded
+from turnscope.envelope.request_outcome import RequestEnded
 from turnscope.errors import ProviderError
 from turnscope.live.answering import answering
 from turnscope.live.chat import Chat, Settings
@@ -25,8 +25,8 @@ from turnscope.planning.answers import answerer
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
 from turnscope.pricing.prices import PRICES
-from turnscope.session.model import Answer, Answered, Ask, Counted, Fact, Message, Session, Usage
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
+from turnscope.session.model import Answer, AnswerFact, Ask, CountFact, Fact, Message, Session, Usage
 from turnscope.storage.threads import Conflict, Threads
 
 MODEL = "claude-sonnet-4-5"
@@ -131,7 +131,7 @@ def test_an_answer_with_thinking_and_a_tool_goes_through() -> None:
     assert Called(call) in events
     assert Result("look at it", True) in events
     assert fake.bodies[1]["messages"][-1]["content"][0]["is_error"] is True
-    priced = PRICES.cost(BILLED, MODEL, None)
+    priced = PRICES.compute_cost(BILLED, MODEL, None)
     assert priced
     assert (heard.last.session, heard.last.status, heard.last.attempts, heard.last.usd) == ("s", "complete", 1, priced.total)
     assert (heard.last.blocks, heard.last.request.usage) == (HELLO.content, BILLED)
@@ -167,7 +167,7 @@ def test_the_size_that_a_provider_names_is_learned_and_the_second_attempt_carrie
     plans = [event.plan for event in events if isinstance(event, Planned)]
     assert isinstance(events[-1], Done)
     assert [len(fake.bodies[-2]["messages"]) > len(fake.bodies[-1]["messages"]), len(plans)] == [True, 2]
-    assert Counted(9, plans[0].seen.tokens, 180_000, MODEL) in heard.told
+    assert CountFact(9, plans[0].seen.tokens, 180_000, MODEL) in heard.told
     assert heard.last.attempts == 2
     stored = talk.growing.session
     again = list(replay(stored, load("balanced"), talk.growing.ledger))
@@ -179,7 +179,7 @@ def test_a_provider_that_does_not_count_leaves_the_estimate(counts: Any) -> None
     heard = Heard()
     talk = chat(Fake([[HELLO]], counts), heard, count_from=0.000_001)
     (plan,) = [event.plan for event in talk.send("Hello?") if isinstance(event, Planned)]
-    facts = [fact for fact in heard.told if isinstance(fact, Counted)]
+    facts = [fact for fact in heard.told if isinstance(fact, CountFact)]
     assert [fact.tokens for fact in facts] == ([4_321] if counts == 4_321 else [])
     assert (plan.calibration.recorded == 4_321) == bool(facts)
 
@@ -256,7 +256,7 @@ def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, 
         talk.growing.session.requests,
         talk.growing.recorded,
     )
-    assert [type(each) for each in heard.told] == [Message, Counted, RequestEnded]
+    assert [type(each) for each in heard.told] == [Message, CountFact, RequestEnded]
     assert [record.getMessage() for record in caplog.records] == [
         f"conversation {thread} is kept, but Deaf did not take it"
     ] * 3
@@ -282,11 +282,11 @@ def test_facts_of_any_kind_are_read_back_as_they_were_and_the_later_one_holds(tm
     talk = chat(Fake([]))
     talk.growing, talk.sink = Growing(threads.load(thread), COUNTER), threads.sink(thread)
     for fact in (
-        Answered("k", Answer("one", source="model")),
-        Answered("k", Answer("half a character: \ud800", source="model")),
-        Counted(0, 10, 12, "m"),
-        Counted(0, 11, 14, "m"),
-        Counted(0, 10, 13, "m"),
+        AnswerFact("k", Answer("one", source="model")),
+        AnswerFact("k", Answer("half a character: \ud800", source="model")),
+        CountFact(0, 10, 12, "m"),
+        CountFact(0, 11, 14, "m"),
+        CountFact(0, 10, 13, "m"),
     ):
         talk.note(fact)
     recorded = threads.load(thread).recorded
@@ -299,4 +299,4 @@ def test_facts_of_any_kind_are_read_back_as_they_were_and_the_later_one_holds(tm
 def test_an_address_may_be_typed_as_for_clients_of_openais_api(typed: str) -> None:
     made = connected(typed, "a-key")
     assert str(made.client.base_url).rstrip("/") == "http://127.0.0.1:1234"
-    assert made.place == Place("server", typed.rstrip("/")), "a chat goes where it says"
+    assert made.place == Destination("server", typed.rstrip("/")), "a chat goes where it says"

@@ -12,8 +12,8 @@ from conftest import examples, let_go
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
-from turnscope.envelope.condensing import without
-from turnscope.envelope.difference import first_difference
+from turnscope.envelope.condensing import subtract_spans
+from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
 from turnscope.live.offline import Offline
 from turnscope.live.offline.strict import rejected
@@ -150,9 +150,11 @@ def test_thinking_is_sent_behind_what_it_was_thought_behind_or_not_at_all(name: 
 def test_thinking_that_nobody_signed_is_not_sent(seal: dict[str, str], sent: int) -> None:
     builder = Builder("s", "test")
     for n in range(2):
-        builder.message("user", f"prompt {n}", origin="prompt")
+        builder.add_message("user", f"prompt {n}", origin="prompt")
         thought = {"type": "thinking", "thinking": f"thought {n}", **seal}
-        builder.request(builder.message("assistant", [thought, {"type": "text", "text": "so"}]), model="claude-opus-5-5")
+        builder.set_request(
+            builder.add_message("assistant", [thought, {"type": "text", "text": "so"}]), model="claude-opus-5-5"
+        )
     session = builder.build()
     last = [*replay(session, sendable(load("keep-everything")), ledger_of(session))][-1]
     kinds = [block["type"] for message in render(last.after, session)["messages"] for block in said(message)]
@@ -189,23 +191,23 @@ def test_the_first_difference_is_where_two_envelopes_part(session: Any, data: st
     ledger = ledger_of(session)
     size = len(session.blocks)
     one = Envelope().grow(size, ledger)
-    assert first_difference(one, one) is None
+    assert find_first_change(one, one) is None
     cut = data.draw(st.integers(0, size))
-    assert first_difference(Envelope().grow(cut, ledger), one) is None  # new and verbatim
+    assert find_first_change(Envelope().grow(cut, ledger), one) is None  # new and verbatim
     start = data.draw(st.integers(0, max(0, size - 1)))
     stop = data.draw(st.integers(start + 1, max(start + 1, size)))
     if stop > size:
         return
     gone, _ = one.replace(Edit("drop", "", Span(start, stop), ()), 0, ledger)
     told, _ = one.replace(Edit("condense", "", Span(start, stop), (Part("user", "summary", "s"),)), 0, ledger)
-    assert first_difference(one, gone) == first_difference(gone, one) == start
-    assert first_difference(one, told) == first_difference(gone, told) == start
+    assert find_first_change(one, gone) == find_first_change(gone, one) == start
+    assert find_first_change(one, told) == find_first_change(gone, told) == start
     again, _ = told.replace(Edit("restore", "", Span(start, stop), None, restore=True), 1, ledger)
-    assert first_difference(one, again) is None
+    assert find_first_change(one, again) is None
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5)), max_size=5))
 def test_a_span_without_others_holds_what_none_of_them_holds(start: int, size: int, others: list[tuple[int, int]]) -> None:
     spans = sorted(Span(at, at + many) for at, many in others)
-    left = [at for span in without(Span(start, start + size), spans) for at in range(*span)]
+    left = [at for span in subtract_spans(Span(start, start + size), spans) for at in range(*span)]
     assert left == [at for at in range(start, start + size) if not any(a <= at < b for a, b in spans)]

@@ -9,9 +9,9 @@ from trials import wrong
 from turnscope.live import trial
 from turnscope.live.trial import Trial, brief, doubts, tried
 from turnscope.planning.policy import load, names
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
 
-HERE, SERVER = Place("offline", model="offline-16k"), Place("server", "http://127.0.0.1:1", "local", 8_000)
+HERE, SERVER = Destination("offline", model="offline-16k"), Destination("server", "http://127.0.0.1:1", "local", 8_000)
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
@@ -56,7 +56,7 @@ def test_a_policy_whose_summaries_are_switched_off_or_whose_budget_no_window_hol
     assert "switched off" in doubts(policy, HERE, without, False)[0]
     fixed = load("chainreview-recommended")
     assert "144,000 tokens" in doubts(fixed, HERE, trial.known(fixed), True)[0]
-    assert doubts(fixed, Place("anthropic", model="claude-opus-5-5"), trial.known(fixed), True) == ()
+    assert doubts(fixed, Destination("anthropic", model="claude-opus-5-5"), trial.known(fixed), True) == ()
 
 
 def test_a_policy_that_was_turned_is_tried_as_it_is() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import let_go
 from malformed.rogue import SAID, USAGE, WORDS, Rogue, Wrong, call, events, frame, message, raw, refusal, silent, stream
-from turnscope.envelope.ended import INTERRUPTED
+from turnscope.envelope.request_outcome import INTERRUPTED
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.events import Done, Event, Failed, Interrupted, Refused, Stopped, Text
 from turnscope.live.growing import Growing

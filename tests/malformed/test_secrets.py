@@ -25,8 +25,8 @@ from turnscope.live.secrets import MASK, Keys, Scrub, know, scrubbed
 from turnscope.live.summaries import summarised
 from turnscope.planning.policy import load
 from turnscope.session import portable
+from turnscope.session.destination import parse_origin
 from turnscope.session.model import Ask, Session
-from turnscope.session.place import origin
 from turnscope.storage.threads import Threads
 
 KEY = "sk-canary-5up3r/s3cret+k3y=Zz"
@@ -183,8 +183,8 @@ def test_keys_are_kept_by_scheme_host_and_port() -> None:
     for other in ("http://api.anthropic.com", "https://api.anthropic.com:8443", "https://api.anthropic.com.evil.example", ""):
         assert keys.of(other) == ""
     assert "for-anthropic" not in repr(keys)
-    assert origin("https://user@api.anthropic.com@evil.example/") == "https://evil.example:443"
-    assert origin("ftp://x") == origin("http://[::1") == origin("nothing") == ""
+    assert parse_origin("https://user@api.anthropic.com@evil.example/") == "https://evil.example:443"
+    assert parse_origin("ftp://x") == parse_origin("http://[::1") == parse_origin("nothing") == ""
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 40])

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import let_go
 from malformed.rogue import WORDS, Handler, Rogue, Wrong, call, events, frame, raw, refusal, stream
-from turnscope.envelope.ended import INTERRUPTED
+from turnscope.envelope.request_outcome import INTERRUPTED
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.events import Called, Done
 from turnscope.live.growing import Growing

@@ -17,7 +17,7 @@ import pytest
 import turnscope
 from conftest import let_go
 from malformed.rogue import SAID, USAGE, Rogue, events, frame, message, raw, refusal, stream
-from turnscope.envelope.ended import INTERRUPTED, RequestEnded
+from turnscope.envelope.request_outcome import INTERRUPTED, RequestEnded
 from turnscope.errors import TurnscopeError
 from turnscope.live import branches, keeping, windows
 from turnscope.live.chat import Chat, Settings
@@ -28,8 +28,8 @@ from turnscope.live.provider import Anthropic, connected
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import following, load
 from turnscope.session.builder import Builder
-from turnscope.session.model import Answer, Answered, Session, Usage
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
+from turnscope.session.model import Answer, AnswerFact, Session, Usage
 from turnscope.storage import database, schema
 from turnscope.storage.keeper import Keeper
 from turnscope.storage.threads import Conflict, Threads
@@ -147,13 +147,13 @@ def test_an_answer_that_cannot_be_written_waits_and_is_written(
 
 
 def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, threads: Threads) -> None:
-    here = Place("server", rogue.url, "offline-200k")
+    here = Destination("server", rogue.url, "offline-200k")
     thread = threads.create(place=here)
     talk = begun(rogue, threads, thread)
     talk.place = threads.place(thread)
     assert isinstance(list(talk.send("hello"))[-1], Done)
-    for place in (Place("anthropic", "", "offline-200k"), Place("server", "http://elsewhere", "offline-200k"),
-                  Place("server", rogue.url, "local-7b")):  # fmt: skip
+    for place in (Destination("anthropic", "", "offline-200k"), Destination("server", "http://elsewhere", "offline-200k"),
+                  Destination("server", rogue.url, "local-7b")):  # fmt: skip
         talk.place = place
         sent = len(rogue.bodies)
         (failed,) = list(talk.send("not there"))
@@ -162,7 +162,7 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
         assert "Nothing was sent" in failed.error.hint
         assert [type(e) for e in talk.condense()][-1] is Failed
         assert len(rogue.bodies) == sent
-    moved = Place("server", rogue.url, "other", window=8_192)
+    moved = Destination("server", rogue.url, "other", window=8_192)
     threads.sink(thread).place(moved, len(talk.growing.session.requests))
     assert threads.place(thread) == moved
     assert threads.place(threads.create(parent=thread, at=1)) == moved
@@ -180,18 +180,18 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
 @pytest.mark.parametrize(
     ("about", "model", "place"),
     [
-        ({"provider": "offline", "model": "offline-16k"}, "", Place("offline", "", "offline-16k")),
-        ({"provider": "anthropic", "model": "claude-a"}, "claude-b", Place("anthropic", "", "claude-b")),
+        ({"provider": "offline", "model": "offline-16k"}, "", Destination("offline", "", "offline-16k")),
+        ({"provider": "anthropic", "model": "claude-a"}, "claude-b", Destination("anthropic", "", "claude-b")),
         ({"provider": "server", "url": "http://localhost:11434", "model": "local-7b"}, "",
-         Place("server", "http://localhost:11434", "local-7b")),
-        ({"provider": "anthropic", "model": "claude-a"}, "offline-64k", Place("offline", "", "offline-64k")),
+         Destination("server", "http://localhost:11434", "local-7b")),
+        ({"provider": "anthropic", "model": "claude-a"}, "offline-64k", Destination("offline", "", "offline-64k")),
         ({"provider": "server", "url": "", "model": "local-7b"}, "local-7b", None),
         ({"model": "local-7b"}, "local-7b", None),
         ({}, "", None),
         ([], "", None),
     ],
 )  # fmt: skip
-def test_where_an_old_chat_went_is_what_its_requests_say(about: Any, model: str, place: Place | None) -> None:
+def test_where_an_old_chat_went_is_what_its_requests_say(about: Any, model: str, place: Destination | None) -> None:
     assert schema.went(about, model) == place
 
 
@@ -240,7 +240,7 @@ def test_summaries_and_estimates_are_in_the_total_and_a_held_send_says_what_it_c
     talk = begun(rogue, threads)
     talk.settings = Settings("claude-sonnet-5-5", load("keep-everything"), count_from=0.0)
     list(talk.send("one " * 60))  # a summary larger than what it stands for is refused
-    priced = talk.growing.prices.cost(Usage(**USAGE), "claude-sonnet-5-5", None)
+    priced = talk.growing.prices.compute_cost(Usage(**USAGE), "claude-sonnet-5-5", None)
     assert priced
     assert talk.spent == priced.total
     list(talk.send("two"))
@@ -255,7 +255,7 @@ def test_summaries_and_estimates_are_in_the_total_and_a_held_send_says_what_it_c
     assert stored.requests[-1].estimate
     assert branches.spent(stored, talk.growing.prices) == talk.spent
     beside = [answer.usage for answer in stored.recorded.answers.values()] + [stored.requests[-1].estimate]
-    costs = [talk.growing.prices.cost(usage, "claude-sonnet-5-5", None) for usage in beside if usage]
+    costs = [talk.growing.prices.compute_cost(usage, "claude-sonnet-5-5", None) for usage in beside if usage]
     assert len(costs) == 2
     billed = turnscope.overview(stored).bill.whole.usd
     assert billed, "what other pages say that this chat cost: requests alone, as they were billed"
@@ -278,7 +278,7 @@ def test_the_model_that_was_asked_for_is_recorded_beside_the_one_that_answered(r
     stored = threads.load(talk.growing.session.id)
     (request,) = stored.requests
     assert plans[-1].model == request.model
-    assert (request.asked, request.model != "claude-haiku-4-5") == ("claude-haiku-4-5", True)
+    assert (request.requested_model, request.model != "claude-haiku-4-5") == ("claude-haiku-4-5", True)
     (again,) = replay(stored, policy, talk.growing.ledger)
     assert [d.edit for d in again.decisions] == [d.edit for d in plans[-1].decisions]
     (kept,) = replay(stored, load("keep-everything"), talk.growing.ledger)
@@ -319,8 +319,8 @@ def test_half_a_character_from_the_keyboard_or_from_an_import_is_sent(words: str
     talk = begun(rogue, threads)
     assert isinstance(list(talk.send(words))[-1], Done)
     builder = Builder("s", "test")
-    builder.message("user", words, origin="prompt")
-    builder.request(builder.message("assistant", "yes"), model="m")
+    builder.add_message("user", words, origin="prompt")
+    builder.set_request(builder.add_message("assistant", "yes"), model="m")
     other = begun(rogue, threads, threads.create(base=builder.build()))
     assert isinstance(list(other.send("and now?"))[-1], Done)
     assert threads.load(other.growing.session.id).blocks == other.growing.session.blocks
@@ -330,8 +330,8 @@ def test_half_a_character_from_the_keyboard_or_from_an_import_is_sent(words: str
 def test_a_conversation_that_begins_with_an_answer_goes_on(policy: str, rogue: Rogue, threads: Threads) -> None:
     builder = Builder("s", "test")
     for n in range(12):
-        builder.request(builder.message("assistant", f"Welcome {n}."), model="m")
-        builder.message("user", f"Question {n}?", origin="prompt")
+        builder.set_request(builder.add_message("assistant", f"Welcome {n}."), model="m")
+        builder.add_message("user", f"Question {n}?", origin="prompt")
     thread = threads.create(base=builder.build())
     talk = begun(rogue, threads, thread, policy)
     for n in range(3):
@@ -347,9 +347,9 @@ def test_a_tool_that_crashes_is_an_error_the_model_reads_and_nobody_is_said_to_h
     rogue: Rogue, threads: Threads
 ) -> None:
     builder = Builder("s", "test")
-    builder.message("user", "Look.", origin="prompt")
+    builder.add_message("user", "Look.", origin="prompt")
     call = {"type": "tool_use", "id": "a", "name": "look", "input": {}}
-    builder.request(builder.message("assistant", [call]), model="m")
+    builder.set_request(builder.add_message("assistant", [call]), model="m")
     talk = begun(rogue, threads, threads.create(base=builder.build()))
     assert isinstance(list(talk.send("and now?"))[-1], Done)
     assert "person stopped" not in str(rogue.bodies[-1])
@@ -370,14 +370,14 @@ def intrusions(store: Threads, theirs: Session, talk: Chat) -> list[Callable[[],
         lambda: store.delete(theirs.id),
         lambda: store.create(parent=theirs.id, at=1),
         lambda: sink.message(Growing(theirs, COUNTER).message("user", "x", origin="prompt"), ["x"], "complete"),
-        lambda: sink.fact(Answered("k", Answer("x"))),
+        lambda: sink.fact(AnswerFact("k", Answer("x"))),
         lambda: sink.policy(load("balanced"), 0),
-        lambda: sink.place(Place("offline"), 0),
+        lambda: sink.place(Destination("offline"), 0),
         sink.settle,
         lambda: sink.draft(["x"]),
         lambda: sink.ended(RequestEnded(theirs.id, theirs.requests[0], talk.plan, "complete", None, ())),  # type: ignore[arg-type]
         lambda: sink.began(theirs.requests[0], talk.plan),  # type: ignore[arg-type]
-        lambda: store.sink("user:somebody else").fact(Answered("k", Answer("x"))),
+        lambda: store.sink("user:somebody else").fact(AnswerFact("k", Answer("x"))),
     ]
 
 

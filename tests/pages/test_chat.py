@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import turnscope
-from turnscope.counting.media import image_size
+from turnscope.counting.media import read_image_size
 from turnscope.live import branches, providers, windows
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.events import Done, Held, Stopped
@@ -19,15 +19,16 @@ from turnscope.live.offline import FAULTS
 from turnscope.live.provider import connected
 from turnscope.live.running import Running
 from turnscope.live.sinks import Unkept
-from turnscope.live.threads import Place, Threads
+from turnscope.live.threads import Destination, Threads
 from turnscope.session import portable
 from turnscope.session.model import Block
-from turnscope.session.timeline import block_of
+from turnscope.session.timeline import make_block
 from turnscope.storage.database import StorageError, reading
 from turnscope.views import exporting, next_request
 from turnscope.views.attachments import IMAGE
 
-from pages.parts import chat_attached, chat_cards, chat_chosen, chat_gauge, chat_weighed, chatting, typing_box
+from pages.chat import attachments, gauge, markup, preview, rooms, typing_box
+from pages.parts import chat_chosen
 from pages.parts.chat_values import TOOLS
 from pages.parts.formats import esc
 from tests.live.test_attachments import png
@@ -58,7 +59,7 @@ def bodies(app: AppTest) -> str:
 
 def ended(app: AppTest) -> AppTest:
     """Wait for every turn to end, and draw the page again."""
-    for room in chatting._rooms().values():
+    for room in rooms._rooms().values():
         assert room.running is None or room.running.wait(30)
     return app.run()
 
@@ -120,9 +121,9 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
 def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_end(
     app: AppTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, met = chatting.room, []
+    now, met = rooms.room, []
 
-    def room(thread: str) -> chatting.Room:
+    def room(thread: str) -> rooms.Room:
         """The turn ends when the page has its chat, and before it looks whether a turn is under way."""
         held = now(thread)
         if held.running is not None:
@@ -130,7 +131,7 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
             met.append(thread)
         return held
 
-    monkeypatch.setattr(chatting, "room", room)
+    monkeypatch.setattr(rooms, "room", room)
     chat_chosen.offline().delay = 0.1
     opened(app)
     app.session_state["chat.fault"] = "overloaded"
@@ -143,7 +144,7 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
 def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "first words")
     thread = store(data_folder).list()[0].id
-    chatting._rooms().clear()  # as after a restart of the app
+    rooms._rooms().clear()  # as after a restart of the app
     app.session_state["chat.thread"] = ""
     opened(app, thread=thread)
     assert "first words" in bodies(app)
@@ -325,7 +326,7 @@ def test_a_turn_stopped_before_its_tool_ran_does_not_end_the_chat(app: AppTest, 
     opened(app)
     app.session_state["chat.policy"] = policy
     say(app, "hello")
-    room = chatting._rooms()[app.query_params["thread"]]
+    room = rooms._rooms()[app.query_params["thread"]]
     turn = room.chat.send("calculate 12*(3+4)")
     while not isinstance(next(turn), Done):
         pass
@@ -365,7 +366,7 @@ def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app
     pressed(app, "chat.undo.")
     say(app, "and then?")
     assert "<b>restore</b> at request 6" in bodies(app)
-    chatting._rooms().clear()  # as after a restart of the app
+    rooms._rooms().clear()  # as after a restart of the app
     app.run()
     assert "· rated Good" in bodies(app)
     assert "<b>restore</b> at request 6" in bodies(app)
@@ -385,7 +386,7 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
     kept, first = store(data_folder), app.query_params["thread"]
-    there = Place("server", chat_chosen.offline().url, "offline-64k")
+    there = Destination("server", chat_chosen.offline().url, "offline-64k")
     other = kept.create(title="elsewhere", about={"provider": "offline", "model": "offline-16k"}, place=there)
     app.query_params["thread"] = other
     app.run()
@@ -393,14 +394,14 @@ def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_record
     say(app, "and here?")
     assert kept.load(other).requests[-1].model == "offline-64k"
     assert kept.place(other) == there
-    kept.sink(other).place(Place("server", there.url, "offline-16k"), 1)  # another tab decided so meanwhile
+    kept.sink(other).place(Destination("server", there.url, "offline-16k"), 1)  # another tab decided so meanwhile
     say(app, "and now?")
     assert kept.load(other).requests[-1].model == "offline-16k"
     app.session_state["chat.url"] = f"{there.url}/"
     say(app, "by my own choice?")
     assert kept.load(other).requests[-1].model == "offline-64k"
-    assert kept.place(other) == Place("server", f"{there.url}/", "offline-64k")
-    assert kept.place(first) == Place("offline", "", "offline-16k")
+    assert kept.place(other) == Destination("server", f"{there.url}/", "offline-64k")
+    assert kept.place(first) == Destination("offline", "", "offline-16k")
 
 
 def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTest, data_folder: Path) -> None:
@@ -410,7 +411,7 @@ def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTe
     assert "Not sent: request 1" in shown
     assert "does not fit by itself" in shown
     assert "gen_ai.usage.input_tokens" in shown
-    chatting._rooms().clear()  # as after a restart of the app
+    rooms._rooms().clear()  # as after a restart of the app
     app.run()
     assert "Not sent: request 1" in bodies(app)
     pressed(app, "chat.leave_out")
@@ -438,18 +439,18 @@ def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
     opened(app)
     for n in range(3):
         say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
-    ahead = chatting._rooms()[app.query_params["thread"]].foreseen
+    ahead = rooms._rooms()[app.query_params["thread"]].foreseen
     assert ahead is not None
     mark, turns = ahead[1].mark, ahead[1].turns
     assert mark is not None
     assert turns is not None
     assert f"cut from about {mark:,} on" in bodies(app)
-    room = chatting._rooms()[app.query_params["thread"]]
+    room = rooms._rooms()[app.query_params["thread"]]
     for n in range(turns):
         assert not any(d.splice for d in room.chat.plan.decisions), "cut too early"
         say(app, f"Next {n}. " + "Some words that fill the window. " * 200)
     plan = room.chat.plan
-    assert plan.changed
+    assert plan.is_changed
     assert abs(plan.calibration.predict(plan.before.tokens) - mark) < ahead[1].growth * 1.1
 
 
@@ -463,7 +464,7 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     assert "20% is the mark" in bodies(app)
     (_, kept), *_ = store(data_folder).policies(app.query_params["thread"])[-1:]
     assert kept.rules[4].params.share == 0.2
-    chatting._rooms().clear()  # as after a restart of the app, in another tab
+    rooms._rooms().clear()  # as after a restart of the app, in another tab
     del app.session_state["chat.turned"]
     app.session_state["chat.settled"] = ""
     app.run()
@@ -486,9 +487,9 @@ def test_another_answer_takes_the_place_of_the_first_in_what_is_sent(app: AppTes
 
 def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
-    chatting._rooms()[app.query_params["thread"]].remarks = (Stopped("max_tokens", "The answer was cut <here>."),)
+    rooms._rooms()[app.query_params["thread"]].remarks = (Stopped("max_tokens", "The answer was cut <here>."),)
     assert "The answer was cut &lt;here&gt;." in bodies(app.run())
-    there = Place("server", chat_chosen.offline().url, "nobody-knows-7b")
+    there = Destination("server", chat_chosen.offline().url, "nobody-knows-7b")
     app.query_params["thread"] = thread = store(data_folder).create(place=there)
     app.run()
     assert f'<span class="ts-chip">{there.url}</span><span class="ts-chip">nobody-knows-7b</span>' in bodies(app)
@@ -499,12 +500,12 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     assert "of 9,000 tokens" in bodies(app)
     assert f"from the next message on; so far: nobody-knows-7b at {there.url}" in bodies(app)
     say(app, "and further?")
-    assert store(data_folder).place(thread) == Place("server", there.url, "nobody-knows-7b", 9_000)
+    assert store(data_folder).place(thread) == Destination("server", there.url, "nobody-knows-7b", 9_000)
 
 
 def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
-    room = chatting._rooms()[app.query_params["thread"]]
+    room = rooms._rooms()[app.query_params["thread"]]
     locked = StorageError("the database is locked", hint="Close what holds it.")
     writes: list[int] = []
 
@@ -580,7 +581,7 @@ def test_a_hit_of_a_search_opens_its_chat_and_is_marked(app: AppTest) -> None:
 
 
 def test_fenced_code_is_code_and_all_of_it_is_text() -> None:
-    shown = chat_cards._fences(esc("Look:\n```html\n<img src=x>\n```\nand ``` inline, then\n```\nan open one"))
+    shown = markup._fences(esc("Look:\n```html\n<img src=x>\n```\nand ``` inline, then\n```\nan open one"))
     assert shown == (
         '<div class="said">Look:</div><pre class="ts-text">&lt;img src=x&gt;\n</pre>'
         '<div class="said">and ``` inline, then</div><pre class="ts-text">an open one</pre>'
@@ -602,7 +603,7 @@ def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_f
     opened(app)
     kept = store(data_folder)
     settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
-    thread = kept.create(place=Place("offline", "", "offline-16k"))
+    thread = kept.create(place=Destination("offline", "", "offline-16k"))
     spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
     chat = branches.begun(thread, spare, kept.sink(thread), settings, "", [])
     for n in range(80):
@@ -628,7 +629,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     assert "PNG, 1,600 × 900" in shown
     small = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="attached image">', shown)
     assert small
-    assert image_size(small[1]) in ((360, 202), (360, 203))
+    assert read_image_size(small[1]) in ((360, 202), (360, 203))
     assert b64encode(picture).decode() not in shown
     assert shown.count("<img") == 1
     assert 'n.txt <span class="ts-faint">· 28 characters</span>' in shown
@@ -671,14 +672,14 @@ def test_a_file_that_cannot_be_sent_is_named_and_the_message_is_back_in_the_box(
 
 def test_images_elsewhere_and_damaged_ones_are_words() -> None:
     def block(source: dict[str, str]) -> Block:
-        return block_of(0, 0, 0, "user", "", {"type": "image", "source": source})
+        return make_block(0, 0, 0, "user", "", {"type": "image", "source": source})
 
-    away = chat_attached.shown(block({"type": "url", "url": "https://evil.example/<x>.png"}))
+    away = attachments.shown(block({"type": "url", "url": "https://evil.example/<x>.png"}))
     assert away == '<div class="said ts-faint">image not loaded: https://evil.example/&lt;x&gt;.png</div>'
     damaged = block({"type": "base64", "media_type": "text/html", "data": b64encode(png(9, 9)[:40]).decode()})
-    assert "<img" not in chat_attached.shown(damaged)
-    assert "cannot be shown: PNG, 9 × 9" in chat_attached.shown(damaged)
-    assert "<img" not in chat_attached.shown(block({"type": "base64", "media_type": "image/png", "data": "javascript:x"}))
+    assert "<img" not in attachments.shown(damaged)
+    assert "cannot be shown: PNG, 9 × 9" in attachments.shown(damaged)
+    assert "<img" not in attachments.shown(block({"type": "base64", "media_type": "image/png", "data": "javascript:x"}))
 
 
 def draft() -> Chat:
@@ -697,14 +698,14 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
     typed = typing_box.read({"said": "hello", "length": 5, "files": chosen})
     assert (typed.text, typed.names) == ("hello", ("cat.png", "n.txt"))
     assert [error.what.split()[0] for error in typed.refused] == ["big.png", "a.zip"]
-    chat = chat_weighed._weighed(draft(), typed.text, typed.blocks)
+    chat = preview._weighed(draft(), typed.text, typed.blocks)
     assert len(chat.attached) == 2
     assert 425 <= chat.attached[0] < 435, "with what the message itself costs"
     assert 5 < chat.attached[1] < 30
-    shown = chat_gauge.attached(chat, typed)
+    shown = gauge.attached(chat, typed)
     assert f"<b>cat.png</b> {chat.attached[0]} tokens, <b>n.txt</b>" in shown
     assert "a.zip is neither an image" in shown
-    assert chat_gauge.attached(None, typing_box.Typed("hello")) == ""
+    assert gauge.attached(None, typing_box.Typed("hello")) == ""
 
 
 def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent() -> None:
@@ -715,7 +716,7 @@ def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent
         said = [("user", "word " * task), ("assistant", "word " * rest), ("user", "and then?")]
         plan, growing = chat.weighed(said)
         amid = next_request.amid(plan, growing.session, growing.ledger)
-        return chat_gauge._amid(chat_weighed.Weighed(plan, growing.session, amid=amid))
+        return gauge._amid(preview.Weighed(plan, growing.session, amid=amid))
 
     assert re.search(r"The task stands behind 5\d % of this prompt \(7\d\.\dk tokens\)", told(32_000, 100, 30_000))
     assert told(16_000, 100, 15_000) == "", "a short prompt"
@@ -742,14 +743,14 @@ def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: Ap
 
 def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest, data_folder: Path) -> None:
     opened(app)
-    there = Place("server", chat_chosen.offline().url, "claude-haiku-4-5")
+    there = Destination("server", chat_chosen.offline().url, "claude-haiku-4-5")
     app.query_params["thread"] = store(data_folder).create(place=there)
     app.run()
     app.number_input(key="chat.spend").set_value(0.0001)
     say(app, "hello")
     assert "On hold" not in bodies(app)
     say(app, "and now?")
-    room = chatting._rooms()[app.query_params["thread"]]
+    room = rooms._rooms()[app.query_params["thread"]]
     held = room.ended
     assert isinstance(held, Held)
     assert held.usd

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pages.parts.chat_markdown import DEEP, LONG, coming, html
+from pages.chat.markdown import DEEP, LONG, coming, html
 
 TAGS = (
     "p blockquote ul ol li strong em s u br hr code pre div span button table thead tbody tr th td".split()

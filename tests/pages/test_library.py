@@ -55,7 +55,7 @@ def claude(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def wait(app: AppTest) -> AppTest:
     """Until the job has ended."""
-    from pages.parts import indexing as page
+    from pages.library import indexing as page
 
     job = page._room().job
     assert job
@@ -198,10 +198,10 @@ def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
     one = next(indexing.read_all(open_source(file), str(file)))
     import msgspec
 
-    with index._writing(path) as db:
+    with index._begin_write(path) as db:
         for n in range(5_000):
             line = type(one.line)(**{**msgspec.to_builtins(one.line), "path": f"/gone/{n}.jsonl", "name": f"{n}.jsonl"})
-            index._insert(db, index.Indexed(line, one.spent, one.cuts, ()))
+            index._insert_row(db, index.Indexed(line, one.spent, one.cuts, ()))
     library_page(app)
     assert "of 5,001 sessions" in bodies(app)
     began = time.process_time()
@@ -217,8 +217,8 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
     from turnscope.live.threads import Threads
     from turnscope.planning.policy import load
 
+    from pages.library import indexing as page
     from pages.parts import chat_chosen
-    from pages.parts import indexing as page
 
     threads = Threads(data_folder / "chats.db")
     thread = threads.create(title="Herons")

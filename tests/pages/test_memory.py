@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from turnscope.storage.memories import Memories
 
-from pages.parts import chat_chosen, chatting
+from pages.chat import rooms
+from pages.parts import chat_chosen
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -27,14 +28,14 @@ def bodies(app: AppTest) -> str:
 
 def say(app: AppTest, text: str) -> None:
     app.chat_input[0].set_value(text).run()
-    for room in chatting._rooms().values():
+    for room in rooms._rooms().values():
         assert room.running is None or room.running.wait(30)
     app.run()
     assert not app.exception
 
 
 def inserted(thread: str) -> str:
-    plan = chatting._rooms()[thread].chat.plan
+    plan = rooms._rooms()[thread].chat.plan
     pieces = plan.after.pieces if plan else ()
     return "\n".join(part.text for piece in pieces if piece.slot == "memory" for part in piece.body or ())
 

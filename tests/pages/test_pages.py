@@ -57,7 +57,7 @@ def cold() -> None:
 @pytest.mark.usefixtures("cold")
 def test_what_a_page_opened_is_kept_once_it_is_drawn(app: AppTest) -> None:
     log = SAMPLES / f"{FIRST}.jsonl"
-    memory = Store(settings.data_file())
+    memory = Store(settings.find_database())
     opened(app)
     key = memory.recent()[0].key
     until = time.monotonic() + 20

@@ -49,9 +49,9 @@ def test_advice_is_searched_shown_and_saved(app: AppTest, data_folder: Path) -> 
     assert not app.exception
     app.multiselect(key=f"advise.turn.{name}").set_value(["1.keep"]).run()
     app.button(key="advise.go").click().run()
-    from pages.parts import advising
+    from pages.plan import advice
 
-    job = next(job for (task, _), job in advising._jobs().items() if task.folder.startswith(str(data_folder)))
+    job = next(job for (task, _), job in advice._jobs().items() if task.folder.startswith(str(data_folder)))
     job.wait(60)
     app.run()
     assert not app.exception

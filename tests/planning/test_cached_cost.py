@@ -19,7 +19,7 @@ from turnscope.library.opening import load, load_all, overview, replay
 from turnscope.planning.policy import load as policy
 from turnscope.planning.policy import names
 from turnscope.planning.prompt_cache import uncached, walked
-from turnscope.pricing.caches import all_rules, rules_of
+from turnscope.pricing.caches import find_rules, load_rules
 from turnscope.pricing.prices import PRICES
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Usage
@@ -50,7 +50,7 @@ def test_an_entry_lives_five_minutes_after_its_last_use_and_an_hour_where_that_w
 
 
 def test_a_prefix_shorter_than_the_models_own_is_not_kept() -> None:
-    short = PRICES.facts(OPUS).min_cache_prefix
+    short = PRICES.find_facts(OPUS).min_cache_prefix
     assert short == 4_096
     rows = [Row(0, written=short - 1, plain=0), Row(20, read=1, written=short, plain=0), Row(40, written=5_000, plain=0)]
     assert told(rows) == [(0, 0, short - 1), (0, short + 1, 0), (short + 1, 5_000 - short - 1, 0)]
@@ -81,11 +81,14 @@ def test_the_longest_prefix_in_steps_of_128_is_found_by_itself_at_openai_and_a_d
 
 
 def test_rules_are_data_and_each_says_where_it_is_from() -> None:
-    assert all(row.source and row.how in ("marked", "prefix", "none") for row in all_rules())
-    made = {name: rules_of(PRICES.facts(name)) for name in (OPUS, "gpt-5.1", "gemini-2.5-pro", "gemini-3.5-flash", "somebody")}
+    assert all(row.source and row.how in ("marked", "prefix", "none") for row in load_rules())
+    made = {
+        name: find_rules(PRICES.find_facts(name))
+        for name in (OPUS, "gpt-5.1", "gemini-2.5-pro", "gemini-3.5-flash", "somebody")
+    }
     assert [made[name].how for name in made] == ["marked", "prefix", "prefix", "prefix", "prefix"]
-    assert [made[name].shortest(PRICES.facts(name)) for name in made] == [4_096, 1_024, 2_048, 4_096, 1_024]
-    assert rules_of(PRICES.facts("gemini-1.5-pro")).how == "none"
+    assert [made[name].find_shortest_prefix(PRICES.find_facts(name)) for name in made] == [4_096, 1_024, 2_048, 4_096, 1_024]
+    assert find_rules(PRICES.find_facts("gemini-1.5-pro")).how == "none"
     usual = {name: next(iter(made[model].lives.values())) for name, model in (("anthropic", OPUS), ("openai", "gpt-5.1"))}
     assert usual == IDLE  # one number for how long an entry lives
 
@@ -93,15 +96,15 @@ def test_rules_are_data_and_each_says_where_it_is_from() -> None:
 def agent(turns: int = 12, *, billed: bool = True) -> Session:
     """Reads files one after the other, a request every ten seconds."""
     builder = Builder("agent", "test")
-    builder.message("system", "Be careful. " * 2_000)
-    builder.message("user", "Begin.", origin="prompt")
+    builder.add_message("system", "Be careful. " * 2_000)
+    builder.add_message("user", "Begin.", origin="prompt")
     size = 6_000
     for n in range(turns):
-        answer = builder.message("assistant", [call(f"c{n}", path=f"f{n}.py")])
+        answer = builder.add_message("assistant", [call(f"c{n}", path=f"f{n}.py")])
         usage = Usage(0, 2_000 if n else size, size if n else 0, 30) if billed else None
         size += 2_000 if n else 0
-        builder.request(answer, model=OPUS, usage=usage, sent_at=NOON + 10 * n, answered_at=NOON + 10 * n + 2)
-        builder.message("user", result(f"c{n}", f"{n} " + WORDS))
+        builder.set_request(answer, model=OPUS, usage=usage, sent_at=NOON + 10 * n, answered_at=NOON + 10 * n + 2)
+        builder.add_message("user", result(f"c{n}", f"{n} " + WORDS))
     return builder.build()
 
 
@@ -115,7 +118,7 @@ def test_a_decision_pays_with_what_stands_behind_it_and_saves_what_it_took_out_a
     assert price.saved == round((decision.before - decision.after) * scale)
     assert kept[n].read < kept[n].held
     assert 0 < price.again <= kept[n].held - kept[n].read - price.saved + 50
-    rate = trace.prices.rates(OPUS, kept[n].prompt, NOON)
+    rate = trace.prices.find_rates(OPUS, kept[n].prompt, NOON)
     assert rate
     assert price.usd == (rate.cache_write_5m - rate.cache_read) * price.again / 1_000_000
     assert price.each == rate.cache_read * price.saved / 1_000_000
@@ -210,8 +213,8 @@ def test_a_summary_is_priced_as_the_model_s_that_the_policy_names() -> None:
     """What was made offline stands for a text of that model, and not of the model that answers."""
     builder = Builder("s", "test")
     for n in range(12):
-        builder.message("user", f"{n}: {WORDS * 4}", id=f"q{n}", origin="prompt")
-        builder.request(builder.message("assistant", f"a{n}", id=f"a{n}"), model=OPUS, sent_at=NOON + n)
+        builder.add_message("user", f"{n}: {WORDS * 4}", id=f"q{n}", origin="prompt")
+        builder.set_request(builder.add_message("assistant", f"a{n}", id=f"a{n}"), model=OPUS, sent_at=NOON + n)
     said = builder.build()
     totals = {}
     for name, rule, size in (

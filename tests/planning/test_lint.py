@@ -178,12 +178,12 @@ def test_thinking_behind_an_edited_prefix_is_rejected_by_models_that_bind_it() -
 def test_an_edit_makes_thinking_stale_that_was_said_before_it_and_no_other() -> None:
     builder = Builder("thinking", "test")
     for n in range(6):
-        builder.message("user", "q" * 400)
-        builder.request(builder.message("assistant", [thought(thinking=f"t{n}"), text("a" * 400)]), model=NEW)
+        builder.add_message("user", "q" * 400)
+        builder.set_request(builder.add_message("assistant", [thought(thinking=f"t{n}"), text("a" * 400)]), model=NEW)
     session = builder.build()
     policy = parse("t", '[budget]\nformula = "fixed"\ntokens = 1000\n[[rules]]\nrule = "condense"\ncap = 50\nfraction = 0.3')
     plans = [*replay(session, policy, build_ledger(session, CHARS))]
-    edited = next(n for n, plan in enumerate(plans) if plan.changed)
+    edited = next(n for n, plan in enumerate(plans) if plan.is_changed)
     assert stale_thinking(plans[:edited], session) == ()
     sent = render(plans[edited].after, session)
     stale = stale_thinking(plans[: edited + 1], session)
@@ -191,7 +191,7 @@ def test_an_edit_makes_thinking_stale_that_was_said_before_it_and_no_other() -> 
     thoughts = [block for block in thoughts if block["type"] == "thinking"]
     assert stale == tuple(range(len(thoughts))), "all that still stands was said before this edit"
     assert [p for p in lint(sent, NEW, stale) if "edited" in p.what]
-    nxt = render(plans[edited + 1].after, session) if not plans[edited + 1].changed else None
+    nxt = render(plans[edited + 1].after, session) if not plans[edited + 1].is_changed else None
     if nxt:
         after = stale_thinking(plans[: edited + 2], session)
         assert after == stale, "the newest answer was said behind the edit"

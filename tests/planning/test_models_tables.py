@@ -46,8 +46,8 @@ rule = "refuse_when_over"
 def session(*models: str, characters: int = 4) -> Session:
     builder = Builder("s", "test")
     for n, model in enumerate(models):
-        builder.message("user", "q" * characters, id=f"q{n}", origin="prompt")
-        builder.request(builder.message("assistant", "a", id=f"a{n}"), model=model)
+        builder.add_message("user", "q" * characters, id=f"q{n}", origin="prompt")
+        builder.set_request(builder.add_message("assistant", "a", id=f"a{n}"), model=model)
     return builder.build()
 
 

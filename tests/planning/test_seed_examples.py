@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.budget import Budget, BudgetParams, budget
+from turnscope.envelope.budget import Budget, BudgetParams, compute_budget
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load, parse
 from turnscope.session.builder import Builder
@@ -31,12 +31,12 @@ TALK = (
 
 @pytest.mark.parametrize(("window", "limit"), [(200_000, 160_000), (64_000, 37_000), (128_000, 98_000)])
 def test_the_adaptive_formula_gives_the_published_budgets(window: int, limit: int) -> None:
-    assert budget(CLINE, window).limit == limit
+    assert compute_budget(CLINE, window).limit == limit
 
 
 def test_the_adaptive_formula_keeps_forty_thousand_or_a_fifth_free_for_any_other_window() -> None:
-    assert budget(CLINE, 1_000_000).limit == 960_000
-    assert budget(CLINE, 100_000).limit == 80_000
+    assert compute_budget(CLINE, 1_000_000).limit == 960_000
+    assert compute_budget(CLINE, 100_000).limit == 80_000
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_the_adaptive_formula_keeps_forty_thousand_or_a_fifth_free_for_any_other
     ],
 )
 def test_sixty_to_forty_with_a_reserve_of_150_gives_the_published_parts(window: int, prompt: int, answer: int) -> None:
-    room = budget(SPLIT, window)
+    room = compute_budget(SPLIT, window)
     assert (room.limit, room.max_output) == (prompt, answer)
     assert round(room.limit / 1000) == {76_650: 77, 38_250: 38, 4_650: 5}[prompt]
     assert round(answer / 1000) == {51_200: 51, 25_600: 26, 3_200: 3}[answer]
 
 
 def test_an_unknown_window_counts_as_eight_thousand_and_is_known_to_be_assumed() -> None:
-    assert budget(SPLIT, None) == Budget(8_000, 4_650, 3_200, False)
+    assert compute_budget(SPLIT, None) == Budget(8_000, 4_650, 3_200, False)
 
 
 def conversation(questions: bool = True) -> tuple[Session, Ledger]:
@@ -63,10 +63,10 @@ def conversation(questions: bool = True) -> tuple[Session, Ledger]:
     counted, as its total does (an answer's `total_tokens` holds the question that it answers)."""
     builder = Builder("seed", "seed")
     for role, text, _ in TALK:
-        draft = builder.message(role, text)
+        draft = builder.add_message(role, text)
         if role == "assistant":
-            builder.request(draft)
-    builder.unanswered()
+            builder.set_request(draft)
+    builder.add_unanswered()
     session = builder.build()
     counted = [questions or role == "assistant" or place == len(TALK) - 1 for place, (role, _, _) in enumerate(TALK)]
     sizes = [size if count else 0 for count, (_, _, size) in zip(counted, TALK, strict=True)]
@@ -95,9 +95,9 @@ def fixed(tokens: int, rule: str = "keep_newest_within_budget") -> Policy:
 def test_the_conversation_weighs_what_its_messages_add_up_to() -> None:
     """The document says 1,475 tokens; its own figures add up to 1,510 (15 + 128 + 12 + 688 + 8 + 659), the answers to 1,475."""
     session, ledger = conversation()
-    assert ledger.tokens(0, 6) == 1_510
-    assert sum(ledger.tokens(i, i + 1) for i in (1, 3, 5)) == 1_475
-    assert ledger.tokens(0, len(session.blocks)) == 1_520
+    assert ledger.count_tokens(0, 6) == 1_510
+    assert sum(ledger.count_tokens(i, i + 1) for i in (1, 3, 5)) == 1_475
+    assert ledger.count_tokens(0, len(session.blocks)) == 1_520
 
 
 @pytest.mark.parametrize("window", [64_000, 16_000])
@@ -109,7 +109,7 @@ def test_at_64k_and_16k_all_six_messages_are_sent_as_published(window: int) -> N
 def test_at_4k_the_published_algorithm_sends_all_six_too() -> None:
     """The document expects "2-3 messages" at 4K (about 2.4K of input): a slip. By its own algorithm all six fit, for the whole
     conversation has 1,485 tokens as it counts them (1,520 with the questions), and 4,000 x 0.6 - 150 = 2,250."""
-    assert budget(SPLIT, 4_000).limit == 2_250
+    assert compute_budget(SPLIT, 4_000).limit == 2_250
     assert sent(split(4_000), questions=False) == (6, 1_485)
     assert sent(split(4_000)) == (6, 1_520)
     assert sent(fixed(2_400)) == (6, 1_520)

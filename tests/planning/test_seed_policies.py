@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.budget import budget
-from turnscope.envelope.condensing import summary_of
+from turnscope.envelope.budget import compute_budget
+from turnscope.envelope.condensing import get_summary
 from turnscope.envelope.plan import Plan
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
@@ -31,10 +31,10 @@ def chat(turns: int, characters: int, tokens: int = 0, models: tuple[str, ...] =
     builder = Builder("chat", "test")
     builder.window = window or None
     for turn in range(turns):
-        builder.message("user", f"{turn:04}" + "q" * (characters - 4), id=f"q{turn}", origin="prompt")
-        answer = builder.message("assistant", f"{turn:04}" + "a" * (characters - 4), id=f"a{turn}")
+        builder.add_message("user", f"{turn:04}" + "q" * (characters - 4), id=f"q{turn}", origin="prompt")
+        answer = builder.add_message("assistant", f"{turn:04}" + "a" * (characters - 4), id=f"a{turn}")
         model = models[-1] if turn == turns - 1 else models[0]
-        builder.request(answer, model=model, usage=Usage(input_tokens=tokens * (turn + 1)) if tokens else None)
+        builder.set_request(answer, model=model, usage=Usage(input_tokens=tokens * (turn + 1)) if tokens else None)
     return builder.build()
 
 
@@ -44,16 +44,16 @@ def work(
     """Turns of calls, each `(tool, input, result)`; ids are `q1`, `c1.1`, `r1.1`, `a1`."""
     builder = Builder("work", "test")
     if system:
-        builder.message("system", system)
+        builder.add_message("system", system)
     for n, calls in enumerate(turns, 1):
-        builder.message("user", f"question {n}", id=f"q{n}", origin="prompt")
+        builder.add_message("user", f"question {n}", id=f"q{n}", origin="prompt")
         for m, (tool, given, result) in enumerate(calls, 1):
             thought = [{"type": "thinking", "thinking": f"thought {n}.{m}", "signature": "s"}] if thinking else []
             call = {"type": "tool_use", "id": id.format(n, m), "name": tool, "input": given}
-            builder.request(builder.message("assistant", [*thought, call], id=f"c{n}.{m}"), model="claude-sonnet-4-5")
+            builder.set_request(builder.add_message("assistant", [*thought, call], id=f"c{n}.{m}"), model="claude-sonnet-4-5")
             said = {"type": "tool_result", "tool_use_id": id.format(n, m), "content": result}
-            builder.message("user", [said], id=f"r{n}.{m}", origin="tool")
-        builder.request(builder.message("assistant", f"answer {n}", id=f"a{n}"), model="claude-sonnet-4-5")
+            builder.add_message("user", [said], id=f"r{n}.{m}", origin="tool")
+        builder.set_request(builder.add_message("assistant", f"answer {n}", id=f"a{n}"), model="claude-sonnet-4-5")
     return builder.build()
 
 
@@ -79,7 +79,7 @@ def parts(messages: list[Any], kind: str) -> list[Any]:
 
 
 def summaries(plan: Plan) -> list[str]:
-    return [text for piece in plan.after.pieces if (text := summary_of(piece))]
+    return [text for piece in plan.after.pieces if (text := get_summary(piece))]
 
 
 # Cline, as a survey describes it
@@ -88,7 +88,7 @@ def summaries(plan: Plan) -> list[str]:
 def test_half_goes_in_pairs_behind_the_first_user_message() -> None:
     session = chat(10, 100, tokens=9_000)  # a window of 100,000 allows 80,000
     found = plans("cline-as-described", session)
-    assert not any(plan.changed for plan in found[:9])
+    assert not any(plan.is_changed for plan in found[:9])
     assert stands(session, found[9]) == ["q0", "a4", *(f"{who}{n}" for n in range(5, 9) for who in "qa"), "q9"]  # 8 of 18
 
 
@@ -100,7 +100,7 @@ def test_half_goes_in_pairs_behind_the_first_user_message() -> None:
 def test_three_quarters_go_for_a_smaller_model_and_half_for_a_larger(models: tuple[str, ...], gone: int) -> None:
     session = chat(10, 100, models=models, window=0)
     found = plans("cline-as-described", session)
-    assert not any(plan.changed for plan in found[:9])
+    assert not any(plan.is_changed for plan in found[:9])
     kept = stands(session, found[9])
     assert kept[0] == "q0"
     assert 19 - len(kept) == gone  # of 18 behind the first, in pairs
@@ -108,7 +108,7 @@ def test_three_quarters_go_for_a_smaller_model_and_half_for_a_larger(models: tup
 
 @pytest.mark.parametrize(("window", "limit"), [(200_000, 160_000), (64_000, 37_000), (128_000, 98_000), (1_000_000, 960_000)])
 def test_its_limit_is_the_adaptive_one(window: int, limit: int) -> None:
-    assert budget(load("cline-as-described").budget, window).limit == limit
+    assert compute_budget(load("cline-as-described").budget, window).limit == limit
 
 
 def test_a_file_read_again_leaves_the_published_notice() -> None:
@@ -120,7 +120,7 @@ def test_a_file_read_again_leaves_the_published_notice() -> None:
 def test_a_long_file_is_cut_at_a_thousand_lines_with_the_published_notice() -> None:
     lines = [f"line {n}" for n in range(1, 5_001)]
     session = work([("read_file", {"path": "large-file.ts"}, "\n".join(lines))])
-    (plan,) = (plan for plan in plans("cline-as-described", session) if plan.changed)
+    (plan,) = (plan for plan in plans("cline-as-described", session) if plan.is_changed)
     (text,) = (part.text for piece in plan.after.pieces for part in piece.body or ())
     assert text.splitlines() == [
         "[read_file for 'large-file.ts']",
@@ -133,7 +133,7 @@ def test_a_long_file_is_cut_at_a_thousand_lines_with_the_published_notice() -> N
 
 def test_reading_on_from_an_offset_is_told_in_the_files_own_lines() -> None:
     session = work([("read_file", {"path": "a.ts", "offset": 1_001}, "\n".join(["line"] * 1_500))])
-    (plan,) = (plan for plan in plans("cline-as-described", session) if plan.changed)
+    (plan,) = (plan for plan in plans("cline-as-described", session) if plan.is_changed)
     (text,) = (part.text for piece in plan.after.pieces for part in piece.body or ())
     assert "lines 1001-2000 of 2500 total" in text
     assert "offset=2001" in text
@@ -194,7 +194,11 @@ def _first(messages: list[Any]) -> int:
 
 def test_recommended_counts_by_four_characters_rounded_up_against_144_000() -> None:
     policy = load("chainreview-recommended")
-    assert (policy.counter, policy.per_message, budget(policy.budget, 200_000).limit) == ("chars-up", 0, 160_000 - 16_000)
+    assert (policy.counter, policy.per_message, compute_budget(policy.budget, 200_000).limit) == (
+        "chars-up",
+        0,
+        160_000 - 16_000,
+    )
 
 
 @pytest.mark.parametrize(("characters", "condensed"), [(67_196, False), (67_197, True)])
@@ -203,10 +207,10 @@ def test_recommended_condenses_the_oldest_sixty_percent_above_seventy(characters
     have three questions of 67,197 characters, rounded up."""
     builder = Builder("review", "test")
     for n in range(3):
-        builder.message("user", "q" * characters, id=f"q{n}", origin="prompt")
-        builder.request(builder.message("assistant", "a" * 67_200, id=f"a{n}"), model="claude-haiku-4-5")
-    builder.message("user", "why?", id="q3", origin="prompt")
-    builder.unanswered()
+        builder.add_message("user", "q" * characters, id=f"q{n}", origin="prompt")
+        builder.set_request(builder.add_message("assistant", "a" * 67_200, id=f"a{n}"), model="claude-haiku-4-5")
+    builder.add_message("user", "why?", id="q3", origin="prompt")
+    builder.add_unanswered()
     session = builder.build()
     asked: list[Ask] = []
     last = plans("chainreview-recommended", session, lambda ask: asked.append(ask) or said(ask))[-1]  # type: ignore[func-returns-value]
@@ -252,8 +256,8 @@ def test_staged_rests_up_to_sixty_then_cuts_condenses_and_warns() -> None:
     small = replace(policy, budget=replace(policy.budget, formula="fixed", tokens=1_000))
     session = chat(12, 176)  # 48 tokens a message with its frame: 12 of them are 576, 13 are 624
     found = plans(small, session, said)
-    assert not any(plan.changed for plan in found[:6])
-    assert found[6].changed
+    assert not any(plan.is_changed for plan in found[:6])
+    assert found[6].is_changed
     assert found[6].before.tokens == 13 * 48
 
 
@@ -269,7 +273,7 @@ def test_the_window_sends_twenty_messages_at_most_and_begins_at_a_question() -> 
 def test_the_oldest_half_is_summed_up_above_forty_thousand(characters: int, condensed: bool) -> None:
     session = chat(11, characters)
     last = plans("multi-turn-summary", session, said)[-1]
-    assert last.changed is condensed
+    assert last.is_changed is condensed
     if condensed:
         assert stands(session, last)[0] == "q5"  # of 21 messages ten
         first, second = (piece for piece in next(iter(last.after.pieces)).body or ())
@@ -290,7 +294,7 @@ def test_the_hybrid_pins_the_first_question_and_keeps_twenty_behind_a_summary() 
     session = chat(14, 8_000)
     last = plans("multi-turn-hybrid", session, said)[-1]
     assert stands(session, last) == ["q0", "a3", *[f"{who}{n}" for n in range(4, 14) for who in "qa"][:-1]]
-    assert [piece.start for piece in last.after.pieces if summary_of(piece)] == [1], "it stands behind the pinned one"
+    assert [piece.start for piece in last.after.pieces if get_summary(piece)] == [1], "it stands behind the pinned one"
 
 
 def test_the_hybrid_leaves_a_middle_that_is_smaller_than_a_summary() -> None:
@@ -309,9 +313,9 @@ def test_the_listings_defects_are_named() -> None:
 def test_reactive_does_nothing_below_three_quarters_and_then_loses_three_quarters() -> None:
     session = chat(10, 100, tokens=9_000)
     found = plans("reactive-75", session)
-    assert not any(plan.changed for plan in found[:8])  # 72,000 of 100,000 were billed for the eighth
+    assert not any(plan.is_changed for plan in found[:8])  # 72,000 of 100,000 were billed for the eighth
     nine = found[9]  # 81,000 were billed for the ninth
-    assert nine.changed
+    assert nine.is_changed
     assert stands(session, nine) == ["q7", "a7", "q8", "a8", "q9"]  # 14 of 19 messages go: three quarters, in pairs
 
 
@@ -340,7 +344,7 @@ def test_five_pairs_go_with_a_question_and_a_summary_of_all_before_beyond_twenty
 def test_a_summary_is_made_before_the_budget_leaves_fewer_than_two_pairs() -> None:
     session = chat(6, 8_000, window=20_000)  # 11,850 tokens for the prompt: a question of 2,000 and two pairs of 4,000
     policy = load("context-aware-chat")
-    assert budget(policy.budget, 20_000).limit == 11_850
+    assert compute_budget(policy.budget, 20_000).limit == 11_850
     found = plans(policy, session, said)
     assert not any(summaries(plan) for plan in found[:3])
     tight = replace(policy, budget=replace(policy.budget, window=16_000))  # 9,450 tokens: one pair
@@ -360,7 +364,7 @@ def test_the_number_of_pairs_can_be_set_for_what_is_kept_and_what_is_summed_up()
 
 def test_open_webui_sends_everything_until_a_maximum_is_set() -> None:
     session = chat(8, 400)
-    assert not any(plan.changed for plan in plans("openwebui", session))
+    assert not any(plan.is_changed for plan in plans("openwebui", session))
 
 
 @pytest.mark.parametrize(
@@ -371,10 +375,10 @@ def test_open_webui_sends_everything_until_a_maximum_is_set() -> None:
 def test_open_webuis_maximum_counts_no_system_message(knobs: dict[str, int], first: str) -> None:
     """104 tokens a message with its frame, and a system message larger than all of them."""
     builder = Builder("chat", "test")
-    builder.message("system", "s" * 40_000, id="s")
+    builder.add_message("system", "s" * 40_000, id="s")
     for turn in range(8):
-        builder.message("user", f"{turn:04}" + "q" * 396, id=f"q{turn}", origin="prompt")
-        builder.request(builder.message("assistant", f"{turn:04}" + "a" * 396, id=f"a{turn}"), model="gpt-4o")
+        builder.add_message("user", f"{turn:04}" + "q" * 396, id=f"q{turn}", origin="prompt")
+        builder.set_request(builder.add_message("assistant", f"{turn:04}" + "a" * 396, id=f"a{turn}"), model="gpt-4o")
     session = builder.build()
     kept = stands(session, plans(tuned(load("openwebui"), knobs), session)[-1])
     assert kept[:2] == ["s", first]
@@ -415,8 +419,8 @@ def test_thinking_is_stripped_and_the_oldest_results_are_cleared_first() -> None
 )
 def test_what_compaction_cannot_mend_goes_to_a_larger_window_or_is_refused(model: str, verdict: str, actions: set[str]) -> None:
     builder = Builder("big", "test")
-    builder.message("user", "x" * (900_000 if verdict == "send" else 8_000_000), origin="prompt")
-    builder.unanswered(model=model)
+    builder.add_message("user", "x" * (900_000 if verdict == "send" else 8_000_000), origin="prompt")
+    builder.add_unanswered(model=model)
     (plan,) = plans("five-buckets", builder.build())
     assert actions <= {decision.action for decision in plan.decisions}
     assert plan.verdict == verdict

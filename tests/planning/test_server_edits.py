@@ -18,7 +18,6 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.errors import PolicyError
-from turnscope.importers import read as read_file
 from turnscope.live import branches
 from turnscope.live.betas import betas
 from turnscope.live.chat import Settings
@@ -32,8 +31,9 @@ from turnscope.planning.lint import lint
 from turnscope.planning.policy import Policy, load, parse, write
 from turnscope.planning.render import body
 from turnscope.pricing.prices import PRICES
-from turnscope.session.builder import Builder, applied, usage
-from turnscope.session.model import Applied, Session, Usage
+from turnscope.reading.contents import read_path as read_file
+from turnscope.session.builder import Builder, parse_applied_edits, parse_usage
+from turnscope.session.model import AppliedEdit, Session, Usage
 from turnscope.session.portable import dumps, loads
 from turnscope.storage.threads import Threads
 from turnscope.views.decision_log import made, rows
@@ -219,8 +219,11 @@ def test_one_number_the_prompt_after_edits_is_what_was_billed_and_the_whole_bill
     record = turnscope.replay(any_of.stored, "as-recorded")
     for n, request in enumerate(any_of.stored.requests):
         assert request.usage is not None
-        assert record.tokens(n) == request.usage.carried
-        assert abs(record.plans[n].seen.tokens - request.usage.carried) <= 0.02 * request.usage.carried + 70
+        assert record.tokens(n) == request.usage.answered_prompt_tokens
+        assert (
+            abs(record.plans[n].seen.tokens - request.usage.answered_prompt_tokens)
+            <= 0.02 * request.usage.answered_prompt_tokens + 70
+        )
         assert shape(record.plans[n]) == shape(any_of.plans[n]), "what stands after the answer is what the record shows"
 
 
@@ -244,7 +247,10 @@ def test_the_plan_before_the_answer_is_near_what_the_server_then_does(cleared: T
     for talk in (cleared, compacted):
         for planned, request in zip(talk.planned, talk.stored.requests, strict=True):
             assert request.usage is not None
-            assert abs(planned.projected - request.usage.carried) <= 0.1 * request.usage.carried + 100
+            assert (
+                abs(planned.projected - request.usage.answered_prompt_tokens)
+                <= 0.1 * request.usage.answered_prompt_tokens + 100
+            )
 
 
 def test_a_compaction_is_a_pass_of_its_own_which_is_priced_and_shown_as_the_servers(compacted: Talked) -> None:
@@ -311,25 +317,25 @@ ITERATIONS = [
 
 
 def test_usage_counts_each_pass_once_and_the_context_is_the_last_answers() -> None:
-    told = usage(
+    told = parse_usage(
         {"input_tokens": 45_000, "output_tokens": 1_234, "iterations": [{**ITERATIONS[1], "input_tokens": 22_000}, *ITERATIONS]}
     )
     assert told is not None
-    assert (told.prompt_tokens, told.carried) == (45_000, 23_000)
+    assert (told.prompt_tokens, told.answered_prompt_tokens) == (45_000, 23_000)
     assert [(each.kind, each.prompt_tokens) for each in told.iterations] == [("compaction", 180_000)]
     assert sum(each.prompt_tokens for each in told.passes) == 225_000
-    one = usage({"input_tokens": 23_000, "output_tokens": 1_000, "iterations": ITERATIONS})
+    one = parse_usage({"input_tokens": 23_000, "output_tokens": 1_000, "iterations": ITERATIONS})
     assert one is not None
-    assert (one.carried, one.context) == (23_000, 0)
+    assert (one.answered_prompt_tokens, one.context) == (23_000, 0)
 
 
 def test_an_advisor_has_the_price_of_its_own_model_and_a_fallback_is_no_further_pass() -> None:
     advisor = {"type": "advisor_message", "model": "claude-opus-4-6", "input_tokens": 1_000_000, "output_tokens": 0}
     fallback = {"type": "fallback_message", "model": "claude-sonnet-4-6", "input_tokens": 10, "output_tokens": 5}
-    told = usage({"input_tokens": 10, "output_tokens": 5, "iterations": [advisor, fallback]})
+    told = parse_usage({"input_tokens": 10, "output_tokens": 5, "iterations": [advisor, fallback]})
     assert told is not None
     assert [each.model for each in told.iterations] == ["claude-opus-4-6"]
-    found = PRICES.cost(told, "claude-sonnet-4-6")
+    found = PRICES.compute_cost(told, "claude-sonnet-4-6")
     assert found is not None
     assert found.iterations == Decimal(5)
 
@@ -345,20 +351,20 @@ def test_a_call_on_demand_costs_what_its_iteration_says(demanded: Talked) -> Non
     [
         (
             {"applied_edits": [{"type": USES, "cleared_tool_uses": 8, "cleared_input_tokens": 50_000}]},
-            (Applied(USES, 8, 50_000),),
+            (AppliedEdit(USES, 8, 50_000),),
         ),
         (
             {"applied_edits": [{"type": THINKING, "cleared_thinking_turns": 3, "cleared_input_tokens": 15_000}]},
-            (Applied(THINKING, 3, 15_000),),
+            (AppliedEdit(THINKING, 3, 15_000),),
         ),
         ({"applied_edits": []}, ()),
-        ({"applied_edits": [{"type": None}, 7, {"type": USES, "cleared_tool_uses": "x"}]}, (Applied(USES),)),
+        ({"applied_edits": [{"type": None}, 7, {"type": USES, "cleared_tool_uses": "x"}]}, (AppliedEdit(USES),)),
         ("nonsense", ()),
         (None, ()),
     ],
 )
-def test_applied_edits_are_read_whatever_stands_there(raw: Any, found: tuple[Applied, ...]) -> None:
-    assert applied(raw) == found
+def test_applied_edits_are_read_whatever_stands_there(raw: Any, found: tuple[AppliedEdit, ...]) -> None:
+    assert parse_applied_edits(raw) == found
 
 
 def test_a_stream_tells_edits_at_its_end_and_summaries_whole() -> None:
@@ -386,7 +392,7 @@ def test_a_stream_tells_edits_at_its_end_and_summaries_whole() -> None:
         {"type": "compaction", "content": "sum", "encrypted_content": "e"},
         {"type": "compaction", "content": "x", "signature": "s"},
     )
-    assert heard.applied == (Applied(USES, 1, 9),)
+    assert heard.applied == (AppliedEdit(USES, 1, 9),)
     assert heard.billed is not None
     assert heard.billed.iterations[0].kind == "compaction"
     assert message({"content": [], "context_management": {"applied_edits": [{"type": USES, "cleared_tool_uses": 2}]}}).applied
@@ -461,7 +467,7 @@ def test_claude_codes_lines_hold_edits_and_passes_too(tmp_path: Path) -> None:
     log.lines[-1]["message"]["context_management"] = {"applied_edits": [edit]}
     path = log.save(tmp_path / "s1.jsonl")
     (session, *_) = read_file(path)
-    assert session.requests[-1].applied == (Applied(THINKING, 2, 70),)
+    assert session.requests[-1].applied == (AppliedEdit(THINKING, 2, 70),)
     assert session.requests[-1].usage is not None
     assert [each.kind for each in session.requests[-1].usage.iterations] == ["compaction"]
 
@@ -680,8 +686,8 @@ def test_a_request_is_not_refused_for_what_the_server_summed_up() -> None:
     """What is sent stays whole for ever; the server reads nothing of it that stands before its summary."""
     builder = Builder("long", "long")
     for number in range(40):
-        builder.message("user", f"Question {number}. " + "some words " * 3_000)
-        builder.request(builder.message("assistant", f"Answer {number}."), model="claude-opus-4-5")
+        builder.add_message("user", f"Question {number}. " + "some words " * 3_000)
+        builder.set_request(builder.add_message("assistant", f"Answer {number}."), model="claude-opus-4-5")
     session = builder.build()
     refusing = '[budget]\nformula = "window"\noutput = 8192\n[[rules]]\nrule = "refuse_when_over"\n'
     compacting = refusing + '[[rules]]\nrule = "compact_20260112"\n'

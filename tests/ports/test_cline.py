@@ -121,13 +121,13 @@ def tasks(draw: st.DrawFn) -> tuple[Session, list[int]]:
     for n in range(draw(st.integers(1, 9))):
         for role in draw(st.sampled_from(["u", "au", "auau", "aau", "auu", "ua"])):
             if role == "u":
-                builder.message("user", draw(user_messages(calls)), fence=True)
+                builder.add_message("user", draw(user_messages(calls)), fence=True)
             else:
                 calls = tuple(f"c{n}{i}" for i in range(draw(st.integers(0, 2))))
                 uses = [{"type": "tool_use", "id": call, "name": "x", "input": {}} for call in calls]
-                builder.message("assistant", [{"type": "text", "text": f"say {n}"}, *uses], fence=True)
+                builder.add_message("assistant", [{"type": "text", "text": f"say {n}"}, *uses], fence=True)
         tokens = draw(st.sampled_from([None, 10, 40_000, 70_000, 90_000]))
-        builder.unanswered(usage=Usage(input_tokens=tokens, output_tokens=5) if tokens else None)
+        builder.add_unanswered(usage=Usage(input_tokens=tokens, output_tokens=5) if tokens else None)
         windows.append(draw(st.sampled_from([64_000, 64_000, 128_000])))
     return builder.build(), windows
 
@@ -136,8 +136,8 @@ def users_alone() -> tuple[Session, list[int]]:
     """Three messages of the user, the first request at its limit: the range ends before it begins, and steps back once more."""
     builder = Builder("task", "test")
     for n in range(3):
-        builder.message("user", f"just text {n}", fence=True)
-        builder.unanswered(usage=Usage(input_tokens=40_000))
+        builder.add_message("user", f"just text {n}", fence=True)
+        builder.add_unanswered(usage=Usage(input_tokens=40_000))
     return builder.build(), [64_000] * 3
 
 
@@ -146,9 +146,9 @@ def users_alone() -> tuple[Session, list[int]]:
 @settings(max_examples=examples(150), deadline=None)
 def test_each_request_is_what_the_whole_state_gives_at_once(task: tuple[Session, list[int]]) -> None:
     session, windows = task
-    starts = ranges.starts(session, Index.of(session))
+    starts = ranges.starts(session, Index.build(session))
     for plan in plans(session, windows):
-        state = plan.state("hide_oldest_pairs")
+        state = plan.get_state("hide_oldest_pairs")
         history = History(session, starts, plan.request.cut, state.lost)
         assert list(standing(plan.after, session)) == list(at_once(history, state))
 
@@ -216,9 +216,9 @@ def task(*used: int | None, text: str = "words " * 20) -> Session:
     """A task of one pair per request; `used`: prompt tokens of each."""
     builder = Builder("task", "test")
     for n, tokens in enumerate(used):
-        builder.message("user", [{"type": "text", "text": f"ask {n} {text}"}])
-        answer = builder.message("assistant", [{"type": "text", "text": f"reply {n} {text}"}])
-        builder.request(answer, model="claude-sonnet-4-5", usage=Usage(input_tokens=tokens) if tokens else None)
+        builder.add_message("user", [{"type": "text", "text": f"ask {n} {text}"}])
+        answer = builder.add_message("assistant", [{"type": "text", "text": f"reply {n} {text}"}])
+        builder.set_request(answer, model="claude-sonnet-4-5", usage=Usage(input_tokens=tokens) if tokens else None)
     return builder.build()
 
 
@@ -228,12 +228,12 @@ def replayed(session: Session) -> list[Plan]:
 
 def test_a_request_whose_log_carries_no_usage_counts_as_nothing_where_others_carry_it() -> None:
     plans = replayed(task(*[10_000] * 6, 170_000, None, 10_000))
-    assert [plan.state("hide_oldest_pairs").range for plan in plans][6:] == [None, (2, 7), (2, 7)]
+    assert [plan.get_state("hide_oldest_pairs").range for plan in plans][6:] == [None, (2, 7), (2, 7)]
 
 
 def test_where_no_request_carries_usage_what_was_counted_decides() -> None:
     plans = replayed(task(*[None] * 12, text="x" * 100_000))
-    assert any(plan.state("hide_oldest_pairs").range for plan in plans)
+    assert any(plan.get_state("hide_oldest_pairs").range for plan in plans)
 
 
 def test_a_truncation_puts_the_notice_into_the_first_answer_and_hides_from_message_two_on() -> None:
@@ -249,12 +249,14 @@ def test_system_and_tools_inside_the_hidden_range_stay() -> None:
     builder = Builder("task", "test")
     for n in range(8):
         if n == 2:
-            builder.message("system", "a later system prompt")
-        builder.message("user", f"ask {n}")
-        builder.request(builder.message("assistant", f"reply {n}"), usage=Usage(input_tokens=170_000 if n == 6 else 1_000))
+            builder.add_message("system", "a later system prompt")
+        builder.add_message("user", f"ask {n}")
+        builder.set_request(
+            builder.add_message("assistant", f"reply {n}"), usage=Usage(input_tokens=170_000 if n == 6 else 1_000)
+        )
     session = builder.build()
     plan = replayed(session)[-1]
-    assert plan.state("hide_oldest_pairs").range is not None
+    assert plan.get_state("hide_oldest_pairs").range is not None
     assert render(plan.after, session)["system"] == "a later system prompt"
 
 
@@ -268,14 +270,14 @@ def test_neighbours_of_one_role_are_one_message_unless_a_fence_parts_them() -> N
         ("user", True),
         ("user", False),
     ):
-        builder.message(role, "text", fence=fence)
+        builder.add_message(role, "text", fence=fence)
     session = builder.build()
-    assert ranges.starts(session, Index.of(session)) == (0, 2, 3, 4, 5)
+    assert ranges.starts(session, Index.build(session)) == (0, 2, 3, 4, 5)
 
 
 def test_a_place_behind_the_range_follows_the_first_pair() -> None:
     session = task(1, 1, 1)
-    history = History(session, ranges.starts(session, Index.of(session)), len(session.blocks))
+    history = History(session, ranges.starts(session, Index.build(session)), len(session.blocks))
     assert places(history, State((2, 3)), [3, 4]) == [Place(4, 1)]
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from turnscope.counting.ledger import build_ledger
-from turnscope.counting.tokens import CHARS, estimator
+from turnscope.counting.tokens import CHARS, make_estimator
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, Step, load
@@ -211,7 +211,7 @@ def with_params(**changes: dict[str, Any]) -> Policy:
 
 
 def replayed(session: Session, policy: Policy | None = None) -> list[Plan]:
-    own = build_ledger(session, estimator("o200k_base"), per_message=0)
+    own = build_ledger(session, make_estimator("o200k_base"), per_message=0)
     return list(replay(session, policy or load("roo"), build_ledger(session, CHARS), own))
 
 
@@ -219,11 +219,11 @@ def conversation(*messages: tuple[str, Any], used: tuple[int, ...] = ()) -> Sess
     """A session; each answer answers a request, with `used` prompt tokens one after another; a last request is open."""
     builder, left = Builder("task", "test"), iter(used)
     for n, (role, content) in enumerate(messages):
-        draft = builder.message(role, content, sent_at=float(n))
+        draft = builder.add_message(role, content, sent_at=float(n))
         if role == "assistant":
             tokens = next(left, 0)
-            builder.request(draft, model=MODEL, usage=Usage(input_tokens=tokens) if tokens else None)
-    builder.unanswered(model=MODEL)
+            builder.set_request(draft, model=MODEL, usage=Usage(input_tokens=tokens) if tokens else None)
+    builder.add_unanswered(model=MODEL)
     return builder.build()
 
 
@@ -335,11 +335,13 @@ def test_system_and_tools_in_the_middle_stay_and_hidden_markers_go_with_a_conden
     used = iter([1_000, 1_000, 1_000, 180_000, 1_000, 180_000])
     for n in range(7):
         if n == 2:
-            builder.message("system", "a later system prompt")
-        builder.message("user", f"ask {n}")
+            builder.add_message("system", "a later system prompt")
+        builder.add_message("user", f"ask {n}")
         if n < 6:
-            builder.request(builder.message("assistant", f"reply {n}"), model=MODEL, usage=Usage(input_tokens=next(used)))
-    builder.unanswered(model=MODEL)
+            builder.set_request(
+                builder.add_message("assistant", f"reply {n}"), model=MODEL, usage=Usage(input_tokens=next(used))
+            )
+    builder.add_unanswered(model=MODEL)
     session = builder.build()
     answers = {"left": 0}
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.budget import budget
+from turnscope.envelope.budget import compute_budget
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
 from turnscope.ports.claude_code import limits as claude
@@ -36,7 +36,7 @@ def test_claude_code_compacts_13_000_below_the_window_without_the_answer(
     ("name", "trigger"), [("claude-code", 167_000), ("claude-code-32k", 155_000), ("claude-code-microcompact", 155_000)]
 )
 def test_the_policies_of_claude_code_have_its_triggers(name: str, trigger: int) -> None:
-    assert claude.trigger(budget(load(name).budget, 200_000).limit) == trigger
+    assert claude.trigger(compute_budget(load(name).budget, 200_000).limit) == trigger
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_codex_counts_bytes_and_cuts_the_middle() -> None:
 
 @pytest.mark.parametrize(("window", "mark"), [(32_000, 28_800), (200_000, 180_000), (8_193, 7_373)])
 def test_letta_compacts_above_nine_tenths_of_any_models_window(window: int, mark: int) -> None:
-    assert letta.threshold(window) == mark == budget(load("letta").budget, window).limit
+    assert letta.threshold(window) == mark == compute_budget(load("letta").budget, window).limit
 
 
 def _tries(goal_met_from: float, count: int = 100) -> list[int]:
@@ -170,18 +170,18 @@ def test_letta_counts_a_quarter_of_the_bytes_and_30_per_cent_more() -> None:
     ],
 )
 def test_the_published_marks_of_windows_are_the_policies_limits(name: str, window: int, limit: int) -> None:
-    assert round(budget(load(name).budget, window or None).limit) == limit
+    assert round(compute_budget(load(name).budget, window or None).limit) == limit
 
 
 @pytest.mark.parametrize(("tokens", "compacted"), [(102_400, False), (102_401, True)])
 def test_goose_compacts_strictly_above_four_fifths_of_the_window(tokens: int, compacted: bool) -> None:
     builder = Builder("goose", "test")
     builder.window = 128_000
-    builder.message("user", "q" * 40_000, origin="prompt")
+    builder.add_message("user", "q" * 40_000, origin="prompt")
     usage = Usage(input_tokens=tokens - 400, output_tokens=400)
-    builder.request(builder.message("assistant", "a" * 40_000), model="gpt-4o", usage=usage)
-    builder.message("user", "go on", origin="prompt")
-    builder.unanswered(model="gpt-4o")
+    builder.set_request(builder.add_message("assistant", "a" * 40_000), model="gpt-4o", usage=usage)
+    builder.add_message("user", "go on", origin="prompt")
+    builder.add_unanswered(model="gpt-4o")
     session = builder.build()
     last = [*replay(session, load("goose"), build_ledger(session, CHARS))][-1]
     assert any(decision.action == "condense" for decision in last.decisions) is compacted

@@ -42,12 +42,12 @@ def talk(sizes: list[int], system: int = 0) -> Session:
     """Alternating messages of so many tokens, each answer to a request of its own."""
     builder = Builder("talk", "test")
     if system:
-        builder.message("system", "s" * 4 * system)
+        builder.add_message("system", "s" * 4 * system)
     for number, size in enumerate(sizes):
-        draft = builder.message("assistant" if number % 2 else "user", chr(97 + number % 26) * 4 * size, id=f"m{number}")
+        draft = builder.add_message("assistant" if number % 2 else "user", chr(97 + number % 26) * 4 * size, id=f"m{number}")
         if number % 2:
-            builder.request(draft)
-    builder.unanswered()
+            builder.set_request(draft)
+    builder.add_unanswered()
     return builder.build()
 
 
@@ -80,9 +80,9 @@ def test_librechat_begins_at_the_newest_message_with_a_stored_summary() -> None:
     builder = Builder("stored", "test")
     for number in range(5):
         extra = {"summary": f"summary {number}"} if number in (1, 3) else {}
-        builder.message("assistant" if number % 2 else "user", f"text {number}", id=f"m{number}", extra=extra)
+        builder.add_message("assistant" if number % 2 else "user", f"text {number}", id=f"m{number}", extra=extra)
         if number in (2, 4):
-            builder.unanswered()
+            builder.add_unanswered()
     session = builder.build()
     first, second = planned(session, "librechat-legacy-summary", 1000)
     assert standing(first, session) == ["m2"]
@@ -105,21 +105,21 @@ def test_litellm_counts_ten_rounds_and_grows_a_text_that_cannot_get_small_enough
 def test_litellm_leaves_a_model_without_a_known_window_alone() -> None:
     session = talk([100_000] * 4)
     plans = trace.trace(session, "litellm-trim", build_ledger(session, CHARS)).plans
-    assert not any(plan.changed for plan in plans)
+    assert not any(plan.is_changed for plan in plans)
     known = trace.trace(structs.replace(session, window=1000), "litellm-trim", build_ledger(session, CHARS)).plans
-    assert any(plan.changed for plan in known)
+    assert any(plan.is_changed for plan in known)
 
 
 def test_litellm_joins_systems_and_shortens_a_result_and_an_answer_beside_its_call() -> None:
     builder = Builder("shapes", "test")
-    builder.message("system", [{"type": "text", "text": "first rule"}])
-    builder.message("user", "question " * 40)
+    builder.add_message("system", [{"type": "text", "text": "first rule"}])
+    builder.add_message("user", "question " * 40)
     call = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}}
-    builder.message("assistant", [{"type": "text", "text": "answer " * 60}, call])
+    builder.add_message("assistant", [{"type": "text", "text": "answer " * 60}, call])
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "result " * 60}]}
-    builder.message("user", [result, {"type": "text", "text": "go on"}])
-    builder.message("system", "second rule")
-    builder.unanswered(model="other")
+    builder.add_message("user", [result, {"type": "text", "text": "go on"}])
+    builder.add_message("system", "second rule")
+    builder.add_unanswered(model="other")
     session = builder.build()
     sent = [render(planned(session, "litellm-trim", limit, 4)[-1].after, session) for limit in (60, 160)]
     assert {json.dumps(body["system"]) for body in sent} == {'"first rule\\nsecond rule"'}
@@ -132,22 +132,22 @@ def test_litellm_joins_systems_and_shortens_a_result_and_an_answer_beside_its_ca
 
 def test_litellm_sends_everything_where_a_list_breaks_the_original() -> None:
     builder = Builder("list", "test")
-    builder.message("user", [{"type": "text", "text": "x" * 800}])
-    builder.unanswered()
+    builder.add_message("user", [{"type": "text", "text": "x" * 800}])
+    builder.add_unanswered()
     broken = builder.build()
-    assert planned(talk([50, 50, 50]), "litellm-trim", 60, lists="fail")[-1].changed
+    assert planned(talk([50, 50, 50]), "litellm-trim", 60, lists="fail")[-1].is_changed
     plan = planned(broken, "litellm-trim", 60, lists="fail")[-1]
-    assert not plan.changed
+    assert not plan.is_changed
     assert "is not a string" in plan.decisions[0].edit.because
-    assert planned(broken, "litellm-trim", 60)[-1].changed
+    assert planned(broken, "litellm-trim", 60)[-1].is_changed
 
 
 def test_langchains_approximate_counter_counts_calls_results_and_lists() -> None:
     builder = Builder("count", "test")
     use = {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}
-    builder.message("assistant", ["hi", use])
-    builder.message("assistant", [{"type": "text", "text": "hi"}, use])
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "c1", "content": "abc"}])
+    builder.add_message("assistant", ["hi", use])
+    builder.add_message("assistant", [{"type": "text", "text": "hi"}, use])
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "c1", "content": "abc"}])
     sums = sums_of(builder.build())
     beside = len("assistant") + 2 + len(repr([{"name": "f", "args": {"a": 1}, "id": "c1", "type": "tool_call"}]))
     inside = len("assistant") + 2 + len(repr(use))
@@ -171,7 +171,7 @@ def test_chatbot_ui_puts_passages_onto_the_system_prompt_where_nothing_else_is_l
 def test_a_port_keeps_the_newest_part_of_a_growing_talk(name: str) -> None:
     session = talk([*[3, 9, 4, 20, 5, 11] * 12, 3], system=4)
     plans = planned(session, name, 90, frame=0 if name == "chatbot-ui" else 4)
-    assert any(plan.changed for plan in plans)
+    assert any(plan.is_changed for plan in plans)
     for plan in plans:
         kept = standing(plan, session)
         newest = session.messages[session.blocks[plan.request.cut - 1].message].id

@@ -19,8 +19,8 @@ from claude_log import Log, call
 from conftest import SHARED, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from turnscope import importers
 from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat, UnreadableFile
+from turnscope.reading.contents import read_source
 from turnscope.reading.source import Source
 from turnscope.session.model import Session
 
@@ -32,7 +32,7 @@ def looked_at(data: bytes, name: str = "s1.jsonl") -> Session | None:
     """What a person would open: the session with everything on its page; None where it is refused as it should be."""
     source = Source(Path("/nowhere") / name, data)
     try:
-        sessions = importers.read_source(source)
+        sessions = read_source(source)
     except TurnscopeError as error:
         if not error.what or not error.hint:
             pytest.fail(f"{error!r} does not say what to do")
@@ -146,7 +146,7 @@ def test_an_empty_file_is_refused(data: bytes, tmp_path: Path) -> None:
 )
 def test_what_is_no_session_is_refused_with_a_hint(data: bytes) -> None:
     with pytest.raises((UnknownFormat, BrokenFile)) as caught:
-        importers.read_source(Source(Path("/nowhere/thing.bin"), data))
+        read_source(Source(Path("/nowhere/thing.bin"), data))
     assert "thing.bin" in caught.value.what
     assert caught.value.hint
 
@@ -189,7 +189,7 @@ def test_a_session_in_which_nothing_was_said_is_refused() -> None:
     log.bare(type="file-history-snapshot", messageId="x", snapshot={})
     log.line("system", subtype="stop_hook_summary")
     with pytest.raises(BrokenFile, match="holds no message"):
-        importers.read_source(Source(Path("/nowhere/s1.jsonl"), log.text().encode()))
+        read_source(Source(Path("/nowhere/s1.jsonl"), log.text().encode()))
 
 
 # What is broken in part -------------------------------------------------------------------------------------------------

@@ -16,10 +16,12 @@ import turnscope
 from claude_log import Log, call
 from turnscope import importers
 from turnscope.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
-from turnscope.importers import claude_code, task_folder
+from turnscope.importers import Importer, claude_code, task_folder
 from turnscope.library import Store, indexing
-from turnscope.reading import holders
+from turnscope.reading import claims, holders
+from turnscope.reading.followers import follow
 from turnscope.reading.holders import open_source
+from turnscope.reading.registry import find_importers, find_places, find_related, find_session_path
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
 
@@ -30,10 +32,10 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "importers"
 def diaries() -> Iterator[None]:
     """Importers of a folder beside the project's own, as a package that extends them would bring them."""
     importers.__path__.append(str(EXAMPLES))
-    importers.importers.cache_clear()
+    find_importers.cache_clear()
     yield
     importers.__path__.remove(str(EXAMPLES))
-    importers.importers.cache_clear()
+    find_importers.cache_clear()
     sys.modules.pop("turnscope.importers.diary", None)
 
 
@@ -104,11 +106,11 @@ def test_the_thread_of_a_conversation_gives_its_paths_by_leaf(tmp_path: Path) ->
     log.user("went on", parent=start)
     thread = turnscope.thread(log.save(tmp_path / "s1.jsonl"))
     assert thread.leaves == ("s1", "s1~1")
-    assert [block.text for block in thread.path("s1~1").blocks] == ["hello", "hello: answered", "left"]
-    assert thread.path() == thread.session
-    assert [blocks[0].text for _, blocks in thread.messages()] == ["hello", "hello: answered", "went on", "left"]
+    assert [block.text for block in thread.get_path("s1~1").blocks] == ["hello", "hello: answered", "left"]
+    assert thread.get_path() == thread.session
+    assert [blocks[0].text for _, blocks in thread.iter_messages()] == ["hello", "hello: answered", "went on", "left"]
     with pytest.raises(KeyError):
-        thread.path("s1~2")
+        thread.get_path("s1~2")
 
 
 # One file makes a format ------------------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def test_a_task_folder_opens_as_its_files_do(tmp_path: Path) -> None:
     session = turnscope.load(folder)
     assert (session.id, session.source) == ("1760000000000", "task-folder")
     assert session == turnscope.load(folder / "ui_messages.json") == turnscope.load(folder / "api_conversation_history.json")
-    assert importers.part_of(folder / "ui_messages.json") == folder
+    assert find_session_path(folder / "ui_messages.json") == folder
     assert Store(tmp_path / "store.db").open(folder).session == session
 
 
@@ -203,12 +205,10 @@ def test_a_folder_is_listed_only_as_far_as_it_is_asked(tmp_path: Path, monkeypat
     looked: list[str] = []
     really = claude_code.IMPORTER.sniff
     counted = [
-        importers.Importer(i.name, i.title, lambda s: looked.append(s.path.name) or really(s), i.read)
-        if i is claude_code.IMPORTER
-        else i
-        for i in importers.importers()
+        Importer(i.name, i.title, lambda s: looked.append(s.path.name) or really(s), i.read) if i is claude_code.IMPORTER else i
+        for i in find_importers()
     ]
-    monkeypatch.setattr(importers, "importers", lambda: counted)
+    monkeypatch.setattr(claims, "find_importers", lambda: counted)
     listed = turnscope.entries(tmp_path)
     assert [next(listed).id for _ in range(5)] == [f"s{number:03}.jsonl" for number in range(5)]
     assert len(set(looked) - {tmp_path.name}) == 5
@@ -257,7 +257,7 @@ def test_a_file_says_the_same_however_its_bytes_were_written(code: str, tmp_path
     assert same.notes == told.notes
     opened = Store(tmp_path / "chats.db").open(other)
     assert len(opened.overview) == 2
-    assert len(importers.follow(other).thread().session.requests) == 2
+    assert len(follow(other).thread().session.requests) == 2
 
 
 def test_what_is_compressed_otherwise_says_how_to_unpack_it(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_list_of_what_nobody_knows_is_refused(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(UnknownFormat) as caught:
             list(turnscope.entries(path))
-        assert len(caught.value.tried) == len(importers.importers())
+        assert len(caught.value.tried) == len(find_importers())
 
 
 def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(
@@ -454,7 +454,7 @@ def test_claude_code_is_found_where_its_own_variable_says(tmp_path: Path) -> Non
     session = claude("s1", "hello").save(first.folder / "-work" / "s1.jsonl")
     claude("s1", "side").save(first.folder / "-work" / "s1" / "subagents" / "agent-a1.jsonl")
     assert list(first.paths()) == [session]
-    assert importers.part_of(first.folder / "-work" / "s1" / "subagents" / "agent-a1.jsonl") == session
+    assert find_session_path(first.folder / "-work" / "s1" / "subagents" / "agent-a1.jsonl") == session
 
 
 @pytest.mark.parametrize(
@@ -464,13 +464,13 @@ def test_tasks_are_found_in_the_editors_storage_on_every_system(system: Any, con
     here = Machine(system, tmp_path, tmp_path / config, tmp_path / "data", {})
     storage = tmp_path / config / "Code" / "User" / "globalStorage"
     folder = task(storage / "rooveterinaryinc.roo-cline" / "tasks" / "t1")
-    assert [(importer, [*place.paths()]) for importer, place in importers.places(here)] == [(task_folder.IMPORTER, [folder])]
+    assert [(importer, [*place.paths()]) for importer, place in find_places(here)] == [(task_folder.IMPORTER, [folder])]
 
 
 def test_related_files_of_a_file_that_is_part_of_nothing_are_none(tmp_path: Path) -> None:
     path = claude("s1", "hello").save(tmp_path / "s1.jsonl")
-    assert importers.related(Source(path)) == []
-    assert importers.part_of(path) == path
+    assert find_related(Source(path)) == []
+    assert find_session_path(path) == path
 
 
 def test_a_file_of_an_archive_is_read_once_for_all_its_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from law_sessions import ledger_of, sessions
 from long_session import facts, long_session
 from msgspec import structs
 from turnscope.counting.ledger import Ledger, build_ledger
-from turnscope.counting.tokens import CHARS, estimator
-from turnscope.envelope.layers.caps import capped, cut
-from turnscope.envelope.layers.conversations import Split, borders, name_of, number_of
+from turnscope.counting.tokens import CHARS, make_estimator
+from turnscope.envelope.layers.caps import cut_text, fit_points
+from turnscope.envelope.layers.conversations import Split, find_borders, format_id, parse_id
 from turnscope.envelope.layers.places import CONTEXT, HEADERS, RETRIEVED, SUMMARIES
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx
@@ -41,7 +41,7 @@ def within(limit: int, policy: Policy = LAYERED) -> Policy:
 @cache
 def long() -> tuple[Session, Ledger]:
     session = long_session(TURNS)
-    return session, build_ledger(session, estimator("claude-3"))
+    return session, build_ledger(session, make_estimator("claude-3"))
 
 
 @cache
@@ -69,7 +69,7 @@ def caps_hold(plan: Plan, ledger: Ledger, caps: tuple[int, int, int]) -> None:
     context, headers, summary = caps
 
     def tokens(text: str) -> int:
-        return sum(ledger.body((Part("user", "text", text),)))
+        return sum(ledger.count_placeholder((Part("user", "text", text),)))
 
     assert all(tokens(text) <= context for text in slot(plan, CONTEXT))
     assert len(slot(plan, CONTEXT)) <= 1
@@ -109,7 +109,7 @@ def test_caps_hold_at_every_request_of_any_session(
     steps = tuple(
         replace(s, params=replace(s.params, **{k: v for k, v in own.items() if hasattr(s.params, k)})) for s in LAYERED.rules
     )
-    ledger = build_ledger(session, estimator("claude-3")) if claude else ledger_of(session)
+    ledger = build_ledger(session, make_estimator("claude-3")) if claude else ledger_of(session)
     for plan in replay(session, within(limit, replace(LAYERED, rules=steps)), ledger):
         caps_hold(plan, ledger, (context, header, summary))
 
@@ -139,8 +139,8 @@ def test_whatever_is_asked_for_what_is_retrieved_keeps_to_quota_caps_and_budget(
     for plan in plans:
         assert plan.verdict == "refuse" or plan.after.tokens <= limit
         caps_hold(plan, ledger, (300, 12, 40))
-        assert all(sum(ledger.body((Part("user", "text", text),))) <= 40 for text in slot(plan, RETRIEVED))
-        state = plan.state("retrieve_conversations")
+        assert all(sum(ledger.count_placeholder((Part("user", "text", text),))) <= 40 for text in slot(plan, RETRIEVED))
+        state = plan.get_state("retrieve_conversations")
         assert state is None or len(state.shown) <= state.used <= quota
     for n, wish in ((19, first), (25, second)):
         rows = answers(plans[n])
@@ -227,7 +227,7 @@ def test_under_pressure_a_full_text_becomes_a_summary_then_a_header_before_anyth
     forms, summaries = [], []
     for more in (1_500, 130, 30, 0):
         session, plans = asked(given, base + more, turns=31)
-        (shown,) = plans[61].state("retrieve_conversations").shown
+        (shown,) = plans[61].get_state("retrieve_conversations").shown
         forms.append(shown)
         summaries.append(len(slot(plans[61], SUMMARIES)))
         assert full(plans[61], session) == 5 + (shown[1] == "full")
@@ -242,7 +242,7 @@ def test_what_is_likely_asked_for_is_ready_and_the_rate_is_told() -> None:
     look = next(d for d in plans[61].decisions if "answers" in d.edit.facts)
     assert look.edit.facts["asked"] == 2
     assert "of 2 asked for so far were ready" in look.edit.because
-    state = plans[61].state("retrieve_conversations")
+    state = plans[61].get_state("retrieve_conversations")
     assert {1, 0} <= set(state.ready)
     assert state == msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
     assert not any("prefetch" in p.slot for p in plans[61].after.pieces), "what is ready is in no prompt"
@@ -251,7 +251,9 @@ def test_what_is_likely_asked_for_is_ready_and_the_rate_is_told() -> None:
 def ctx_of(session: Session, policy: Policy = LAYERED) -> Ctx:
     ledger, request = build_ledger(session, CHARS), session.requests[-1]
     plan = [*replay(session, policy, ledger)][-1]
-    return Ctx(session, request, Index.of(session), ledger, ledger, None, plan.calibration, plan.budget, plan.budget.limit, 0)
+    return Ctx(
+        session, request, Index.build(session), ledger, ledger, None, plan.calibration, plan.budget, plan.budget.limit, 0
+    )
 
 
 def test_an_edit_that_supersedes_a_conversation_gives_it_another_id_that_the_old_one_leads_to() -> None:
@@ -259,26 +261,26 @@ def test_an_edit_that_supersedes_a_conversation_gives_it_another_id_that_the_old
     at = next(block.at for block in session.blocks if block.turn == 5)
     branch = structs.replace(session, id="branch", parent=session.id, at=at)
     ctx, split = ctx_of(branch), Split()
-    assert [name_of(ctx, split, n) for n in range(7)] == ["c1", "c2", "c3", "c4", "c5", "c6.2", "c7.2"]
-    assert number_of(ctx, split, "c6") == number_of(ctx, split, "c6.1") == number_of(ctx, split, "c6.2") == (5, "c6.2")
-    assert number_of(ctx, split, "c5.2") == (-1, "")
-    assert number_of(ctx_of(session), split, "c6") == (5, "c6")
+    assert [format_id(ctx, split, n) for n in range(7)] == ["c1", "c2", "c3", "c4", "c5", "c6.2", "c7.2"]
+    assert parse_id(ctx, split, "c6") == parse_id(ctx, split, "c6.1") == parse_id(ctx, split, "c6.2") == (5, "c6.2")
+    assert parse_id(ctx, split, "c5.2") == (-1, "")
+    assert parse_id(ctx_of(session), split, "c6") == (5, "c6")
 
 
 def test_borders_are_turns_or_silence_or_another_topic_and_stay_when_the_session_grows() -> None:
     session = long_session(12, {n: (f"Go on with it: {'render' if n < 6 else 'mailer'}.", {}) for n in range(1, 12)})
     ctx = ctx_of(session)
-    assert borders(ctx, Split()) == ctx.index.turns
-    assert len(borders(ctx, Split("topic"))) == 2
+    assert find_borders(ctx, Split()) == ctx.index.turns
+    assert len(find_borders(ctx, Split("topic"))) == 2
     gaps = tuple(structs.replace(m, sent_at=m.sent_at + (7_200 if b.turn >= 4 else 0)) if m.sent_at else m
                  for m in session.messages for b in [session.blocks[m.start]])  # fmt: skip
     silent = ctx_of(structs.replace(session, messages=gaps))
-    assert borders(silent, Split("idle gap")) == (ctx.index.turns[0], ctx.index.turns[4])
-    parts = borders(ctx, Split(part_over=200))
+    assert find_borders(silent, Split("idle gap")) == (ctx.index.turns[0], ctx.index.turns[4])
+    parts = find_borders(ctx, Split(part_over=200))
     assert set(ctx.index.turns) < set(parts)
     short = long_session(6, {n: ("Go on with it: render.", {}) for n in range(1, 6)})
     part = ctx_of(short)
-    assert borders(part, Split(part_over=200)) == tuple(at for at in parts if at < len(short.blocks))
+    assert find_borders(part, Split(part_over=200)) == tuple(at for at in parts if at < len(short.blocks))
 
 
 def count(texts: Any) -> list[int]:
@@ -288,15 +290,15 @@ def count(texts: Any) -> list[int]:
 @given(st.lists(st.lists(st.text("ab c.", max_size=30), max_size=4), max_size=5), st.integers(0, 60))
 def test_a_cap_is_kept_and_sentences_go_before_points(said: list[list[str]], cap: int) -> None:
     points = [(f"p{n}", " ", tuple(rows)) for n, rows in enumerate(said)]
-    text = capped("[head]", points, cap, count)
+    text = fit_points("[head]", points, cap, count)
     assert count([text])[0] <= cap
     kept = [row.partition(":")[0] for row in text.split("\n")[1:]]
     assert kept == sorted(kept), "points go from the last on"
 
 
 def test_a_text_is_cut_at_a_word() -> None:
-    assert cut("one two three four", 3, count) == "one two"
-    assert cut("one", 0, count) == ""
+    assert cut_text("one two three four", 3, count) == "one two"
+    assert cut_text("one", 0, count) == ""
 
 
 def test_system_blocks_between_conversations_stand_and_the_prompt_of_a_parted_turn_stays() -> None:

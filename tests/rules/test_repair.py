@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from turnscope.envelope.budget import BudgetParams
-from turnscope.envelope.difference import changed, changes
+from turnscope.envelope.difference import find_changed_spans, find_changes
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Memory, NoParams, Rule
 from turnscope.planning.assemble import replay
@@ -32,7 +32,7 @@ class Cuts:
 
 def _tear(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
     start = int(ctx.request.cut * params.at)
-    for span in ctx.index.talk(start, min(start + params.blocks, ctx.request.cut - 1)):
+    for span in ctx.index.find_conversation_spans(start, min(start + params.blocks, ctx.request.cut - 1)):
         if all(envelope.at(at).body is None for at in range(*span)):
             yield Edit("drop", "torn on purpose", span)
 
@@ -56,7 +56,7 @@ def test_what_is_torn_by_blocks_is_accepted_after_repair(session: Session, cut: 
 def test_changes_between_two_envelopes_are_found_block_by_block(session: Session, cut: list[Cuts], memory: Memory) -> None:
     plans = [*replay(session, torn(cut, memory), ledger_of(session))]
     for old, new in pairwise(plans):
-        said = {at for span in changed(old.after, new.after) for at in range(*span)}
+        said = {at for span in find_changed_spans(old.after, new.after) for at in range(*span)}
         true = {at for at in range(new.after.stop) if at >= old.after.stop or _state(old.after, at) != _state(new.after, at)}
         assert said == true
 
@@ -78,11 +78,13 @@ def test_a_result_whose_call_was_cut_is_left_out() -> None:
 
 def test_a_synthetic_result_goes_once_the_true_one_is_there() -> None:
     builder = Builder("late", "test")
-    builder.message("user", "go")
-    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL)
-    builder.unanswered(model=MODEL)  # sent before the result was there
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
-    builder.request(builder.message("assistant", "done"), model=MODEL)
+    builder.add_message("user", "go")
+    builder.set_request(
+        builder.add_message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL
+    )
+    builder.add_unanswered(model=MODEL)  # sent before the result was there
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
+    builder.set_request(builder.add_message("assistant", "done"), model=MODEL)
     session = builder.build()
     plans = [*replay(session, torn([Cuts(0.99, 1)], "fresh"), ledger_of(session))]
     sent = [render(plan.after, session)["messages"] for plan in plans]
@@ -94,30 +96,36 @@ def test_repair_looks_at_what_changed_alone(monkeypatch: object) -> None:
     """A request that only grew makes repair look at new blocks: the number of looks does not grow with the session."""
     builder = Builder("long", "test")
     for n in range(400):
-        builder.message("user", f"prompt {n}")
-        builder.request(builder.message("assistant", f"answer {n}"), model=MODEL)
+        builder.add_message("user", f"prompt {n}")
+        builder.set_request(builder.add_message("assistant", f"answer {n}"), model=MODEL)
     session = builder.build()
     plans = [*replay(session, torn([], "fresh"), ledger_of(session))]
     for old, new in pairwise(plans):
-        assert changed(old.after, new.after) == [Span(old.after.stop, new.after.stop)]
+        assert find_changed_spans(old.after, new.after) == [Span(old.after.stop, new.after.stop)]
 
 
 def _call_and_result() -> Session:
     builder = Builder("pair", "test")
-    builder.message("user", "go")
-    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL)
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
-    builder.request(builder.message("assistant", "done"), model=MODEL)
-    builder.message("user", "thanks")
-    builder.request(builder.message("assistant", "sure"), model=MODEL)
+    builder.add_message("user", "go")
+    builder.set_request(
+        builder.add_message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL
+    )
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
+    builder.set_request(builder.add_message("assistant", "done"), model=MODEL)
+    builder.add_message("user", "thanks")
+    builder.set_request(builder.add_message("assistant", "sure"), model=MODEL)
     return builder.build()
 
 
 @given(sessions, cuts, st.sampled_from(["fresh", "remembers", "monotone"]))
 def test_a_rule_is_told_of_every_change_since_the_last_plan(session: Session, cut: list[Cuts], memory: Memory) -> None:
     def look(envelope: Envelope, ctx: Ctx, _params: NoParams) -> Edits:
-        told = {at for span in changes(envelope, ctx) for at in range(*span)}
-        seen = {at for span in changed(ctx.previous.after if ctx.previous else Envelope(), envelope) for at in range(*span)}
+        told = {at for span in find_changes(envelope, ctx) for at in range(*span)}
+        seen = {
+            at
+            for span in find_changed_spans(ctx.previous.after if ctx.previous else Envelope(), envelope)
+            for at in range(*span)
+        }
         assert seen <= told
         yield from ()
 
@@ -138,13 +146,13 @@ def test_what_was_said_for_missing_calls_is_taken_back_when_they_stand_again() -
 def test_a_call_that_is_told_as_text_stays_text() -> None:
     """Its input was no object, which a provider would reject of a call; of a text it rejects nothing."""
     builder = Builder("patch", "test")
-    builder.message("user", "go")
+    builder.add_message("user", "go")
     call = {"type": "tool_use", "id": "a", "name": "patch", "input": "*** Begin Patch"}
-    builder.request(builder.message("assistant", [call]), model=MODEL)
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "done"}])
-    builder.request(builder.message("assistant", "It is patched."), model=MODEL)
-    builder.message("user", "thanks")
-    builder.request(builder.message("assistant", "You are welcome."), model=MODEL)
+    builder.set_request(builder.add_message("assistant", [call]), model=MODEL)
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "done"}])
+    builder.set_request(builder.add_message("assistant", "It is patched."), model=MODEL)
+    builder.add_message("user", "thanks")
+    builder.set_request(builder.add_message("assistant", "You are welcome."), model=MODEL)
     session = builder.build()
     plans = [*replay(session, load("chainreview-today"), ledger_of(session))]
     told = render(plans[-1].after, session)["messages"][1]["content"]

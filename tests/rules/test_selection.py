@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.relevance import terms
+from turnscope.envelope.relevance import extract_terms
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import parse
@@ -77,10 +77,10 @@ def recall(rule: str) -> float:
     for number, question in asked:
         builder = Builder("set", "test")
         for prompt, answer in said:
-            builder.message("user", prompt)
-            builder.request(builder.message("assistant", answer))
-        builder.message("user", question)
-        builder.unanswered()
+            builder.add_message("user", prompt)
+            builder.set_request(builder.add_message("assistant", answer))
+        builder.add_message("user", question)
+        builder.add_unanswered()
         session = builder.build()
         plan = [*replay(session, policy, build_ledger(session, CHARS))][-1]
         assert plan.after.tokens <= LIMIT
@@ -95,17 +95,25 @@ def test_what_was_asked_about_is_found_again_where_recency_alone_has_lost_it() -
 
 
 def test_identifiers_are_found_as_a_whole_and_by_their_parts() -> None:
-    assert terms("loadConfig in config_loader.py") == ["loadconfig", "load", "config", "config_loader", "config", "load", "py"]
-    assert set(terms("caching the caches")) == {"cach"}
+    assert extract_terms("loadConfig in config_loader.py") == [
+        "loadconfig",
+        "load",
+        "config",
+        "config_loader",
+        "config",
+        "load",
+        "py",
+    ]
+    assert set(extract_terms("caching the caches")) == {"cach"}
 
 
 def test_a_model_orders_the_best_anew_where_there_is_one_and_is_missed_with_a_word_where_there_is_none() -> None:
     builder = Builder("set", "test")
     for prompt, answer in (line.split(" | ") for line in SAID.splitlines()):
-        builder.message("user", prompt)
-        builder.request(builder.message("assistant", answer))
-    builder.message("user", "The session cookie, the SearchCache, and names on the invoice: which port?")
-    builder.unanswered()
+        builder.add_message("user", prompt)
+        builder.set_request(builder.add_message("assistant", answer))
+    builder.add_message("user", "The session cookie, the SearchCache, and names on the invoice: which port?")
+    builder.add_unanswered()
     session = builder.build()
     policy = (
         f'[budget]\nformula = "fixed"\ntokens = {LIMIT}\n[[rules]]\nrule = "keep_relevant_messages"\nrerank = "none-such"\n'

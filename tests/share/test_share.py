@@ -137,7 +137,7 @@ def test_every_level_has_the_same_numbers(path: Path, level: Level) -> None:
     session = turnscope.load(path)
     known = turnscope.replay(session)
     given = redacted(session, known.ledger, level)
-    again = trace(given.session, named("as-recorded"), given.ledger, own_prices().proved(given.session))
+    again = trace(given.session, named("as-recorded"), given.ledger, own_prices().add_proofs(given.session))
     before, after = overview(known), overview(again)
     assert np.array_equal(before.cells, after.cells)
     assert np.array_equal(before.usd, after.usd)

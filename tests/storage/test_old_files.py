@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from turnscope.counting.ledger import build_ledger
-from turnscope.envelope.wishes import rating, wished
+from turnscope.envelope.wishes import find_wishes, get_rating
 from turnscope.errors import BrokenFile
 from turnscope.live.offline.model import COUNTER
 from turnscope.planning.assemble import replay
@@ -22,7 +22,7 @@ from turnscope.planning.policy import following, load
 from turnscope.planning.render import render
 from turnscope.session import portable
 from turnscope.session.content import dumps
-from turnscope.session.model import Answer, Counted, Session
+from turnscope.session.model import Answer, CountFact, Session
 from turnscope.storage.threads import Threads
 
 OLD = Path(__file__).parent / "old"
@@ -71,7 +71,7 @@ def as_it_was(session: Session) -> None:
     (answer,) = recorded.answers.values()
     assert (answer.source, answer.model, answer.usage and answer.usage.prompt_tokens) == ("model", "offline-16k", 486)
     assert sorted(recorded.ratings.values()) == ["down", "up"]
-    assert rating(session, BETTER) == "up"
+    assert get_rating(session, BETTER) == "up"
 
 
 @pytest.mark.parametrize("thread", [CHAT, BRANCH])
@@ -79,7 +79,7 @@ def test_an_old_chat_loads_with_all_that_was_recorded_and_replays_to_what_was_se
     session = old.load(thread)
     as_it_was(session)
     assert plans(session) == SENT[thread]
-    assert [edit.body[0].text.endswith(BETTER) for edit in wished(session, 4) if edit.body] == [False, True]
+    assert [edit.body[0].text.endswith(BETTER) for edit in find_wishes(session, 4) if edit.body] == [False, True]
 
 
 def test_the_rest_of_an_old_file_is_there_and_can_be_added_to(old: Threads) -> None:
@@ -88,8 +88,8 @@ def test_the_rest_of_an_old_file_is_there_and_can_be_added_to(old: Threads) -> N
     assert {hit.thread for hit in old.search("north")} == {CHAT}
     old.keep_answer("k1", Answer("Another one.", source="model"))
     assert old.kept_answers()["k1"].text == "Another one."
-    old.sink(CHAT).fact(Counted(6, 589, 600, "offline-16k"))
-    assert old.load(CHAT).recorded.counts[6] == (Counted(6, 589, 600, "offline-16k"),)
+    old.sink(CHAT).fact(CountFact(6, 589, 600, "offline-16k"))
+    assert old.load(CHAT).recorded.counts[6] == (CountFact(6, 589, 600, "offline-16k"),)
     with sqlite3.connect(old.path) as db:
         tables = {row[0] for row in db.execute("select name from sqlite_master where type = 'table'")}
     assert "answers" not in tables

@@ -18,10 +18,11 @@ from typing import Any
 import apart
 import pytest
 from claude_log import Log, call
-from turnscope import TurnscopeError, importers, load
+from turnscope import TurnscopeError, load
 from turnscope.counting.tokens import CHARS
 from turnscope.library import Store
 from turnscope.live.growing import Growing
+from turnscope.reading import contents
 from turnscope.reading.source import Source
 from turnscope.session.model import Answer, Session
 from turnscope.storage import blobs, catalogue, packing, sessions
@@ -355,7 +356,7 @@ def test_the_same_content_elsewhere_is_recognised_and_a_file_that_moved_is_liste
     memory: Store, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = memory.open(file)
-    monkeypatch.setattr(importers, "read_entry", None)
+    monkeypatch.setattr(contents, "read_entry", None)
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(file.read_bytes())
     assert memory.open(copy).key == first.key

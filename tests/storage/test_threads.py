@@ -17,16 +17,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from turnscope.counting.tokens import CHARS
-from turnscope.envelope.ended import RequestEnded
 from turnscope.envelope.pieces import Decision, Splice
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.request_outcome import RequestEnded
 from turnscope.errors import TurnscopeError
 from turnscope.live.growing import Growing
 from turnscope.planning.assemble import step
 from turnscope.planning.policy import Policy, load
 from turnscope.ports.librechat.history import Shortened
 from turnscope.session import portable
-from turnscope.session.model import Answer, Answered, Edit, Message, Part, Session, Span, Usage
+from turnscope.session.model import Answer, AnswerFact, Edit, Message, Part, Session, Span, Usage
 from turnscope.storage.threads import Conflict, Threads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,7 +107,7 @@ def test_any_thread_is_read_back_as_it_was_said(
             say(threads, thread, growing, role, content, origin)
         ask(threads, thread, growing, answered, status, settings=given_settings)
         told = Answer(title, items=(title,), usage=Usage(input_tokens=1), model="m", source="model")
-        fact = Answered(f"ask {len(growing.recorded.answers)}", told)
+        fact = AnswerFact(f"ask {len(growing.recorded.answers)}", told)
         growing.note(fact)
         threads.sink(thread).fact(fact)
     stored = threads.load(thread)

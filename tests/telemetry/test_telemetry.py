@@ -157,7 +157,7 @@ def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Sess
 
 
 def test_nothing_is_traced_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (settings.TRACES, settings.ENDPOINT):
+    for name in (settings.TRACES_VARIABLE, settings.ENDPOINT_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     turn = Chat.go_on
@@ -195,7 +195,7 @@ def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: P
 def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
-    monkeypatch.setenv(settings.CONTENT, "SPAN_ONLY")
+    monkeypatch.setenv(settings.CONTENT_VARIABLE, "SPAN_ONLY")
     handler = TelemetryHandler(tracer_provider=provider)
     call = handler.inference("anthropic", request_model="m", conversation_id="c")
     call.input_tokens = call.output_tokens = call.cache_read_input_tokens = call.cache_write_input_tokens = 1
@@ -226,7 +226,7 @@ def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch
 def test_every_request_carries_the_conversation_in_a_header(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(settings.HEADER, said)
+    monkeypatch.setenv(settings.HEADER_VARIABLE, said)
     with let_go(Offline()) as server:
         seen: list[dict[str, str]] = []
         handler = server._http.RequestHandlerClass

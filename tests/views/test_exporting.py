@@ -14,7 +14,7 @@ from claude_log import Log, call
 from conftest import ROOT, SHARED
 from turnscope import Session
 from turnscope.__main__ import main
-from turnscope.importers import importers
+from turnscope.reading.registry import find_importers
 from turnscope.session.builder import Builder
 from turnscope.views import exporting
 
@@ -66,13 +66,13 @@ def test_our_own_forms_are_exact_and_those_of_apis_open_as_the_same_conversation
 
 
 def _of_body(body: dict[str, Any]) -> list[tuple[str, str]]:
-    from turnscope.session.content import block_text
+    from turnscope.session.content import extract_block_text
 
     told = []
     for message in body["messages"]:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        told += [(message["role"], block_text(block.get("type", "text"), block).strip()) for block in blocks]
+        told += [(message["role"], extract_block_text(block.get("type", "text"), block).strip()) for block in blocks]
     return told
 
 
@@ -131,8 +131,8 @@ def test_attachments_are_in_every_form(tmp_path: Path) -> None:
     words = {"type": "text", "media_type": "text/plain", "data": "words"}
     kinds = (("document", pdf), ("image", address), ("document", words))
     builder = Builder("s", "test")
-    builder.message("user", [{"type": kind, "source": source} for kind, source in kinds], origin="prompt")
-    builder.request(builder.message("assistant", "Seen."))
+    builder.add_message("user", [{"type": kind, "source": source} for kind, source in kinds], origin="prompt")
+    builder.set_request(builder.add_message("assistant", "Seen."))
     session = builder.build()
     for form in ("anthropic", "chainreview", "markdown"):
         again = opened_again(session, form, tmp_path)
@@ -178,7 +178,7 @@ def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(t
     assert made["tokenCount"] == last.prompt_tokens + last.output_tokens
     assert made["repoPath"] == session.about["cwd"]
     assert "thinking" not in {b["type"] for m in made["apiHistory"] if isinstance(m["content"], list) for b in m["content"]}
-    if "chainreview" in {importer.name for importer in importers()}:
+    if "chainreview" in {importer.name for importer in find_importers()}:
         again = opened_again(session, "chainreview", tmp_path)
         assert again.source == "chainreview"
         assert [block.text.strip() for block in again.blocks if block.kind == "tool_result"] == [

@@ -64,7 +64,7 @@ def test_a_cell_that_a_spreadsheet_would_run_gets_an_apostrophe() -> None:
 
 def test_tokens_are_given_as_counted_and_as_the_provider_bills_them() -> None:
     for row, plan in ((row, TRACE.plans[row["request"]]) for row in rows(TRACE)):
-        assert row["tokens_before"] == TRACE.fit(plan.request.n).expected(row["counted_before"])
+        assert row["tokens_before"] == TRACE.fit(plan.request.n).predict(row["counted_before"])
         assert (row["changed"], row["by"]) == (row["action"] == "clear", "policy")
 
 

@@ -30,14 +30,14 @@ FACTS = [
 def asked(facts: dict[int, str], uses: dict[int, str], turns: int = 30, where: str = "result") -> Session:
     """A session whose tool results (or prompts) say facts, and whose answers use them turns later."""
     builder = Builder("planted", "test")
-    builder.message("user", "Begin.", origin="prompt")
+    builder.add_message("user", "Begin.", origin="prompt")
     for n in range(turns):
         said = f'All is well. "{uses[n]}" is what it was.' if n in uses else "All is well."
-        answer = builder.message("assistant", [{"type": "text", "text": said}, call(f"c{n}", path=f"part {n}")])
-        builder.request(answer, model=OPUS, usage=Usage(input_tokens=1_000 + 100 * n, output_tokens=20))
+        answer = builder.add_message("assistant", [{"type": "text", "text": said}, call(f"c{n}", path=f"part {n}")])
+        builder.set_request(answer, model=OPUS, usage=Usage(input_tokens=1_000 + 100 * n, output_tokens=20))
         fact = f'It says "{facts[n]}" here.' if n in facts else "Nothing new."
         content = result(f"c{n}", fact if where == "result" else "Nothing new.")
-        builder.message("user", [*content, {"type": "text", "text": fact if where == "prompt" else "go on"}])
+        builder.add_message("user", [*content, {"type": "text", "text": fact if where == "prompt" else "go on"}])
     return builder.build()
 
 
@@ -67,7 +67,7 @@ def test_what_was_said_again_within_the_window_is_not_lost() -> None:
 def test_what_a_stand_in_still_says_is_not_lost() -> None:
     session = asked({1: FACTS[0] + '" and so on' * 6_000}, {28: FACTS[0]})
     trace, found = lost(session, "short-tool-results")
-    assert any(plan.changed for plan in trace.plans)
+    assert any(plan.is_changed for plan in trace.plans)
     assert [hit for hit in found.hits if hit.text == FACTS[0]] == []
 
 
@@ -75,10 +75,10 @@ def test_a_call_that_is_sent_in_another_form_still_says_what_is_handed_over() ->
     """Codex hands over a text where Anthropic's API wants an object: what it says is sent all the same."""
     builder = Builder("patched", "test")
     for _ in range(2):
-        builder.message("user", "Begin.", origin="prompt")
+        builder.add_message("user", "Begin.", origin="prompt")
         given = call("patch", "apply_patch") | {"input": '+- "tell me why this is so"\n+- "and how it came"'}
-        builder.request(builder.message("assistant", [given]), model=OPUS)
-        builder.message("user", result("patch", "done"))
+        builder.set_request(builder.add_message("assistant", [given]), model=OPUS)
+        builder.add_message("user", result("patch", "done"))
     session = builder.build()
     assert "tell me why this is so" in used(session).uses[1]
     trace, found = lost(session, "keep-everything")
@@ -89,10 +89,10 @@ def test_a_call_that_is_sent_in_another_form_still_says_what_is_handed_over() ->
 def test_a_name_that_a_tool_gives_its_parameters_is_no_identifier_but_what_is_handed_over_is() -> None:
     builder = Builder("named", "test")
     for name in ("one", "two"):
-        builder.message("user", "Begin.", origin="prompt")
+        builder.add_message("user", "Begin.", origin="prompt")
         given = call(name, "Edit", old_string="first_value", path="a/b.py")
-        builder.request(builder.message("assistant", [given]), model=OPUS)
-        builder.message("user", result(name, "done"))
+        builder.set_request(builder.add_message("assistant", [given]), model=OPUS)
+        builder.add_message("user", result(name, "done"))
     (_, second) = used(builder.build()).uses
     assert set(second) == {"first_value", "a/b.py"}
 

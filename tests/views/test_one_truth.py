@@ -14,10 +14,10 @@ import pytest
 import turnscope
 from conftest import ROOT, SHARED
 from turnscope import figures
-from turnscope.counting.reconcile import ADDED
+from turnscope.counting.reconciliation import TOOL_INSTRUCTIONS
 from turnscope.planning.policy import Step, find, load
 from turnscope.planning.trace import Cursor, Trace
-from turnscope.session.builder import Builder, usage
+from turnscope.session.builder import Builder, parse_usage
 from turnscope.session.model import SHAPE
 from turnscope.views import closeup, decision_log, next_request, one_request, tables
 from turnscope.views.detail import detail
@@ -98,10 +98,10 @@ def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, 
     stepper = json.loads(made.data)["requests"]
     whole = [fit for fit in trace.fits for _ in range(fit.start, fit.stop)]
     if policy != "as-recorded":  # what the tool cut or put back, and its log does not hold, is the record's alone
-        assert [other.fit(n) for n in range(len(whole))] == [fit.elsewhere for fit in whole]
+        assert [other.fit(n) for n in range(len(whole))] == [fit.policy_terms for fit in whole]
         assert [other.fit(n).scale for n in range(len(whole))] == [fit.scale for fit in whole]
-        assert not any(other.fit(n).put_back or other.fit(n).cut for n in range(len(whole)))
-    for name in ("prefix", "earlier", "put_back", "scale", "unattributed"):
+        assert not any(other.fit(n).reinjected or other.fit(n).cut for n in range(len(whole)))
+    for name in ("prefix", "earlier", "reinjected", "scale", "unattributed"):
         assert stepper[name] == [getattr(other.fit(n), name) for n in range(len(whole))]
     for n, fit in enumerate(whole):  # the prefix gives way where a recorded prompt is smaller
         assert stepper["prefix"][n] == (fit.prefix if policy != "as-recorded" else min(fit.prefix, trace.tokens(n)))
@@ -110,7 +110,7 @@ def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, 
         assert marked(other, n) in (0, other.fit(n).prefix)
     for row in decision_log.rows(other):
         fit = other.fit(row["request"])
-        counted = fit.hidden + fit.unattributed + round(fit.scale * row["counted_after"])
+        counted = fit.hidden_tokens + fit.unattributed + round(fit.scale * row["counted_after"])
         summed = row["action"] == "condense" and "summary" in row["facts"]
         assert row["tokens_after"] == (other.tokens(row["request"]) if summed else counted)
 
@@ -120,7 +120,7 @@ def drawn(stepper: dict[str, Any], decisions: dict[str, Any], n: int) -> int:
     first = stepper["first"][n - 1] if n else 0
     deltas = decisions.get("delta", [])[5 * first : 5 * stepper["first"][n]]
     counted = sum(stepper["before"][5 * n : 5 * n + 5]) + sum(deltas) - sum(stepper["left"][5 * n : 5 * n + 5])
-    beside = sum(stepper[name][n] for name in ("prefix", "earlier", "put_back", "unattributed"))
+    beside = sum(stepper[name][n] for name in ("prefix", "earlier", "reinjected", "unattributed"))
     return int(beside + round(stepper["scale"][n] * counted))
 
 
@@ -135,9 +135,9 @@ def test_a_request_has_one_total_wherever_it_is_shown(recorded: tuple[Trace, Ove
         terms, n = other.fit(row["request"]), row["request"]
         last = other.plans[n].server or other.plans[n].decisions
         if row["by"] == ("server" if other.plans[n].server else "policy") and row["decision"] == last[-1].seq:
-            assert row["tokens_after"] == terms.expected(row["counted_after"]) == sizes[n]
+            assert row["tokens_after"] == terms.predict(row["counted_after"]) == sizes[n]
     for n in some(other):
-        parts = (terms := other.fit(n)).hidden + terms.unattributed
+        parts = (terms := other.fit(n)).hidden_tokens + terms.unattributed
         assert sizes[n] == parts + round(terms.scale * other.plans[n].seen.tokens)
         assert (terms.error == 0.0) == (policy == "as-recorded" and view.recorded[n] >= 0), "an estimate says that it is one"
 
@@ -191,7 +191,7 @@ def test_a_log_that_holds_system_prompt_or_tools_has_no_prefix_but_what_its_prov
     trace, _ = recorded
     if logged(trace):
         tools = any(block.bucket == "tools" for block in trace.session.blocks)
-        assert all(0 <= fit.prefix <= (ADDED if tools else 0) for fit in trace.fits)
+        assert all(0 <= fit.prefix <= (TOOL_INSTRUCTIONS if tools else 0) for fit in trace.fits)
 
 
 def test_what_a_provider_says_of_tools_is_no_remainder() -> None:
@@ -213,19 +213,21 @@ def test_an_estimate_says_what_the_tool_had_cut_unrecorded(recorded: tuple[Trace
     for n in some(other):
         said = " ".join(one_request.notes(other, n))
         assert (f"{fits[n].cut:,} tokens here that its log does not name" in said) == bool(fits[n].cut)
-    assert not any(trace.fit(n).uncut for n in range(len(view)))
+    assert not any(trace.fit(n).max_overestimate for n in range(len(view)))
 
 
 def session_with_a_shape() -> Any:
     """Two turns of an API log whose second request was recorded with string contents and a mark on its last message."""
     builder = Builder("shape", "test")
-    billed = usage({"input_tokens": 50, "output_tokens": 5})
-    builder.message("user", "one", origin="prompt")
-    builder.request(builder.message("assistant", [{"type": "text", "text": "first"}]), model="claude-opus-4-5", usage=billed)
-    builder.message("user", [{"type": "text", "text": "two"}], origin="prompt")
+    billed = parse_usage({"input_tokens": 50, "output_tokens": 5})
+    builder.add_message("user", "one", origin="prompt")
+    builder.set_request(
+        builder.add_message("assistant", [{"type": "text", "text": "first"}]), model="claude-opus-4-5", usage=billed
+    )
+    builder.add_message("user", [{"type": "text", "text": "two"}], origin="prompt")
     shape = {"bare": [2], "cache": [[["messages", 1, "content", 0], {"type": "ephemeral"}]]}
     settings = {"max_tokens": 100_000, "model": "claude-opus-4-5", SHAPE: shape}
-    builder.request(builder.message("assistant", "second"), model="claude-opus-4-5", usage=billed, settings=settings)
+    builder.set_request(builder.add_message("assistant", "second"), model="claude-opus-4-5", usage=billed, settings=settings)
     return builder.build()
 
 
@@ -250,7 +252,7 @@ def test_a_body_asks_for_no_longer_an_answer_than_the_budget_has_room_for() -> N
 
 def test_the_text_of_a_body_can_be_written_whatever_the_log_holds() -> None:
     builder = Builder("odd", "test")
-    builder.message("user", "half a pair: \ud83d", origin="prompt")
-    builder.request(builder.message("assistant", "yes"), model="m")
+    builder.add_message("user", "half a pair: \ud83d", origin="prompt")
+    builder.set_request(builder.add_message("assistant", "yes"), model="m")
     text = exact_text(turnscope.replay(builder.build()), 0)
     assert json.loads(text.encode())["messages"][0]["content"] == "half a pair: \ud83d"

@@ -19,7 +19,7 @@ from turnscope.envelope.rule import Ctx, NoParams, Rule
 from turnscope.planning.policy import Policy, Step, load
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.planning.trace import trace as replayed
-from turnscope.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
+from turnscope.session.model import Answer, Ask, Edit, Part, RecordedFacts, Session, Span
 from turnscope.views.kept_of import asked
 from turnscope.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, Steps, steps
 
@@ -29,7 +29,7 @@ NOTHING = (0, -1)
 def _drop_old(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
     starts = [at for at in ctx.index.messages if at < ctx.request.cut]
     if len(starts) > 4:
-        for span in ctx.index.talk(0, starts[-4]):
+        for span in ctx.index.find_conversation_spans(0, starts[-4]):
             yield Edit("drop", f"{len(starts)} messages stand, 4 are kept", span, facts={"messages": len(starts)})
 
 
@@ -200,7 +200,7 @@ def test_gaps_hold_every_difference_of_two_envelopes(session: Session, rules: li
     if trace is None:
         return
     for old, new in zip(trace.plans, trace.plans[1:], strict=False):
-        runs = difference.differs(old.after, new.after, lambda piece: (piece.body is None, piece.by), (True, -1))
+        runs = difference.compare_envelopes(old.after, new.after, lambda piece: (piece.body is None, piece.by), (True, -1))
         found = {at for start, stop, _ in runs for at in range(start, stop)}
         before, after = standing(old.after)[0], standing(new.after)[0]
         before += [(True, False, -1)] * (len(after) - len(before))
@@ -261,7 +261,7 @@ def test_a_summary_that_no_model_made_is_marked() -> None:
         for ask, _ in plan.asks
     }
     recorded = json.loads(
-        steps(trace_of(structs.replace(plain, recorded=Recorded(asked)), rule("_condense", "remembers"))).data
+        steps(trace_of(structs.replace(plain, recorded=RecordedFacts(asked)), rule("_condense", "remembers"))).data
     )["decisions"]
     assert 1 not in recorded["offline"]
     assert trace.plans, "a session with a system prompt is not condensed by this rule"

@@ -47,48 +47,48 @@ class Budget(Struct, frozen=True, gc=False):
     caps: Mapping[str, int] = {}  # most tokens that a bucket may take
 
 
-def _window(params: BudgetParams, window: int) -> tuple[float, int | None]:
+def _apply_window(params: BudgetParams, window: int) -> tuple[float, int | None]:
     reserve = min(params.output, window // 4)  # a reserve made for large windows must not swallow a small one
     return window * (1 - params.margin) - reserve, reserve or None
 
 
-def _fixed(params: BudgetParams, _window: int) -> tuple[float, int | None]:
+def _apply_fixed(params: BudgetParams, _window: int) -> tuple[float, int | None]:
     return params.tokens, params.output or None
 
 
-def _cline(_params: BudgetParams, window: int) -> tuple[float, int | None]:
+def _apply_cline(_params: BudgetParams, window: int) -> tuple[float, int | None]:
     """Cline 3.x, `getContextWindowInfo` (core/context/context-management/context-window-utils.ts, v3.89.2)."""
     special = {64_000: 27_000, 128_000: 30_000, 200_000: 40_000}
     return (window - special[window] if window in special else max(window - 40_000, window * 0.8)), None
 
 
-def _split(params: BudgetParams, window: int) -> tuple[float, int | None]:
+def _apply_split(params: BudgetParams, window: int) -> tuple[float, int | None]:
     """Prompt and answer share the window; the reserve comes off the prompt's part, the answer's part becomes max_tokens."""
     return window * params.share - params.reserve, int(window * (1 - params.share) + 1e-6)
 
 
-def _share(params: BudgetParams, window: int) -> tuple[float, int | None]:
+def _apply_share(params: BudgetParams, window: int) -> tuple[float, int | None]:
     return window * params.share, None
 
 
 FORMULAS: Mapping[str, Callable[[BudgetParams, int], tuple[float, int | None]]] = {
-    "window": _window,
-    "fixed": _fixed,
-    "cline": _cline,
-    "split": _split,
-    "share": _share,
+    "window": _apply_window,
+    "fixed": _apply_fixed,
+    "cline": _apply_cline,
+    "split": _apply_split,
+    "share": _apply_share,
 }
 
 
-def budget(params: BudgetParams, window: int | None) -> Budget:
+def compute_budget(params: BudgetParams, window: int | None) -> Budget:
     """The budget for a model with this window. PolicyError where the policy names no known formula."""
     if params.formula not in FORMULAS:
         raise PolicyError(f"there is no budget formula {params.formula!r}", hint=f"Known: {', '.join(FORMULAS)}.")
     size = params.window or window or params.fallback_window
     limit, output = FORMULAS[params.formula](params, size)
-    slots, caps = _tokens(params.slots, limit), _tokens(params.caps, limit)
+    slots, caps = _convert_shares(params.slots, limit), _convert_shares(params.caps, limit)
     return Budget(size, int(limit + 1e-6), output, bool(params.window or window), slots, caps)
 
 
-def _tokens(shares: Mapping[str, float], limit: float) -> dict[str, int]:
+def _convert_shares(shares: Mapping[str, float], limit: float) -> dict[str, int]:
     return {name: int(limit * share) for name, share in shares.items()}

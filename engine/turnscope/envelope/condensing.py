@@ -19,7 +19,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
 from turnscope.errors import PolicyError
-from turnscope.session.index import upto, whole
+from turnscope.session.index import count_before, find_complete_start
 from turnscope.session.model import Answer, Ask, Block, Edit, Part, Span
 
 PROMPTS = Path(__file__).parent / "prompts"
@@ -31,7 +31,7 @@ Shape = Literal["user", "pair", "system"]
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class SummaryOptions:
     """How to condense: name of the prompt, model to ask ("" = whoever answers decides), most tokens of the summary."""
 
     prompt: str
@@ -40,15 +40,15 @@ class How:
     shape: Shape = "user"  # a user's message, a user's and an answer, or a part of the system prompt
     clip: int = 2_000  # characters of a tool result that the summariser reads; 0 = all
     recursive: bool = True  # read the old summary instead of what it stands for
-    lost: bool = False  # read what was dropped as well
+    include_dropped: bool = False  # read what was dropped as well
     slot: str = ""  # a note on the summary's piece
     frame: str = ""  # how the summary stands there, with {summary} in it; "" = in our words, with how many it stands for
     reply: str = ""  # the answer of a pair; "" = in our words
-    larger: bool = True  # a summary may be larger than what it stands for, as it may in tools that do not look
+    allow_larger: bool = True  # a summary may be larger than what it stands for, as it may in tools that do not look
 
 
 @cache
-def prompt(name: str) -> str:
+def load_prompt(name: str) -> str:
     """The text of a prompt. PolicyError where there is none of that name."""
     known = sorted(path.stem for path in PROMPTS.glob("*.txt"))
     if name not in known:
@@ -56,40 +56,40 @@ def prompt(name: str) -> str:
     return (PROMPTS / f"{name}.txt").read_text(encoding="utf-8")
 
 
-def fill(envelope: Envelope, ctx: Ctx) -> float:
+def compute_fill(envelope: Envelope, ctx: Ctx) -> float:
     """Share of the budget that the request takes, with what the log does not hold; 1.0 is the limit."""
     scale = ctx.calibration.scale if ctx.own is ctx.ledger else 1.0
     room = ctx.budget.limit
     return 1 - (ctx.limit - ctx.size(envelope)) * scale / room if room > 0 else float("inf")
 
 
-def summary_at(envelope: Envelope, at: int) -> Piece | None:
+def find_summary(envelope: Envelope, at: int) -> Piece | None:
     """The summary that stands at address `at`, if one does."""
     piece = envelope.at(at) if at < envelope.stop else None
-    return piece if piece and piece.start == at and summary_of(piece) else None
+    return piece if piece and piece.start == at and get_summary(piece) else None
 
 
-def summary_of(piece: Piece) -> str:
+def get_summary(piece: Piece) -> str:
     """The text of the summary in a piece; "" where it holds none."""
     return next((part.text for part in piece.body if part.kind == "summary"), "") if piece.body else ""
 
 
-def words_of(said: str, frame: str = "") -> str:
+def strip_summary_frame(text: str, frame: str = "") -> str:
     """The text of a summary without the line that says what it is, and without the `frame` that a policy put around it."""
-    first, _, rest = said.partition("\n")
-    said = rest if HEAD.match(first) else said
+    first, _, rest = text.partition("\n")
+    text = rest if HEAD.match(first) else text
     before, _, behind = frame.partition("{summary}")
-    return said.removeprefix(before).removesuffix(behind) if frame and said.startswith(before) else said
+    return text.removeprefix(before).removesuffix(behind) if frame and text.startswith(before) else text
 
 
-def behind_summary(envelope: Envelope, ctx: Ctx) -> int:
+def find_start_after_summary(envelope: Envelope, ctx: Ctx) -> int:
     """Where the conversation begins behind a summary that stands in front of it; its first address where none does."""
     first: int = ctx.index.messages[0]
-    piece = summary_at(envelope, first)
+    piece = find_summary(envelope, first)
     return piece.stop if piece else first
 
 
-def without(span: Span, others: Iterable[Span]) -> Iterator[Span]:
+def subtract_spans(span: Span, others: Iterable[Span]) -> Iterator[Span]:
     """What is left of a span without `others`, which are in order."""
     start = span.start
     for other in others:
@@ -100,12 +100,12 @@ def without(span: Span, others: Iterable[Span]) -> Iterator[Span]:
         yield Span(start, span.stop)
 
 
-def standing(envelope: Envelope, ctx: Ctx, at: int) -> int:
+def find_next_present(envelope: Envelope, ctx: Ctx, at: int) -> int:
     """The first address >= `at` where conversation stands (verbatim or as a stand-in); `envelope.stop` where none does."""
     while at < envelope.stop:
         piece = envelope.at(at)
         if piece.body is None:
-            span = next(ctx.index.talk(at, piece.stop), None)
+            span = next(ctx.index.find_conversation_spans(at, piece.stop), None)
             if span:
                 return span.start
         elif piece.body:
@@ -114,7 +114,7 @@ def standing(envelope: Envelope, ctx: Ctx, at: int) -> int:
     return at
 
 
-def opening(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
+def find_condensable_start(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
     """Where the conversation that may be condensed begins: at its second message where the first is `pinned`.
 
     A stand-in that already holds the first message pins nothing any more: it begins there.
@@ -124,54 +124,54 @@ def opening(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
     return piece.start if piece.body else begin
 
 
-def led(envelope: Envelope, ctx: Ctx, pinned: bool = False) -> tuple[int, Piece | None, int]:
+def find_leading_summary(envelope: Envelope, ctx: Ctx, pinned: bool = False) -> tuple[int, Piece | None, int]:
     """Where what may be condensed begins, the summary that leads it, and where conversation stands behind that."""
-    begin = opening(envelope, ctx, pinned)
-    old = summary_at(envelope, begin)
-    return begin, old, standing(envelope, ctx, old.stop if old else begin)
+    begin = find_condensable_start(envelope, ctx, pinned)
+    old = find_summary(envelope, begin)
+    return begin, old, find_next_present(envelope, ctx, old.stop if old else begin)
 
 
-def boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:
+def find_boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:
     """The message start after `least` nearest to `want` (`later` before earlier) at which no call is torn from its result.
 
     Never past the newest message. `user`: only a user's message will do.
     """
     session, starts = ctx.session, ctx.index.messages
-    last, first = upto(starts, ctx.request.cut) - 1, upto(starts, least + 1)
-    place = min(upto(starts, want), last)
+    last, first = count_before(starts, ctx.request.cut) - 1, count_before(starts, least + 1)
+    place = min(count_before(starts, want), last)
     for i in (*(range(place, last + 1) if later else ()), *range(place - later, first - 1, -1)):
         at: int = starts[i]
         message = session.messages[session.blocks[at].message]
         piece = envelope.at(at)
-        torn = bool(piece.body and piece.start < at) or whole(session, ctx.index, at, message.stop) != at
+        torn = bool(piece.body and piece.start < at) or find_complete_start(session, ctx.index, at, message.stop) != at
         if at > least and not torn and not (user and message.role != "user"):
             return at
     return None
 
 
-def ask(envelope: Envelope, ctx: Ctx, span: Span, how: How, old: str = "") -> Ask | None:
+def build_summary_ask(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions, old: str = "") -> Ask | None:
     """The question for a summary of the conversation in `span`, and of an `old` one; None where nothing can be read."""
     lines = [f"summary: {old}"] if old else []
-    text, content = prompt(how.prompt), "\n".join([*lines, *_lines(envelope, ctx, span, how)])
-    key = _key(text, how.model, str(how.cap), content)
+    text, content = load_prompt(how.prompt), "\n".join([*lines, *_render_lines(envelope, ctx, span, how)])
+    key = _make_key(text, how.model, str(how.cap), content)
     return Ask("summary", key, text, content, how.cap, model=how.model) if content else None
 
 
-def question(name: str, content: str, cap: int, model: str = "", capped: bool = True) -> Ask:
+def build_text_ask(name: str, content: str, cap: int, model: str = "", capped: bool = True) -> Ask:
     """The question for a summary of what a port writes out itself.
 
     `name`: of the prompt; `model` "" = whoever answers decides; `capped`: with another cap it is another question.
     """
-    text = prompt(name)
-    key = _key(text, *([model] if model else []), *([str(cap)] if capped else []), content)
+    text = load_prompt(name)
+    key = _make_key(text, *([model] if model else []), *([str(cap)] if capped else []), content)
     return Ask("summary", key, text, content, cap, model=model)
 
 
-def _key(*told: str) -> str:
-    return blake2b("\0".join(told).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def _make_key(*texts: str) -> str:
+    return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def uncut(envelope: Envelope, span: Span) -> Span:
+def widen_span(envelope: Envelope, span: Span) -> Span:
     """The span with the whole of a stand-in that reaches out of it at either end."""
     if span.start >= span.stop:
         return span
@@ -180,15 +180,15 @@ def uncut(envelope: Envelope, span: Span) -> Span:
 
 
 def condense(
-    envelope: Envelope, ctx: Ctx, span: Span, how: How, because: str, facts: dict[str, Any]
+    envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions, because: str, facts: dict[str, Any]
 ) -> Generator[Edit | Ask, Any, Envelope]:
     """Ask for a summary of the conversation in `span` and put it there; gives the envelope after that.
 
     Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing. A
     stand-in that reaches out of the span is summed up whole: nothing of it can stand alone.
     """
-    span = uncut(envelope, span)
-    question = ask(envelope, ctx, span, how)
+    span = widen_span(envelope, span)
+    question = build_summary_ask(envelope, ctx, span, how)
     if question is None:
         yield Edit("keep", f"{because}, but nothing in the older messages can be read", facts=facts)
         return envelope
@@ -198,15 +198,17 @@ def condense(
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return envelope
     starts = ctx.index.messages
-    messages = upto(starts, span.stop) - upto(starts, span.start)
-    body = stand_in(answer, messages, how)
-    if not how.larger and (size := sum(ctx.own.body(body))) > (source := read_tokens(envelope, ctx, span, how)):
+    messages = count_before(starts, span.stop) - count_before(starts, span.start)
+    body = build_summary_parts(answer, messages, how)
+    if not how.allow_larger and (size := sum(ctx.own.count_placeholder(body))) > (
+        source := count_source_tokens(envelope, ctx, span, how)
+    ):
         why = f"the summary was refused: it has {size:,} tokens, what it would stand for has {source:,}"
-        yield Edit("keep", f"{because}, but {why}", facts={**facts, **account(answer), "refused": why})
+        yield Edit("keep", f"{because}, but {why}", facts={**facts, **describe_answer(answer), "refused": why})
         return envelope
-    facts = {**facts, **account(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
+    facts = {**facts, **describe_answer(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
     stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
-    for number, part in enumerate(ctx.index.talk(*span)):
+    for number, part in enumerate(ctx.index.find_conversation_spans(*span)):
         if number == 0:
             envelope = yield Edit("condense", stood, part, body, slot=how.slot, facts=facts)
         elif envelope.at(part.start).body != () or envelope.at(part.start).stop < part.stop:
@@ -214,29 +216,29 @@ def condense(
     return envelope
 
 
-def smallest(ctx: Ctx, messages: int, how: How) -> int:
+def estimate_smallest_summary(ctx: Ctx, messages: int, how: SummaryOptions) -> int:
     """Tokens of a summary of so many messages that uses all of its cap: smaller than its source, or nobody should be asked."""
-    return sum(ctx.own.body(stand_in(Answer("", source="model"), messages, how))) + how.cap
+    return sum(ctx.own.count_placeholder(build_summary_parts(Answer("", source="model"), messages, how))) + how.cap
 
 
-def read_tokens(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> int:
+def count_source_tokens(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions) -> int:
     """Tokens of the conversation that a summary of the span is made of, in the policy's own units."""
     tokens = 0
-    for piece in envelope.over(span):
-        if piece.body is None or (piece.body == () and how.lost):
-            inside = ctx.index.talk(max(piece.start, span.start), min(piece.stop, span.stop))
-            tokens += sum(ctx.own.tokens(*part) for part in inside)
+    for piece in envelope.iter_pieces(span):
+        if piece.body is None or (piece.body == () and how.include_dropped):
+            inside = ctx.index.find_conversation_spans(max(piece.start, span.start), min(piece.stop, span.stop))
+            tokens += sum(ctx.own.count_tokens(*part) for part in inside)
         else:
-            tokens += sum(ctx.own.body(piece.body))
+            tokens += sum(ctx.own.count_placeholder(piece.body))
     return tokens
 
 
-def transcript(envelope: Envelope, ctx: Ctx, span: Span) -> str:
+def render_transcript(envelope: Envelope, ctx: Ctx, span: Span) -> str:
     """The conversation of a span as `role: text` lines, as it stands; results of tools are clipped, as for every summariser."""
-    return "\n".join(_lines(envelope, ctx, span, How("")))
+    return "\n".join(_render_lines(envelope, ctx, span, SummaryOptions("")))
 
 
-def stand_in(answer: Answer, messages: int, how: How) -> tuple[Part, ...]:
+def build_summary_parts(answer: Answer, messages: int, how: SummaryOptions) -> tuple[Part, ...]:
     """What stands for so many messages: the answer under a line that says what it is, or in the frame that is asked for."""
     offline = answer.source == "offline"
     text = f"{(STAND_IN if offline else SUMMARY).format(f'{messages:,}')}\n{answer.text.strip()}"
@@ -249,7 +251,7 @@ def stand_in(answer: Answer, messages: int, how: How) -> tuple[Part, ...]:
     return (summary, Part("assistant", "text", how.reply or UNDERSTOOD)) if how.shape == "pair" else (summary,)
 
 
-def account(answer: Answer) -> dict[str, Any]:
+def describe_answer(answer: Answer) -> dict[str, Any]:
     """Where a summary came from, and what it was billed, in tokens."""
     usage = answer.usage
     billed = {"prompt_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens} if usage else {}
@@ -257,21 +259,21 @@ def account(answer: Answer) -> dict[str, Any]:
     return {"source": answer.source, "stand_in": answer.source == "offline", **named, **billed}
 
 
-def _lines(envelope: Envelope, ctx: Ctx, span: Span, how: How) -> Iterator[str]:
+def _render_lines(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions) -> Iterator[str]:
     """The conversation as `role: text` lines: what stands, and what was dropped where `how.lost`."""
-    for piece in envelope.over(span):
+    for piece in envelope.iter_pieces(span):
         at, stop = max(piece.start, span.start), min(piece.stop, span.stop)
-        old = summary_of(piece)
-        if piece.body is None or (old and not how.recursive) or (piece.body == () and how.lost):
-            for part in ctx.index.talk(at, stop):
-                yield from filter(None, (_line(block, how.clip) for block in ctx.session.blocks[part.start : part.stop]))
+        old = get_summary(piece)
+        if piece.body is None or (old and not how.recursive) or (piece.body == () and how.include_dropped):
+            for part in ctx.index.find_conversation_spans(at, stop):
+                yield from filter(None, (_render_line(block, how.clip) for block in ctx.session.blocks[part.start : part.stop]))
         elif old:
-            yield "summary: " + words_of(old, how.frame)
+            yield "summary: " + strip_summary_frame(old, how.frame)
         else:
             yield from (f"{part.role}: {part.text}" for part in piece.body or () if part.text.strip())
 
 
-def _line(block: Block, clip: int) -> str:
+def _render_line(block: Block, clip: int) -> str:
     if block.kind in ("thinking", "redacted_thinking"):
         return ""
     text = block.text.strip()
@@ -282,7 +284,7 @@ def _line(block: Block, clip: int) -> str:
     return f"{block.role}: {'calls ' if block.kind == 'tool_use' else ''}{text}" if text else f"{block.role}: ({block.kind})"
 
 
-def turn_start(ctx: Ctx, newest: int) -> int:
+def find_turn_start(ctx: Ctx, newest: int) -> int:
     """The address where the newest `newest` turns begin."""
     turns = ctx.index.turns
     place = bisect_right(turns, ctx.request.cut - 1) - newest

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
-from turnscope.session.content import block_text, text_of
-from turnscope.session.index import Index, upto
+from turnscope.session.content import extract_block_text, extract_text
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Block, Part, Session, Span
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ _LEFT_OUT: dict[int, Chunk] = {}  # by identity; held, so that an id stays its o
 _REMEMBERED = 2  # sessions whose readings are kept: the one shown, and the one it is compared with
 
 
-def once(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
+def memoize(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
     """A pure reading of a whole session, made once: rules then look up addresses below their request's cut alone."""
     known: dict[int, tuple[Index, T]] = {}  # by identity; the index is held, so that its id stays its own
 
@@ -40,14 +40,14 @@ def once(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
     return reading
 
 
-@once
-def sealed(session: Session, index: Index) -> tuple[int, ...]:
+@memoize
+def find_signed_thinking(session: Session, index: Index) -> tuple[int, ...]:
     """Addresses of thinking that a provider knows as such; what stands in tags is text to it."""
     return tuple(at for at in index.thinking if not session.blocks[at].in_tags)
 
 
-@once
-def _parted(session: Session, index: Index) -> tuple[int, ...]:
+@memoize
+def _find_open_results(session: Session, index: Index) -> tuple[int, ...]:
     """Per conversation message: the first result at or after its start that answers a call before it; else past the end."""
     links = sorted((block.pair, at) for at in index.results if 0 <= (block := session.blocks[at]).pair < at)
     open_results: list[int] = []
@@ -62,7 +62,7 @@ def _parted(session: Session, index: Index) -> tuple[int, ...]:
     return tuple(parted)
 
 
-def begin(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) -> int:
+def find_start(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) -> int:
     """The message start at or after `at` from which the rest of the request may be sent: no result there lacks its call.
 
     A lone answer at the front is left out where a user's message follows it, unless with `answer` a user's message stands
@@ -70,13 +70,13 @@ def begin(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) -> int:
     after `at` will do, the last fitting start before it.
     """
     cut, messages, blocks = ctx.request.cut, ctx.index.messages, ctx.session.blocks
-    last = upto(messages, cut) - 1
+    last = count_before(messages, cut) - 1
     if last < 0:
         return cut
-    parted = _parted(ctx)
+    parted = _find_open_results(ctx)
     place = min(bisect_left(messages, at), last)
     if prompt:
-        for turn in ctx.index.turns[bisect_left(ctx.index.turns, messages[place]) : upto(ctx.index.turns, cut)]:
+        for turn in ctx.index.turns[bisect_left(ctx.index.turns, messages[place]) : count_before(ctx.index.turns, cut)]:
             if parted[bisect_left(messages, turn)] >= cut:
                 return turn
     here = place
@@ -91,41 +91,41 @@ def begin(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) -> int:
     return messages[place]
 
 
-def head(ctx: Ctx, count: int) -> int:
+def find_head_end(ctx: Ctx, count: int) -> int:
     """Where the first `count` conversation messages end; fewer, where one of them calls for a result after them."""
-    parted, starts = _parted(ctx), ctx.index.messages
-    there = upto(starts, ctx.request.cut)
+    parted, starts = _find_open_results(ctx), ctx.index.messages
+    there = count_before(starts, ctx.request.cut)
     count = min(count, there)
     while 0 < count < there and parted[count] < ctx.request.cut:
         count -= 1
     return starts[count] if count < there else ctx.request.cut
 
 
-def since(ctx: Ctx) -> int:
+def get_previous_cut(ctx: Ctx) -> int:
     """Address of the first block that the previous plan did not hold."""
     return ctx.previous.request.cut if ctx.previous else 0
 
 
-def newest(ctx: Ctx) -> int:
+def find_newest_message(ctx: Ctx) -> int:
     """Start of the newest conversation message of the request."""
-    there = upto(ctx.index.messages, ctx.request.cut)
+    there = count_before(ctx.index.messages, ctx.request.cut)
     return ctx.index.messages[there - 1] if there else ctx.request.cut
 
 
-def droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
+def find_droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
     """The conversation in `[start, stop)` that still stands, as spans that cut no stand-in in two."""
     if start < stop:
         first = envelope.at(start)
         start = first.stop if first.body and first.start < start else start
         end = envelope.at(stop) if stop < envelope.stop else None
         stop = end.start if end and end.body and end.start < stop else stop
-    for span in ctx.index.talk(start, stop) if start < stop else ():
+    for span in ctx.index.find_conversation_spans(start, stop) if start < stop else ():
         piece = envelope.at(span.start)
         if piece.body != () or piece.stop < span.stop:
             yield span
 
 
-def first_standing(envelope: Envelope, starts: Sequence[int]) -> int:
+def find_first_present(envelope: Envelope, starts: Sequence[int]) -> int:
     """The number of the first message, of those that begin at `starts`, of which something stands; len(starts) for none."""
     for chunk in envelope.chunks:
         if _LEFT_OUT.get(id(chunk)) is chunk:
@@ -142,26 +142,26 @@ def first_standing(envelope: Envelope, starts: Sequence[int]) -> int:
     return len(starts)
 
 
-def alone(envelope: Envelope, at: int) -> Piece | None:
+def find_replaceable(envelope: Envelope, at: int) -> Piece | None:
     """The piece of block `at` where the block can be replaced on its own: it stands verbatim, or has a stand-in of its own."""
     piece = envelope.at(at)
     return piece if piece.body is None or (piece.body and piece.start == at and piece.stop == at + 1) else None
 
 
-def static_tokens(envelope: Envelope, ctx: Ctx) -> int:
+def count_static_tokens(envelope: Envelope, ctx: Ctx) -> int:
     """Tokens of system and tools in an envelope, in the policy's own units."""
     if ctx.own is ctx.ledger:
         return envelope.counts[0] + envelope.counts[1]
     return sum(sum(ctx.counts(chunk)[:2]) for chunk in envelope.chunks)
 
 
-def talk_tokens(envelope: Envelope, ctx: Ctx, stop: int) -> int:
+def count_conversation_tokens(envelope: Envelope, ctx: Ctx, stop: int) -> int:
     """Tokens of the conversation that stands before address `stop`, where no piece is cut, in the policy's own units."""
     first = ctx.index.messages[0]
-    return sum(_talk(piece, ctx) for piece in envelope.over(Span(first, stop))) if first < stop else 0
+    return sum(_count_conversation(piece, ctx) for piece in envelope.iter_pieces(Span(first, stop))) if first < stop else 0
 
 
-def reach(envelope: Envelope, ctx: Ctx, room: int) -> int:
+def find_fitting_start(envelope: Envelope, ctx: Ctx, room: int) -> int:
     """The lowest address from which the conversation takes at most `room` tokens: by bisection inside verbatim runs."""
     at = envelope.stop
     for chunk in reversed(envelope.chunks):
@@ -169,55 +169,57 @@ def reach(envelope: Envelope, ctx: Ctx, room: int) -> int:
             room, at = room - talk, chunk.pieces[0].start
             continue
         for piece in reversed(chunk.pieces):
-            tokens = _talk(piece, ctx)
+            tokens = _count_conversation(piece, ctx)
             if tokens > room:
-                return piece.stop if piece.body is not None else _fitting(piece, ctx, room)
+                return piece.stop if piece.body is not None else _bisect_fitting(piece, ctx, room)
             room, at = room - tokens, piece.start
     return at
 
 
-def _talk(piece: Piece, ctx: Ctx) -> int:
+def _count_conversation(piece: Piece, ctx: Ctx) -> int:
     if ctx.own is ctx.ledger:
         return sum(piece.counts[2:])
-    return sum((ctx.own.span(piece.start, piece.stop) if piece.body is None else ctx.own.body(piece.body))[2:])
+    return sum(
+        (ctx.own.count_by_bucket(piece.start, piece.stop) if piece.body is None else ctx.own.count_placeholder(piece.body))[2:]
+    )
 
 
-def _fitting(piece: Piece, ctx: Ctx, room: int) -> int:
+def _bisect_fitting(piece: Piece, ctx: Ctx, room: int) -> int:
     total, system, tools = ctx.own.total, ctx.own.sums[0], ctx.own.sums[1]
     run = range(piece.start, piece.stop)
     least = total[piece.stop] - system[piece.stop] - tools[piece.stop] - room
     return piece.start + bisect_left(run, least, key=lambda at: total[at] - system[at] - tools[at])
 
 
-def result_text(block: Block) -> str | None:
+def get_result_text(block: Block) -> str | None:
     """The text of a tool's result; None where it holds anything else (an image) or is no result."""
     if block.kind != "tool_result" or not isinstance(block.raw, Mapping):
         return None
     content = block.raw.get("content")
     listed = content if isinstance(content, list) else []
     plain = all(isinstance(part, str) or (isinstance(part, Mapping) and part.get("type") == "text") for part in listed)
-    return text_of(content) if plain else None
+    return extract_text(content) if plain else None
 
 
-def result(block: Block, text: str) -> Part:
+def build_result(block: Block, text: str) -> Part:
     """A stand-in of a tool's result: the same result with `text` as its content, so that its call keeps its answer."""
     raw = block.raw
     return Part(block.role, "tool_result", text, {**raw, "content": text} if isinstance(raw, Mapping) else text)
 
 
-def call(block: Block, given: Mapping[str, Any]) -> Part:
+def build_call(block: Block, tool_input: Mapping[str, Any]) -> Part:
     """A stand-in of a tool call: the same call with another input."""
-    raw = {**block.raw, "input": dict(given)} if isinstance(block.raw, Mapping) else block.raw
-    return Part(block.role, "tool_use", block_text("tool_use", raw), raw)
+    raw = {**block.raw, "input": dict(tool_input)} if isinstance(block.raw, Mapping) else block.raw
+    return Part(block.role, "tool_use", extract_block_text("tool_use", raw), raw)
 
 
-def call_input(session: Session, result: Block) -> Mapping[str, Any]:
+def get_call_input(session: Session, result: Block) -> Mapping[str, Any]:
     """The input of the call that a tool result answers; empty where there is none."""
     raw = session.blocks[result.pair].raw if result.pair >= 0 else None
     given = raw.get("input") if isinstance(raw, Mapping) else None
     return given if isinstance(given, Mapping) else {}
 
 
-def path_in(given: Mapping[str, Any]) -> str:
+def find_path(tool_input: Mapping[str, Any]) -> str:
     """The file that a call's input names; "" where it names none."""
-    return next((given[key] for key in _PATHS if isinstance(given.get(key), str)), "")
+    return next((tool_input[key] for key in _PATHS if isinstance(tool_input.get(key), str)), "")

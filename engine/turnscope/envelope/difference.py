@@ -15,7 +15,7 @@ from typing import TypeVar
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
-from turnscope.session.model import Action, Body, Edit, Span
+from turnscope.session.model import Action, Edit, Placeholder, Span
 
 V = TypeVar("V")
 _NOTHING: object = object()
@@ -24,14 +24,14 @@ _REMEMBERED = 1_000  # chunks
 _SILENT: dict[int, tuple[Chunk, bool]] = {}  # by identity; the chunk is held, so that its id stays its own
 
 
-def changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
+def find_changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
     """Where blocks may stand otherwise than in the previous plan's `after`, new blocks included: rising, without overlaps."""
     was = ctx.previous.after if ctx.previous else Envelope()
-    if ctx.done is None:
-        return changed(was, envelope)
+    if ctx.earlier_decisions is None:
+        return find_changed_spans(was, envelope)
     found: list[Span] = []
-    splices = (d.splice for d in ctx.done if d.splice)
-    spans = (Span(start, stop) for s in splices for start, stop, _ in repainted(s.old, s.new, shown, None))
+    splices = (d.splice for d in ctx.earlier_decisions if d.splice)
+    spans = (Span(start, stop) for s in splices for start, stop, _ in compare_pieces(s.old, s.new, get_visible, None))
     for span in sorted((*spans, Span(was.stop, envelope.stop))):
         if found and span.start <= found[-1].stop:
             found[-1] = Span(found[-1].start, max(found[-1].stop, span.stop))
@@ -40,7 +40,7 @@ def changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
     return found
 
 
-def changed(old: Envelope, new: Envelope) -> list[Span]:
+def find_changed_spans(old: Envelope, new: Envelope) -> list[Span]:
     """Where blocks stand otherwise in `new` than in `old`, blocks that are new included. Shared chunks are not looked into.
 
     Text that stands for blocks shows none of them: it counts as if they were dropped.
@@ -48,7 +48,7 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
     was, now = old.chunks[front:], new.chunks[front:]
     shared = {*map(id, was)} & {*map(id, now)}
-    told = [chunk for chunk in was if id(chunk) not in shared and not _silent(chunk)]
+    told = [chunk for chunk in was if id(chunk) not in shared and not _is_silent(chunk)]
     same = {*map(id, chain.from_iterable(chunk.pieces for chunk in told))}
     end, found = old.stop, list[Span]()
     for piece in [piece for chunk in now if id(chunk) not in shared for piece in chunk.pieces if id(piece) not in same]:
@@ -61,27 +61,27 @@ def changed(old: Envelope, new: Envelope) -> list[Span]:
                 for chunk in told[bisect_right(told, at, key=_STOP) :]:
                     if chunk.pieces[0].start >= piece.stop:
                         break
-                    found += _lost(chunk, at, piece.stop)
+                    found += _find_visible(chunk, at, piece.stop)
                 at = min(end, piece.stop)
                 continue
             then = old.at(at)
             stop = min(then.stop, piece.stop)
-            if shown(then) != shown(piece):
+            if get_visible(then) != get_visible(piece):
                 found.append(Span(at, stop))
             at = stop
     return found
 
 
-def _lost(chunk: Chunk, start: int, stop: int) -> Iterator[Span]:
+def _find_visible(chunk: Chunk, start: int, stop: int) -> Iterator[Span]:
     """What a chunk shows of the blocks in `[start, stop)`."""
     for piece in chunk.pieces[bisect_right(chunk.pieces, start, key=_STOP) :]:
         if piece.start >= stop:
             return
-        if piece.body != () and piece.start < piece.stop and shown(piece) != ():
+        if piece.body != () and piece.start < piece.stop and get_visible(piece) != ():
             yield Span(max(start, piece.start), min(piece.stop, stop))
 
 
-def _silent(chunk: Chunk) -> bool:
+def _is_silent(chunk: Chunk) -> bool:
     """Whether nothing of a chunk's blocks is sent. Remembered: a window that slides leaves a long tail of such chunks."""
     if any(chunk.counts):
         return False
@@ -93,13 +93,13 @@ def _silent(chunk: Chunk) -> bool:
     return known[1]
 
 
-def first_difference(old: Envelope, new: Envelope) -> int | None:
+def find_first_change(old: Envelope, new: Envelope) -> int | None:
     """The first address at which `new` shows something else than `old`; what is new at its end does, where it is not verbatim.
 
     None where there is none. An insert stands at its address.
     """
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
-    was, now = _pieces(old.chunks[front:]), _pieces(new.chunks[front:])
+    was, now = _collect_pieces(old.chunks[front:]), _collect_pieces(new.chunks[front:])
     i = j = 0
     while j < len(now):
         piece = now[j]
@@ -118,7 +118,7 @@ def first_difference(old: Envelope, new: Envelope) -> int | None:
     return was[i].start if i < len(was) else None
 
 
-def lapsed(old: Envelope, new: Envelope) -> Iterator[Edit]:
+def build_lapse_edits(old: Envelope, new: Envelope) -> Iterator[Edit]:
     """Edits that turn what stands in `old` into what stands in `new`, where some of what was decided did not last.
 
     What is new at the end is none of it: `old` grows by itself.
@@ -139,7 +139,7 @@ def lapsed(old: Envelope, new: Envelope) -> Iterator[Edit]:
             yield Edit(action, because, Span(*place[:2]), body, slot=place[2])
 
 
-def shown(piece: Piece) -> object:
+def get_visible(piece: Piece) -> object:
     """What a piece shows of its own blocks: None = all, () = nothing, else how."""
     body = piece.body
     if not body:
@@ -148,7 +148,7 @@ def shown(piece: Piece) -> object:
     return () if plain else (piece.start, body)
 
 
-def gaps(old: Envelope, new: Envelope) -> Iterator[tuple[list[Piece], list[Piece]]]:
+def find_gaps(old: Envelope, new: Envelope) -> Iterator[tuple[list[Piece], list[Piece]]]:
     """The stretches in which two envelopes may differ, as pieces of both: what stands in no chunk that they share."""
     places = {id(chunk): number for number, chunk in enumerate(old.chunks)}
     done = start = 0
@@ -156,18 +156,18 @@ def gaps(old: Envelope, new: Envelope) -> Iterator[tuple[list[Piece], list[Piece
         at = places.get(id(chunk), -1)
         if at >= done:
             if at > done or number > start:
-                yield _pieces(old.chunks[done:at]), _pieces(new.chunks[start:number])
+                yield _collect_pieces(old.chunks[done:at]), _collect_pieces(new.chunks[start:number])
             done, start = at + 1, number + 1
     if done < len(old.chunks) or start < len(new.chunks):
-        yield _pieces(old.chunks[done:]), _pieces(new.chunks[start:])
+        yield _collect_pieces(old.chunks[done:]), _collect_pieces(new.chunks[start:])
 
 
-def _pieces(chunks: Sequence[Chunk]) -> list[Piece]:
+def _collect_pieces(chunks: Sequence[Chunk]) -> list[Piece]:
     return [piece for chunk in chunks for piece in chunk.pieces]
 
 
-def repainted(
-    old: Sequence[Piece], new: Sequence[Piece], of: Callable[[Piece], V], otherwise: V
+def compare_pieces(
+    old: Sequence[Piece], new: Sequence[Piece], value_of: Callable[[Piece], V], default: V
 ) -> Iterator[tuple[int, int, V]]:
     """Runs of addresses at which `of` gives another value in `new` than in `old`: (start, stop, new value).
 
@@ -178,14 +178,14 @@ def repainted(
     for piece in new:
         if piece.start == piece.stop:
             continue
-        value = of(piece)
+        value = value_of(piece)
         at = piece.start
         while at < piece.stop:
             while place < len(old) and old[place].stop <= at:
                 place += 1
             known = old[place] if place < len(old) else None
             stop = min(piece.stop, known.stop) if known else piece.stop
-            if known is not piece and value != (of(known) if known else otherwise):
+            if known is not piece and value != (value_of(known) if known else default):
                 if held and held[1] == at and held[2] == value:
                     held = (held[0], stop, value)
                 else:
@@ -197,47 +197,47 @@ def repainted(
         yield held
 
 
-def differs(old: Envelope, new: Envelope, of: Callable[[Piece], V], otherwise: V) -> Iterator[tuple[int, int, V]]:
+def compare_envelopes(old: Envelope, new: Envelope, value_of: Callable[[Piece], V], default: V) -> Iterator[tuple[int, int, V]]:
     """`repainted` over every gap of two envelopes."""
-    for before, after in gaps(old, new):
-        yield from repainted(before, after, of, otherwise)
+    for before, after in find_gaps(old, new):
+        yield from compare_pieces(before, after, value_of, default)
 
 
-def inserts(old: Envelope, new: Envelope) -> tuple[set[int], set[int]]:
+def compare_inserts(old: Envelope, new: Envelope) -> tuple[set[int], set[int]]:
     """Decisions whose inserts stand in `new` alone, and in `old` alone."""
     come: set[int] = set()
     gone: set[int] = set()
-    for before, after in gaps(old, new):
-        gone |= slotted(before)
-        come |= slotted(after)
+    for before, after in find_gaps(old, new):
+        gone |= find_insert_decisions(before)
+        come |= find_insert_decisions(after)
     return come - gone, gone - come
 
 
-def altered(old: Envelope, new: Envelope) -> list[Span]:
+def find_alterations(old: Envelope, new: Envelope) -> list[Span]:
     """Where `new` carries something else than `old`, what is new at its end included: rising. An insert is an empty span."""
     found: list[Span] = []
-    for was, now in gaps(old, new):
+    for was, now in find_gaps(old, new):
         same = indexOf(chain(map(is_, was, now), (False,)), False)
         before, after = was[same:], now[same:]
-        found += (Span(start, stop) for start, stop, _ in repainted(before, after, _carried, _NOTHING))
-        one, two = _inserted(before), _inserted(after)
+        found += (Span(start, stop) for start, stop, _ in compare_pieces(before, after, _get_sent, _NOTHING))
+        one, two = _group_inserts(before), _group_inserts(after)
         found += (Span(at, at) for at in one.keys() | two.keys() if one.get(at) != two.get(at))
     return sorted(found)
 
 
-def _carried(piece: Piece) -> object:
+def _get_sent(piece: Piece) -> object:
     """What a piece sends of its own blocks."""
     return (piece.start, piece.stop, piece.body) if piece.body else piece.body
 
 
-def _inserted(pieces: Sequence[Piece]) -> dict[int, list[Body]]:
-    found: dict[int, list[Body]] = {}
+def _group_inserts(pieces: Sequence[Piece]) -> dict[int, list[Placeholder]]:
+    found: dict[int, list[Placeholder]] = {}
     for piece in pieces:
         if piece.start == piece.stop:
             found.setdefault(piece.start, []).append(piece.body)
     return found
 
 
-def slotted(pieces: Sequence[Piece]) -> set[int]:
+def find_insert_decisions(pieces: Sequence[Piece]) -> set[int]:
     """Decisions that put the inserts among these pieces."""
     return {piece.by for piece in pieces if piece.start == piece.stop}

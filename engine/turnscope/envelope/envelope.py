@@ -19,7 +19,7 @@ from turnscope import notebook
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.pieces import Piece, Splice
 from turnscope.errors import RuleError
-from turnscope.session.model import BUCKETS, ZERO, Body, Counts, Edit, Span
+from turnscope.session.model import BUCKETS, ZERO, Counts, Edit, Placeholder, Span
 
 _START, _STOP = attrgetter("start"), attrgetter("stop")
 _PIECES, _COUNTS = attrgetter("pieces"), attrgetter("counts")
@@ -34,7 +34,7 @@ class Chunk(Struct, frozen=True, gc=False):
     counts: Counts
 
 
-def _last(chunk: Chunk) -> int:
+def _get_last_start(chunk: Chunk) -> int:
     return chunk.pieces[-1].start
 
 
@@ -69,7 +69,9 @@ class Envelope(Struct, frozen=True, gc=False):
         return f"<Envelope {self.tokens:,} tokens in {len(self)} pieces over {self.stop} blocks>"
 
     def _repr_html_(self) -> str:
-        return notebook.card(f"{self.tokens:,} counted tokens", notebook.bar(self.buckets), note=f"of {self.stop:,} blocks")
+        return notebook.render_card(
+            f"{self.tokens:,} counted tokens", notebook.render_bar(self.buckets), note=f"of {self.stop:,} blocks"
+        )
 
     def at(self, address: int) -> Piece:
         """The piece that holds block `address`. IndexError where the envelope does not reach."""
@@ -79,18 +81,18 @@ class Envelope(Struct, frozen=True, gc=False):
         pieces = self.chunks[chunk].pieces
         return pieces[bisect_right(pieces, address, key=_STOP)]
 
-    def over(self, span: Span) -> Iterator[Piece]:
+    def iter_pieces(self, span: Span) -> Iterator[Piece]:
         """The pieces that hold the blocks of `span`, without inserts."""
-        for piece in self._from(self._find(span.start)):
+        for piece in self._iter_from(self._find(span.start)):
             if piece.start >= span.stop:
                 return
             if piece.start < piece.stop:
                 yield piece
 
-    def along(self, span: Span) -> Iterator[Piece]:
+    def iter_pieces_and_inserts(self, span: Span) -> Iterator[Piece]:
         """The pieces that reach into `span`, with the inserts before its blocks; those at its end where the envelope ends."""
         inside = span.start < self.stop and self.at(span.start).start < span.start
-        for piece in self._from(self._find(span.start) if inside else self._seek(span.start)):
+        for piece in self._iter_from(self._find(span.start) if inside else self._seek(span.start)):
             if piece.start >= span.stop and (span.stop < self.stop or piece.start > span.stop):
                 return
             yield piece
@@ -100,17 +102,17 @@ class Envelope(Struct, frozen=True, gc=False):
         start = self.stop
         if stop <= start:
             return self
-        added = ledger.span(start, stop)
+        added = ledger.count_by_bucket(start, stop)
         counts = _add(self.counts, added)
         if not self.chunks:
-            return _with((), (Piece(start, stop, added),), (), counts)
+            return _build_envelope((), (Piece(start, stop, added),), (), counts)
         chunk = self.chunks[-1]
         last = chunk.pieces[-1]
         grows = last.body is None and last.by < 0 and last.start < last.stop
         piece = Piece(last.start, stop, _add(last.counts, added)) if grows else Piece(start, stop, added)
         pieces = (*chunk.pieces[:-1], piece) if grows else (*chunk.pieces, piece)
         if len(pieces) > CHUNK:
-            return _with(self.chunks[:-1], pieces, (), counts)
+            return _build_envelope(self.chunks[:-1], pieces, (), counts)
         return Envelope((*self.chunks[:-1], Chunk(pieces, stop, _add(chunk.counts, added))), counts)
 
     def replace(self, edit: Edit, by: int, ledger: Ledger) -> tuple[Envelope, Splice | None]:
@@ -130,13 +132,13 @@ class Envelope(Struct, frozen=True, gc=False):
         first = self._find(start)
         inside = self.chunks[first[0]].pieces[first[1]]
         last = first if stop <= inside.stop else self._find(stop - 1)
-        old = (inside,) if last == first else self._between(first, last)
-        body: Body = None if edit.restore else edit.body
-        counts = ledger.span(start, stop) if body is None else ledger.body(body)
+        old = (inside,) if last == first else self._collect_between(first, last)
+        body: Placeholder = None if edit.restore else edit.body
+        counts = ledger.count_by_bucket(start, stop) if body is None else ledger.count_placeholder(body)
         new = (
-            *_fragment(old[0], old[0].start, start, ledger),
+            *_cut_fragment(old[0], old[0].start, start, ledger),
             Piece(start, stop, counts, body, edit.slot, by),
-            *_fragment(old[-1], stop, old[-1].stop, ledger),
+            *_cut_fragment(old[-1], stop, old[-1].stop, ledger),
         )
         if len(old) == len(new) == 1 and old[0].body == body:
             return self, None
@@ -154,16 +156,16 @@ class Envelope(Struct, frozen=True, gc=False):
             chunk, offset = first
             pieces = self.chunks[chunk].pieces if self.chunks else ()
             kept = (*pieces[:offset], *new, *pieces[offset:])
-            return _with(self.chunks[:chunk], kept, self.chunks[chunk + 1 :], _add(self.counts, total(new)))
-        return self._splice(first, self._ahead(first, len(old) - 1), old, new)[0]
+            return _build_envelope(self.chunks[:chunk], kept, self.chunks[chunk + 1 :], _add(self.counts, sum_counts(new)))
+        return self._splice(first, self._advance(first, len(old) - 1), old, new)[0]
 
-    def _insert(self, at: int, slot: str, body: Body, by: int, ledger: Ledger) -> tuple[Envelope, Splice | None]:
+    def _insert(self, at: int, slot: str, body: Placeholder, by: int, ledger: Ledger) -> tuple[Envelope, Splice | None]:
         if not slot:
             raise RuleError("an insert needs a slot", hint="This is a bug in a rule.")
         parts = body or ()
-        new = (Piece(at, at, ledger.body(parts), parts, slot, by),) if parts else ()
+        new = (Piece(at, at, ledger.count_placeholder(parts), parts, slot, by),) if parts else ()
         number = 0
-        for piece in self._from(self._seek(at)):
+        for piece in self._iter_from(self._seek(at)):
             if piece.start != at or piece.stop != at:
                 break
             if piece.slot == slot:
@@ -177,7 +179,7 @@ class Envelope(Struct, frozen=True, gc=False):
         if at < self.stop and self.at(at).start < at:
             place = self._find(at)
             inside = self.chunks[place[0]].pieces[place[1]]
-            around = (*_fragment(inside, inside.start, at, ledger), *new, *_fragment(inside, at, inside.stop, ledger))
+            around = (*_cut_fragment(inside, inside.start, at, ledger), *new, *_cut_fragment(inside, at, inside.stop, ledger))
             return self._splice(place, place, (inside,), around)
         splice = Splice((at, number), (), new)
         return self.redo(splice), splice
@@ -186,15 +188,15 @@ class Envelope(Struct, frozen=True, gc=False):
         (i, a), (j, b) = first, last
         address = old[0].start
         stands = self.chunks[i].pieces[a - 1] if a else self.chunks[i - 1].pieces[-1] if i else None
-        number = self._distance(self._seek(address), first) if stands and stands.start == address else 0
+        number = self._count_between(self._seek(address), first) if stands and stands.start == address else 0
         kept = (*self.chunks[i].pieces[:a], *new, *self.chunks[j].pieces[b + 1 :])
-        change = _less(total(new), total(old) if i == j else self._counted(first, last))
+        change = _subtract(sum_counts(new), sum_counts(old) if i == j else self._sum_between(first, last))
         counts = _add(self.counts, change)
         if i == j and 0 < len(kept) <= CHUNK:
             chunk = Chunk(kept, kept[-1].stop, _add(self.chunks[i].counts, change))
             envelope = Envelope((*self.chunks[:i], chunk, *self.chunks[i + 1 :]), counts)
         else:
-            envelope = _with(self.chunks[:i], kept, self.chunks[j + 1 :], counts)
+            envelope = _build_envelope(self.chunks[:i], kept, self.chunks[j + 1 :], counts)
         return envelope, Splice((address, number), tuple(old), tuple(new))
 
     def _find(self, address: int) -> Place:
@@ -203,46 +205,46 @@ class Envelope(Struct, frozen=True, gc=False):
 
     def _seek(self, address: int, number: int = 0) -> Place:
         """Past `number` pieces from the first that begins at or after `address`."""
-        chunk = bisect_left(self.chunks, address, key=_last)
+        chunk = bisect_left(self.chunks, address, key=_get_last_start)
         if chunk == len(self.chunks):
             return max(0, chunk - 1), len(self.chunks[-1].pieces) if self.chunks else 0
-        return self._ahead((chunk, bisect_left(self.chunks[chunk].pieces, address, key=_START)), number)
+        return self._advance((chunk, bisect_left(self.chunks[chunk].pieces, address, key=_START)), number)
 
-    def _ahead(self, place: Place, number: int) -> Place:
+    def _advance(self, place: Place, number: int) -> Place:
         chunk, offset = place[0], place[1] + number
         while offset >= len(self.chunks[chunk].pieces) and chunk + 1 < len(self.chunks):
             offset -= len(self.chunks[chunk].pieces)
             chunk += 1
         return chunk, offset
 
-    def _distance(self, first: Place, last: Place) -> int:
+    def _count_between(self, first: Place, last: Place) -> int:
         return sum(len(chunk.pieces) for chunk in self.chunks[first[0] : last[0]]) + last[1] - first[1]
 
-    def _between(self, first: Place, last: Place) -> tuple[Piece, ...]:
+    def _collect_between(self, first: Place, last: Place) -> tuple[Piece, ...]:
         (i, a), (j, b) = first, last
         if i == j:
             return self.chunks[i].pieces[a : b + 1]
         middle = chain.from_iterable(map(_PIECES, self.chunks[i + 1 : j]))  # thousands, where a window slides
         return (*self.chunks[i].pieces[a:], *middle, *self.chunks[j].pieces[: b + 1])
 
-    def _counted(self, first: Place, last: Place) -> Counts:
+    def _sum_between(self, first: Place, last: Place) -> Counts:
         """Tokens per bucket of the pieces from `first` to `last`, which stand in different chunks."""
         (i, a), (j, b) = first, last
-        ends = (total(self.chunks[i].pieces[a:]), total(self.chunks[j].pieces[: b + 1]))
+        ends = (sum_counts(self.chunks[i].pieces[a:]), sum_counts(self.chunks[j].pieces[: b + 1]))
         c, d, e, f, g = zip(*ends, *map(_COUNTS, self.chunks[i + 1 : j]), strict=True)
         return (sum(c), sum(d), sum(e), sum(f), sum(g))
 
-    def _from(self, place: Place) -> Iterator[Piece]:
+    def _iter_from(self, place: Place) -> Iterator[Piece]:
         first, *rest = map(_PIECES, self.chunks[place[0] :] or (Chunk((), 0, ZERO),))
         return chain(islice(first, place[1], None), chain.from_iterable(rest))
 
 
-def _fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[Piece, ...]:
+def _cut_fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[Piece, ...]:
     """What remains of `piece` on `[start, stop)` when a span beside it is replaced."""
     if start >= stop:
         return ()
     if piece.body is None:
-        return (structs.replace(piece, start=start, stop=stop, counts=ledger.span(start, stop)),)
+        return (structs.replace(piece, start=start, stop=stop, counts=ledger.count_by_bucket(start, stop)),)
     if piece.body == ():
         return (structs.replace(piece, start=start, stop=stop),)
     raise RuleError(
@@ -256,12 +258,12 @@ def _add(a: Counts, b: Counts) -> Counts:
     return (c + v, d + w, e + x, f + y, g + z)
 
 
-def _less(counts: Counts, others: Counts) -> Counts:
+def _subtract(counts: Counts, others: Counts) -> Counts:
     (a, b, c, d, e), (v, w, x, y, z) = counts, others
     return (a - v, b - w, c - x, d - y, e - z)
 
 
-def total(pieces: Sequence[Piece]) -> Counts:
+def sum_counts(pieces: Sequence[Piece]) -> Counts:
     """Tokens per bucket of some pieces."""
     a = b = c = d = e = 0
     for piece in pieces:
@@ -274,7 +276,7 @@ def total(pieces: Sequence[Piece]) -> Counts:
     return (a, b, c, d, e)
 
 
-def _with(left: tuple[Chunk, ...], pieces: tuple[Piece, ...], right: tuple[Chunk, ...], counts: Counts) -> Envelope:
+def _build_envelope(left: tuple[Chunk, ...], pieces: tuple[Piece, ...], right: tuple[Chunk, ...], counts: Counts) -> Envelope:
     """Chunks `left`, then `pieces` cut into chunks, then `right`."""
     if left and len(left[-1].pieces) + len(pieces) <= CHUNK // 2:
         left, pieces = left[:-1], (*left[-1].pieces, *pieces)
@@ -282,5 +284,5 @@ def _with(left: tuple[Chunk, ...], pieces: tuple[Piece, ...], right: tuple[Chunk
     step = len(pieces) if len(pieces) <= CHUNK else CHUNK // 2
     for i in range(0, len(pieces), step or 1):
         part = pieces[i : i + step]
-        middle.append(Chunk(part, part[-1].stop, total(part)))
+        middle.append(Chunk(part, part[-1].stop, sum_counts(part)))
     return Envelope((*left, *middle, *right), counts)

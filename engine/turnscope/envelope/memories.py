@@ -15,10 +15,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from turnscope.envelope.relevance import terms
+from turnscope.envelope.relevance import extract_terms
 from turnscope.envelope.rule import Ctx
-from turnscope.envelope.wishes import rating
-from turnscope.session.index import upto
+from turnscope.envelope.wishes import get_rating
+from turnscope.session.index import count_before
 from turnscope.session.model import JSON
 
 Owner = Literal["user", "agent"]
@@ -65,17 +65,17 @@ class Memory(Struct, frozen=True):
     tier: Tier = "medium"
 
 
-def tier_of(text: str) -> Tier:
+def classify_tier(text: str) -> Tier:
     """How long what a text says is worth knowing, by its words: what holds for now, what was told to stay, all else."""
     return "short" if _SHORT.search(text) else "long" if _LONG.search(text) else "medium"
 
 
-def identity(owner: str, text: str) -> str:
+def make_fact_id(owner: str, text: str) -> str:
     """By which a fact is known: by whose it is and what it says, whatever its case and spaces."""
     return blake2b(f"{owner}\0{' '.join(text.casefold().split())}".encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def found(role: str, text: str, sent_at: float | None = None, source: str = "") -> Iterator[Memory]:
+def find_facts(role: str, text: str, sent_at: float | None = None, source: str = "") -> Iterator[Memory]:
     """The facts in a message, found by patterns: a user's about the user, an answer's about what the agent works on.
 
     A question states nothing. Order as said; each once.
@@ -87,53 +87,55 @@ def found(role: str, text: str, sent_at: float | None = None, source: str = "") 
         said = " ".join(match[0].split())
         if not 8 <= len(said) <= LONGEST or said.endswith("?") or not pattern.search(said):
             continue
-        if (known := identity(owner, said)) not in seen:
+        if (known := make_fact_id(owner, said)) not in seen:
             seen.add(known)
-            yield Memory(known, "user" if owner == "user" else "agent", said, day, source, tier=tier_of(said))
+            yield Memory(known, "user" if owner == "user" else "agent", said, day, source, tier=classify_tier(said))
 
 
-def said_since(ctx: Ctx, at: int) -> Iterator[Memory]:
+def find_facts_since(ctx: Ctx, at: int) -> Iterator[Memory]:
     """The facts in what was said from address `at` on."""
     starts = ctx.index.messages
-    for start in starts[upto(starts, at) : upto(starts, ctx.request.cut)]:
+    for start in starts[count_before(starts, at) : count_before(starts, ctx.request.cut)]:
         message = ctx.session.messages[ctx.session.blocks[start].message]
         for block in ctx.session.blocks[start : message.stop]:
             if block.kind == "text":
-                yield from found(block.role, block.text[:READ], message.sent_at, f"block {block.at}")
+                yield from find_facts(block.role, block.text[:READ], message.sent_at, f"block {block.at}")
 
 
-def told(item: str, sent_at: float | None = None, source: str = "") -> Memory | None:
+def parse_fact(item: str, sent_at: float | None = None, source: str = "") -> Memory | None:
     """A fact as a model that was asked for facts words it, `user: ...` or `agent: ...`; None where a line is none."""
     owner, _, text = item.partition(":")
     said, owner = " ".join(text.split()), owner.strip(" -*").lower()
     if owner not in ("user", "agent") or not 4 <= len(said) <= LONGEST or said == FORGOTTEN:
         return None
     day = datetime.fromtimestamp(sent_at, UTC).date().isoformat() if sent_at else ""
-    return Memory(identity(owner, said), "user" if owner == "user" else "agent", said, day, source, tier=tier_of(said))
+    return Memory(
+        make_fact_id(owner, said), "user" if owner == "user" else "agent", said, day, source, tier=classify_tier(said)
+    )
 
 
-def finding_lines(found: JSON) -> list[str]:
+def list_findings(found: JSON) -> list[str]:
     """A review's findings as lines: a text, a list of texts, or of tables with a title or text."""
     if isinstance(found, str):
         return [found.strip()] if found.strip() else []
-    return list(filter(None, map(_finding, found if isinstance(found, list) else [])))
+    return list(filter(None, map(_format_finding, found if isinstance(found, list) else [])))
 
 
-def _finding(row: JSON) -> str:
+def _format_finding(row: JSON) -> str:
     if not isinstance(row, Mapping):
         return row.strip() if isinstance(row, str) else ""
     words = (str(row[key]) for key in ("severity", "file", "title", "text", "description") if row.get(key))
     return ": ".join(words)
 
 
-def reviewed(ctx: Ctx) -> Iterator[Memory]:
+def read_findings(ctx: Ctx) -> Iterator[Memory]:
     """The findings that a log holds of its review, as what the agent learned: they outlive the review."""
-    for line in finding_lines(ctx.session.about.get("findings")):
+    for line in list_findings(ctx.session.about.get("findings")):
         said = " ".join(line.split())[:LONGEST]
-        yield Memory(identity("agent", said), "agent", said, "", "a review's findings", tier="long")
+        yield Memory(make_fact_id("agent", said), "agent", said, "", "a review's findings", tier="long")
 
 
-def faded(ctx: Ctx, fact: Memory, turns: int) -> bool:
+def has_faded(ctx: Ctx, fact: Memory, turns: int) -> bool:
     """Whether a short fact was said more than so many turns ago. One of another chat is never short."""
     at = fact.source.removeprefix("block ")
     if fact.tier != "short" or not at.isdecimal() or int(at) >= ctx.request.cut:
@@ -141,7 +143,7 @@ def faded(ctx: Ctx, fact: Memory, turns: int) -> bool:
     return ctx.request.turn - ctx.session.blocks[int(at)].turn > turns
 
 
-def kept(item: str) -> Memory | None:
+def decode_fact(item: str) -> Memory | None:
     """A fact as a store hands it over; None where it is none. One that was forgotten since is a tombstone."""
     try:
         fact = msgspec.json.decode(item, type=Memory)
@@ -151,37 +153,39 @@ def kept(item: str) -> Memory | None:
 
 
 @lru_cache(maxsize=2_048)
-def tellers(text: str) -> frozenset[str]:
+def extract_term_set(text: str) -> frozenset[str]:
     """The terms of a text, for what has to do with what."""
-    return frozenset(terms(text))
+    return frozenset(extract_terms(text))
 
 
-def scored(ctx: Ctx, facts: Iterable[Memory], question: str, tiers: Sequence[str], turns: int) -> dict[str, int]:
+def score_facts(ctx: Ctx, facts: Iterable[Memory], question: str, tiers: Sequence[str], turns: int) -> dict[str, int]:
     """By a fact's id, of those that may be put in: how many terms it shares with a question.
 
     Left out are those forgotten, refused by hand, of another tier, and short ones that were said more than `turns` turns ago.
     """
-    asked = tellers(question)
-    wanted = (fact for fact in facts if not fact.forgotten and fact.tier in tiers and not faded(ctx, fact, turns))
-    return {fact.id: len(asked & tellers(fact.text)) for fact in wanted if rating(ctx.session, fact.text) != "down"}
+    asked = extract_term_set(question)
+    wanted = (fact for fact in facts if not fact.forgotten and fact.tier in tiers and not has_faded(ctx, fact, turns))
+    return {
+        fact.id: len(asked & extract_term_set(fact.text)) for fact in wanted if get_rating(ctx.session, fact.text) != "down"
+    }
 
 
-def _section(facts: Sequence[Memory], heading: str) -> str:
+def _format_section(facts: Sequence[Memory], heading: str) -> str:
     return "\n".join((heading, *(f"- {fact.text}" for fact in facts)))
 
 
-def _numbered(facts: Sequence[Memory], _heading: str) -> str:
+def _format_user_context(facts: Sequence[Memory], _heading: str) -> str:
     """Open WebUI, older generation."""
     dated = (f"[{fact.said}]. {fact.text}" if fact.said else fact.text for fact in facts)
     return "\n".join(("User Context:", *(f"{n}. {line}" for n, line in enumerate(dated, 1))))
 
 
-def _findings(facts: Sequence[Memory], heading: str) -> str:
+def _format_findings(facts: Sequence[Memory], heading: str) -> str:
     """ChainReview: what earlier reviews found, each with its day."""
     return "\n".join((heading, *(f"- {f'[{fact.said}] ' if fact.said else ''}{fact.text}" for fact in facts)))
 
 
-def _context(facts: Sequence[Memory], _heading: str) -> str:
+def _format_memory_context(facts: Sequence[Memory], _heading: str) -> str:
     """Open WebUI, newer generation: what is the user's, then what else is relevant, each sorted."""
     parts = []
     for owner, name in (("user", "[User Memory]"), ("agent", "[Relevant Context]")):
@@ -191,9 +195,9 @@ def _context(facts: Sequence[Memory], _heading: str) -> str:
 
 
 FORMS: Mapping[str, Callable[[Sequence[Memory], str], str]] = {
-    "section": _section,
-    "user-context": _numbered,
-    "memory-context": _context,
-    "findings": _findings,
+    "section": _format_section,
+    "user-context": _format_user_context,
+    "memory-context": _format_memory_context,
+    "findings": _format_findings,
 }
 """How facts are worded, by the name that a policy declares. `(facts, heading) -> text`."""

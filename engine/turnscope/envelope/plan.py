@@ -12,13 +12,13 @@ from turnscope.counting.calibration import Calibration
 from turnscope.envelope.budget import Budget
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
-from turnscope.session.model import Answer, Ask, Body, Request, Span
+from turnscope.session.model import Answer, Ask, Placeholder, Request, Span
 
 SHOWN = 12  # decisions listed in a notebook
 Verdict = Literal["send", "warn", "overflow", "refuse"]
 
 
-Wanted = tuple[tuple[Span, Body, str], ...]
+FreshEdits = tuple[tuple[Span, Placeholder, str], ...]
 """What rules that decide anew did to a request: where, what stands there, and in which slot; in address order."""
 
 
@@ -55,7 +55,7 @@ class Plan(Struct, frozen=True, gc=False):
     base: Envelope
     asks: tuple[tuple[Ask, Answer], ...] = ()
     states: tuple[StepState, ...] = ()
-    again: Wanted | None = ()
+    fresh_edits: FreshEdits | None = ()
     onward: Calibration | None = None  # what later requests start from, where counts of this one alone taught `calibration`
 
     @property
@@ -71,14 +71,14 @@ class Plan(Struct, frozen=True, gc=False):
     @property
     def largest(self) -> int:
         """The largest prompt to expect that the provider has to read for it: one that sums up reads the whole first."""
-        return max(self.projected, read(self.server))
+        return max(self.projected, count_read_tokens(self.server))
 
-    def state(self, rule: str) -> Any:
+    def get_state(self, rule: str) -> Any:
         """What the first step with that rule returned; None where there is none, or no such step."""
         return next((known.state for known in self.states if known.rule == rule), None)
 
     @property
-    def changed(self) -> bool:
+    def is_changed(self) -> bool:
         return any(decision.splice for decision in self.decisions)
 
     def __repr__(self) -> str:
@@ -93,19 +93,19 @@ class Plan(Struct, frozen=True, gc=False):
         made = [d for d in self.decisions if d.splice or d.action in ("warn", "fallback", "refuse")]
         rows = ((d.action, d.rule, d.before, d.after, d.edit.because) for d in made[:SHOWN])
         parts = [
-            notebook.line("Before the policy"),
-            notebook.bar(self.before.buckets, whole),
-            notebook.line("Sent"),
-            notebook.bar(self.after.buckets, whole),
+            notebook.render_line("Before the policy"),
+            notebook.render_bar(self.before.buckets, whole),
+            notebook.render_line("Sent"),
+            notebook.render_bar(self.after.buckets, whole),
         ]
-        parts += [notebook.table(("did", "rule", "tokens before", "after", "because"), rows)] if made else []
-        parts += [notebook.line(f"and {len(made) - SHOWN:,} more decisions")] if len(made) > SHOWN else []
+        parts += [notebook.render_table(("did", "rule", "tokens before", "after", "because"), rows)] if made else []
+        parts += [notebook.render_line(f"and {len(made) - SHOWN:,} more decisions")] if len(made) > SHOWN else []
         note = (
             f"{self.model} · {self.verdict} · {self.projected:,} of {self.budget.window:,} tokens expected when it was planned"
         )
-        return notebook.card(f"Request {self.request.n}", *parts, note=note)
+        return notebook.render_card(f"Request {self.request.n}", *parts, note=note)
 
 
-def read(server: Sequence[Decision]) -> int:
+def count_read_tokens(server: Sequence[Decision]) -> int:
     """Tokens that a provider has to read before it sums up, by its decisions on a request; 0 where it does not."""
     return max((int(d.edit.facts.get("read", 0)) for d in server if d.action == "condense"), default=0)

@@ -20,7 +20,7 @@ from threading import Lock
 
 from turnscope.envelope.rule import Ctx
 from turnscope.session.content import dumps
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Answer, Ask, Block, Bucket, Session
 
 K1, B = 1.2, 0.75
@@ -43,20 +43,20 @@ _STOP = frozenset(
 _SUFFIXES = ("ization", "ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "s", "ly", "e")
 
 
-def terms(text: str) -> list[str]:
+def extract_terms(text: str) -> list[str]:
     """The terms of a text: words without endings, and of an identifier the parts as well. Stop words are left out."""
-    return [term for word in _WORD.findall(text) for term in _terms(word)]
+    return [term for word in _WORD.findall(text) for term in _split_word(word)]
 
 
 @lru_cache(maxsize=50_000)
-def _terms(word: str) -> tuple[str, ...]:
+def _split_word(word: str) -> tuple[str, ...]:
     whole = word.lower()
     parts = [part.lower() for part in _PIECE.findall(word)]
     named = [whole] if len(parts) > 1 else []
-    return (*named, *(_stem(part) for part in parts if part not in _STOP and (len(part) > 1 or part.isdigit())))
+    return (*named, *(_strip_ending(part) for part in parts if part not in _STOP and (len(part) > 1 or part.isdigit())))
 
 
-def _stem(word: str) -> str:
+def _strip_ending(word: str) -> str:
     """A word without its commonest English ending, so that `caching` finds `cache`."""
     for ending in _SUFFIXES:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
@@ -80,7 +80,7 @@ class Exchanges:
     def grow(self, session: Session, starts: Sequence[int], cut: int) -> None:
         """Read on up to `cut`. `starts`: addresses of the conversation's messages."""
         blocks, self.blocks = session.blocks, session.blocks
-        for start in starts[upto(starts, self.read) : upto(starts, cut)]:
+        for start in starts[count_before(starts, self.read) : count_before(starts, cut)]:
             message = session.messages[blocks[start].message]
             result = any(block.bucket == Bucket.TOOL_RESULTS for block in blocks[start : message.stop])
             before = blocks[start - 1] if start else None
@@ -91,7 +91,7 @@ class Exchanges:
             for block in blocks[start : min(message.stop, cut)]:
                 if block.bucket != Bucket.THINKING:
                     text = block.text
-                    self.held.update(terms(text if len(text) <= READ else f"{text[: READ // 2]} {text[-READ // 2 :]}"))
+                    self.held.update(extract_terms(text if len(text) <= READ else f"{text[: READ // 2]} {text[-READ // 2 :]}"))
             self.read = min(message.stop, cut)
 
     def _close(self) -> None:
@@ -105,10 +105,10 @@ class Exchanges:
         self.sizes.append((self.sizes[-1] if self.sizes else 0) + self.held.total())
         self.held = Counter()
 
-    def scores(self, question: Iterable[str], below: int) -> dict[int, float]:
+    def score(self, question: Iterable[str], below: int) -> dict[int, float]:
         """bm25 of the first `below` exchanges that share a term with the question; the others have 0."""
         below = min(below, len(self.sizes))
-        found = [(upto(hit[0], below), term) for term in dict.fromkeys(question) if (hit := self.postings.get(term))]
+        found = [(count_before(hit[0], below), term) for term in dict.fromkeys(question) if (hit := self.postings.get(term))]
         rare = sorted((many, term) for many, term in found if many and (below <= MANY or many <= COMMON * below))[:QUERY]
         mean = max(1.0, self.sizes[below - 1] / below) if below else 1.0
         scored: dict[int, float] = {}
@@ -122,19 +122,19 @@ class Exchanges:
         return scored
 
 
-def ranked(ctx: Ctx, index: Exchanges, turn: int) -> tuple[tuple[int, float], ...]:
+def rank_exchanges(ctx: Ctx, index: Exchanges, turn: int) -> tuple[tuple[int, float], ...]:
     """Of the exchanges before the turn at address `turn`, the RANKED that have most to do with its prompt, the best first."""
     known, found = index.last
     if known != turn:
         message = ctx.session.messages[ctx.session.blocks[turn].message]
-        question = terms("\n".join(block.text[: 4 * READ] for block in ctx.session.blocks[turn : message.stop]))
-        scored = index.scores(question, place_of(index.starts, turn))
+        question = extract_terms("\n".join(block.text[: 4 * READ] for block in ctx.session.blocks[turn : message.stop]))
+        scored = index.score(question, find_exchange(index.starts, turn))
         found = tuple(nlargest(RANKED, scored.items(), key=itemgetter(1, 0)))
         index.last = (turn, found)
     return found
 
 
-def nearest(ctx: Ctx, index: Exchanges, turn: int, found: dict[int, float], model: str) -> Generator[Ask, Answer, str]:
+def rerank_exchanges(ctx: Ctx, index: Exchanges, turn: int, found: dict[int, float], model: str) -> Generator[Ask, Answer, str]:
     """Order the best of `found` anew by what a model takes them to mean; gives why it could not, "" where it did.
 
     bm25's scores of these stay as they are; only their order changes, and the rest stands behind them.
@@ -161,24 +161,24 @@ def nearest(ctx: Ctx, index: Exchanges, turn: int, found: dict[int, float], mode
     return ""
 
 
-_known: list[Exchanges] = []
-_growing = Lock()  # several replays of one session read on in threads of their own
+_indexes: list[Exchanges] = []
+_lock = Lock()  # several replays of one session read on in threads of their own
 
 
-def exchanges(ctx: Ctx) -> Exchanges:
+def get_exchanges(ctx: Ctx) -> Exchanges:
     """The index of the session of a request, grown up to it. What an earlier request of the same conversation read is kept."""
     blocks, cut = ctx.session.blocks, ctx.request.cut
-    with _growing:
-        found = next((index for index in _known if _same(index, blocks)), None)
+    with _lock:
+        found = next((index for index in _indexes if _is_same_session(index, blocks)), None)
         if found is None:
             found = Exchanges()
-            _known.append(found)
-            del _known[:-REMEMBERED]
+            _indexes.append(found)
+            del _indexes[:-REMEMBERED]
         found.grow(ctx.session, ctx.index.messages, cut)
     return found
 
 
-def _same(index: Exchanges, blocks: Sequence[Block]) -> bool:
+def _is_same_session(index: Exchanges, blocks: Sequence[Block]) -> bool:
     """Whether what an index read is how `blocks` begin: by identity where it is the same list, else by what was said."""
     if index.blocks is blocks:
         return True
@@ -188,6 +188,6 @@ def _same(index: Exchanges, blocks: Sequence[Block]) -> bool:
     return all(a is b or a.digest == b.digest for a, b in zip(index.blocks[:n], blocks[:n], strict=True))
 
 
-def place_of(starts: Sequence[int], at: int) -> int:
+def find_exchange(starts: Sequence[int], at: int) -> int:
     """The number of the exchange that holds address `at`."""
     return max(0, bisect_left(starts, at + 1) - 1)

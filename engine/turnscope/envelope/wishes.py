@@ -14,91 +14,92 @@ from msgspec import structs
 from turnscope.envelope.condensing import (
     HEAD,
     SUMMARY,
-    How,
-    boundary,
+    SummaryOptions,
     condense,
-    read_tokens,
-    smallest,
-    standing,
-    summary_at,
-    summary_of,
-    turn_start,
-    words_of,
+    count_source_tokens,
+    estimate_smallest_summary,
+    find_boundary,
+    find_next_present,
+    find_summary,
+    find_turn_start,
+    get_summary,
+    strip_summary_frame,
 )
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.rule import Ctx
 from turnscope.errors import TurnscopeError
-from turnscope.session.facts import noted, plain
-from turnscope.session.index import upto
-from turnscope.session.model import Action, Answer, Ask, Edit, Rated, Session, Span, Wish, Wished
+from turnscope.session.facts import add_facts, make_storable
+from turnscope.session.index import count_before
+from turnscope.session.model import Action, Answer, Ask, Edit, RatingFact, Session, Span, Wish, WishFact
 
 RULE = "follow_wishes"
 TRIAL = "(the summary)"
 CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less
 
 
-def added(session: Session, request: int, edits: Iterable[Edit]) -> Wished:
+def add_wishes(session: Session, request: int, edits: Iterable[Edit]) -> WishFact:
     """The fact that these edits are wished for a request, after those that were wished for it before."""
     blocks = len(session.blocks)
-    told = _told(session, blocks)
-    new = (Wish(plain(edit), session.id, blocks, told) for edit in edits)
-    return Wished(request, (*session.recorded.wishes.get(request, ()), *new))
+    told = _digest_blocks(session, blocks)
+    new = (Wish(make_storable(edit), session.id, blocks, told) for edit in edits)
+    return WishFact(request, (*session.recorded.wishes.get(request, ()), *new))
 
 
-def wished(session: Session, request: int) -> Iterator[Edit]:
+def find_wishes(session: Session, request: int) -> Iterator[Edit]:
     """The edits wished for a request. A branch follows those made on what it shares with its parent, no others."""
     for wish in session.recorded.wishes.get(request, ()):
         own = wish.session == session.id or wish.blocks <= session.at
-        if own and wish.told == _told(session, wish.blocks):
+        if own and wish.blocks_digest == _digest_blocks(session, wish.blocks):
             yield wish.edit
 
 
-def by_hand(envelope: Envelope, ctx: Ctx) -> list[Span]:
+def find_manual_spans(envelope: Envelope, ctx: Ctx) -> list[Span]:
     """What a person had condensed or left out, in order: for rules that know of neither, and would put it back."""
     session = ctx.session
     if not session.recorded.wishes:
         return []
-    wanted = (edit for n in session.recorded.wishes if n <= ctx.request.n for edit in wished(session, n))
+    wanted = (edit for n in session.recorded.wishes if n <= ctx.request.n for edit in find_wishes(session, n))
     out = [edit.span for edit in wanted if edit.action == "drop" and edit.span]
     return [
         Span(piece.start, piece.stop)
         for piece in envelope.pieces
-        if piece.start < piece.stop and (summary_of(piece) or (piece.body == () and any(_within(piece, span) for span in out)))
+        if piece.start < piece.stop
+        and (get_summary(piece) or (piece.body == () and any(_is_within(piece, span) for span in out)))
     ]
 
 
-def _within(piece: Piece, span: Span) -> bool:
+def _is_within(piece: Piece, span: Span) -> bool:
     return span.start <= piece.start and piece.stop <= span.stop
 
 
-def rated(text: str, rating: str) -> Rated:
+def make_rating(text: str, rating: str) -> RatingFact:
     """The fact that somebody rates a summary's text so; an edited text is rated anew."""
-    return Rated(digest(text), rating)
+    return RatingFact(hash_text(text), rating)
 
 
-def rating(session: Session, text: str) -> str:
+def get_rating(session: Session, text: str) -> str:
     """What somebody thought of a summary's text: up, down, or "" where nothing was said."""
-    return session.recorded.ratings.get(digest(text), "")
+    return session.recorded.ratings.get(hash_text(text), "")
 
 
-def condensed(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, Answer, tuple[Edit, ...]]:
+def condense_by_hand(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, Answer, tuple[Edit, ...]]:
     """Ask for a summary of all before the newest `keep_turns` turns; gives the edits that put it there.
 
     TurnscopeError where nothing stands there to be condensed, or no summary came.
     """
     begin = next(iter(ctx.index.messages), 0)
-    want = turn_start(ctx, max(1, keep_turns))
-    old = summary_at(envelope, begin)
-    fresh = standing(envelope, ctx, old.stop if old else begin)
-    stop = boundary(envelope, ctx, want, fresh, later=False) if fresh < want else None
+    want = find_turn_start(ctx, max(1, keep_turns))
+    old = find_summary(envelope, begin)
+    fresh = find_next_present(envelope, ctx, old.stop if old else begin)
+    stop = find_boundary(envelope, ctx, want, fresh, later=False) if fresh < want else None
     if stop is None:
         what = f"nothing stands before the newest {max(1, keep_turns)} turns that could be condensed"
         raise TurnscopeError(what, hint="Go on for a few turns first.")
-    how = How("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)), larger=False)
+    how = SummaryOptions("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)), allow_larger=False)
     starts = ctx.index.messages
-    need = smallest(ctx, upto(starts, stop) - upto(starts, fresh), how)
-    if need >= (source := read_tokens(envelope, ctx, Span(begin, stop), how)):
+    need = estimate_smallest_summary(ctx, count_before(starts, stop) - count_before(starts, fresh), how)
+    if need >= (source := count_source_tokens(envelope, ctx, Span(begin, stop), how)):
         what = f"what stands before the newest {max(1, keep_turns)} turns has {source:,} tokens: a summary would save nothing"
         raise TurnscopeError(what, hint="Nobody was asked, nothing was paid. Go on for a few turns first.")
     facts = {"by_hand": True, "kept_turns": keep_turns, "recursive": bool(old)}
@@ -120,58 +121,58 @@ def condensed(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, A
         return tuple(made)
 
 
-def tried(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Session:
+def preview_summary(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Session:
     """The session as if a summary stood there already, with a word for its text: what a policy makes of it costs nothing.
 
     TurnscopeError as `condensed`.
     """
-    asking = condensed(envelope, ctx, keep_turns)
+    asking = condense_by_hand(envelope, ctx, keep_turns)
     next(asking)
     try:
         asking.send(Answer(TRIAL))
     except StopIteration as made:
-        recorded = noted(ctx.session.recorded, added(ctx.session, ctx.request.n, made.value))
+        recorded = add_facts(ctx.session.recorded, add_wishes(ctx.session, ctx.request.n, made.value))
         return structs.replace(ctx.session, recorded=recorded)
     raise TurnscopeError("a summary asks for more than one text", hint="Nothing was changed.")
 
 
-def stays(envelope: Envelope) -> None:
+def check_summary_stays(envelope: Envelope) -> None:
     """TurnscopeError where what `tried` put there does not stand in the next request: nobody should pay for it then."""
-    if not any(words(piece) == TRIAL for piece in summaries(envelope)):
+    if not any(get_editable_text(piece) == TRIAL for piece in find_summaries(envelope)):
         what = "under this policy the summary would not stand in the next request, so none was asked for"
         raise TurnscopeError(what, hint="Choose another policy first, or let this one cut by itself.")
 
 
-def summaries(envelope: Envelope) -> tuple[Piece, ...]:
+def find_summaries(envelope: Envelope) -> tuple[Piece, ...]:
     """The summaries that stand in an envelope, in order of address."""
-    return tuple(piece for piece in envelope.pieces if summary_of(piece))
+    return tuple(piece for piece in envelope.pieces if get_summary(piece))
 
 
-def found(envelope: Envelope, by: int) -> Piece:
+def find_summary_of_decision(envelope: Envelope, by: int) -> Piece:
     """The summary that decision `by` put there. TurnscopeError where it no longer stands."""
-    piece = next((piece for piece in summaries(envelope) if piece.by == by), None)
+    piece = next((piece for piece in find_summaries(envelope) if piece.by == by), None)
     if piece is None:
         raise TurnscopeError("this summary no longer stands", hint="Look at the newest ones in the decision log.")
     return piece
 
 
-def words(piece: Piece) -> str:
+def get_editable_text(piece: Piece) -> str:
     """A summary's text as a person edits it: without the line that says what it is."""
-    return words_of(summary_of(piece))
+    return strip_summary_frame(get_summary(piece))
 
 
-def edited(piece: Piece, text: str) -> Edit:
+def edit_summary(piece: Piece, text: str) -> Edit:
     """The edit that gives a summary another text. TurnscopeError: an empty one."""
     if not text.strip():
         raise TurnscopeError("a summary without a word says nothing", hint="Write something, or undo the summary.")
-    head = HEAD.match(summary_of(piece).partition("\n")[0])
+    head = HEAD.match(get_summary(piece).partition("\n")[0])
     said = f"{SUMMARY.format(head[1])}\n{text.strip()}" if head else text.strip()
     body = tuple(structs.replace(part, text=said) if part.kind == "summary" else part for part in piece.body or ())
     return Edit("condense", "by hand: the summary was edited", Span(piece.start, piece.stop), body, slot=piece.slot,
                 facts={"by_hand": True, "edited": True})  # fmt: skip
 
 
-def undone(envelope: Envelope, piece: Piece, decisions: Sequence[Decision]) -> tuple[Edit, ...]:
+def undo_summary(envelope: Envelope, piece: Piece, decisions: Sequence[Decision]) -> tuple[Edit, ...]:
     """The edits after which there stands what stood before a summary was put there.
 
     `decisions`: those known, in order. Where the summary's own is not among them, the messages themselves come back.
@@ -180,23 +181,23 @@ def undone(envelope: Envelope, piece: Piece, decisions: Sequence[Decision]) -> t
     if piece.start == piece.stop:
         return (Edit("drop", "by hand: the summary was undone", Span(piece.start, piece.stop), (), slot=piece.slot),)
     if at is None:
-        return (_back(Span(piece.start, piece.stop)),)
+        return (_build_restore(Span(piece.start, piece.stop)),)
     made: list[Edit] = []
-    for decision in (decisions[at], *_with_it(decisions, at)):
+    for decision in (decisions[at], *_find_accompanying_drops(decisions, at)):
         span = decision.edit.span
-        if span is None or decision.splice is None or not _stands(envelope, decision):
+        if span is None or decision.splice is None or not _is_present(envelope, decision):
             continue
-        made.append(_back(span))
+        made.append(_build_restore(span))
         for old in decision.splice.old:
             start, stop = max(old.start, span.start), min(old.stop, span.stop)
             if old.body is not None and start < stop:
-                action: Action = "condense" if summary_of(old) else "drop" if old.body == () else "truncate"
+                action: Action = "condense" if get_summary(old) else "drop" if old.body == () else "truncate"
                 because = "by hand: as it was before the summary"
                 made.append(Edit(action, because, Span(start, stop), old.body, slot=old.slot, facts={"by_hand": True}))
-    return tuple(made) or (_back(Span(piece.start, piece.stop)),)
+    return tuple(made) or (_build_restore(Span(piece.start, piece.stop)),)
 
 
-def _with_it(decisions: Sequence[Decision], at: int) -> Iterator[Decision]:
+def _find_accompanying_drops(decisions: Sequence[Decision], at: int) -> Iterator[Decision]:
     """What the same rule dropped because the summary stands for it too: beyond a system prompt that came in between."""
     first = decisions[at]
     for other in decisions[at + 1 :]:
@@ -205,21 +206,21 @@ def _with_it(decisions: Sequence[Decision], at: int) -> Iterator[Decision]:
         yield other
 
 
-def _stands(envelope: Envelope, decision: Decision) -> bool:
+def _is_present(envelope: Envelope, decision: Decision) -> bool:
     assert decision.edit.span is not None
     piece = envelope.at(decision.edit.span.start)
     return piece.by == decision.seq and Span(piece.start, piece.stop) == decision.edit.span
 
 
-def _back(span: Span) -> Edit:
+def _build_restore(span: Span) -> Edit:
     because = "by hand: the summary was undone"
     return Edit("restore", because, span, None, restore=True, facts={"by_hand": True})
 
 
-def _told(session: Session, blocks: int) -> str:
-    return digest("\0".join(block.digest for block in session.blocks[:blocks]))
+def _digest_blocks(session: Session, blocks: int) -> str:
+    return hash_text("\0".join(block.digest for block in session.blocks[:blocks]))
 
 
-def digest(text: str) -> str:
+def hash_text(text: str) -> str:
     """By which a text is known again."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

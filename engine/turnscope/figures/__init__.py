@@ -16,7 +16,7 @@ from turnscope.figures.charts import (
 from turnscope.figures.comparing import fills, missing
 from turnscope.figures.shades import STEPS, Scale, Shades
 from turnscope.figures.spending import spending, trend
-from turnscope.palette import PALETTES, ink
+from turnscope.palette import PALETTES, choose_ink
 from turnscope.views.columns import Measure, Unit
 
 __all__ = [
@@ -31,11 +31,11 @@ __all__ = [
     "Shades",
     "Theme",
     "Unit",
+    "choose_ink",
     "fills",
     "front",
     "heatmap",
     "html",
-    "ink",
     "legend",
     "missing",
     "sawtooth",

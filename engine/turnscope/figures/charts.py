@@ -15,10 +15,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from turnscope.counting.reconcile import HIDDEN
+from turnscope.counting.reconciliation import HIDDEN_CELLS
 from turnscope.figures.shades import STEPS, Ramp, Scale, Shades
 from turnscope.library import opening
-from turnscope.palette import PALETTES, ink, mix
+from turnscope.palette import PALETTES, choose_ink, mix_colours
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Session
 from turnscope.views import columns, one_request
@@ -28,13 +28,13 @@ from turnscope.views.events import EVENTS, SHRINKS
 from turnscope.views.overview import CELLS, LABELS, Overview
 from turnscope.views.slots import Slots, split
 
-__all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "heatmap", "html", "ink", "legend", "sawtooth", "shades"]
+__all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "choose_ink", "heatmap", "html", "legend", "sawtooth", "shades"]
 
 Figure = go.Figure
 Theme = Literal["dark", "light"]
 
 ROWS = ("system", "tools", "messages", "tool_results", "thinking")
-STACK = (*HIDDEN, *ROWS, "unattributed")  # from the bottom of the saw-tooth: what the log does not hold comes first
+STACK = (*HIDDEN_CELLS, *ROWS, "unattributed")  # from the bottom of the saw-tooth: what the log does not hold comes first
 MAX_COLUMNS = 480  # more would be narrower than a pixel or two, and slow
 SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, palette colour; the words are those of `EVENTS`
     "compact": ("triangle-down", "warn"),
@@ -48,13 +48,13 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, pal
     "subagent": ("circle", "accent"),
 }
 FEW = 12  # columns each of which has its number below it
-HATCHES = {"prefix": "/", "earlier": "\\", "put_back": "-", "unattributed": "x"}  # of what no block stands for
+HATCHES = {"prefix": "/", "earlier": "\\", "reinjected": "-", "unattributed": "x"}  # of what no block stands for
 HEIGHT = 486  # pixels of the heatmap with its saw-tooth
 TALL = 20  # pixels that a row of a slot adds
 WIDE = 128  # pixels beside the rows, where slots are named there
 FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own where it is there
 CROWD = 60  # markers of one kind; more are drawn smaller
-SHORT = {"earlier": "Earlier", "put_back": "Put back", "prefix": "Not in the log"}  # beside the rows, where there is no room
+SHORT = {"earlier": "Earlier", "reinjected": "Put back", "prefix": "Not in the log"}  # beside the rows, where there is no room
 UPPER = (*SHRINKS, "back", "overflow")  # what happened to the window stands above what happened to the request
 
 
@@ -246,7 +246,7 @@ def _rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
 
     Where the log holds neither system prompt nor tools, the prefix has the room of both.
     """
-    hidden = [name for name in HIDDEN if grid.tokens[:, CELLS.index(name)].any()]
+    hidden = [name for name in HIDDEN_CELLS if grid.tokens[:, CELLS.index(name)].any()]
     static = bool(grid.tokens[:, :2].any()) or bool(parts and {*ROWS[:2]} & {*parts.buckets})
     merged = "prefix" in hidden and not static
     above = [name for name in hidden if not (merged and name == "prefix")]
@@ -330,10 +330,10 @@ def _heat(
 def _ramps(colour: str, palette: Mapping[str, str]) -> list[list[Any]]:
     """Two ramps on one scale: from the panel to the bucket's colour, and from the panel to the cold one."""
     half, ground = STEPS / (2 * STEPS + 1), palette["panel"]
-    faint = mix(ground, colour, 0.10)
-    cold = mix(ground, mix(palette["cold"], colour, 0.4), 0.72)
+    faint = mix_colours(ground, colour, 0.10)
+    cold = mix_colours(ground, mix_colours(palette["cold"], colour, 0.4), 0.72)
     warm = [[0, ground], [1 / (2 * STEPS + 1), faint], [half, colour]]
-    return [*warm, [half + 1e-6, mix(ground, cold, 0.12)], [1, cold]]
+    return [*warm, [half + 1e-6, mix_colours(ground, cold, 0.12)], [1, cold]]
 
 
 def _dress(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str], height: int, row: int) -> None:

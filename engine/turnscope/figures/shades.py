@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from turnscope.counting.reconcile import Floats
+from turnscope.counting.reconciliation import Floats
 
 Scale = Literal["rank", "log", "linear"]
 

@@ -15,7 +15,7 @@ from turnscope.reading.conversations import Call, conversations
 from turnscope.reading.dialect import speaks
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.streams import events, message_of
-from turnscope.session.builder import applied, usage
+from turnscope.session.builder import parse_applied_edits, parse_usage
 from turnscope.session.thread import Thread
 
 NAME = "anthropic-api"
@@ -50,8 +50,8 @@ def call_of(found: Exchange) -> Call:
         error = answer.get("error")
         what = as_text(error.get("message")) if isinstance(error, Mapping) else ""
         return Call(found.body, None, about, found.error or what, found.line)
-    about |= {"usage": usage(answer.get("usage")), "id": as_text(answer.get("id"))}
-    about["applied"] = applied(answer.get("context_management"))
+    about |= {"usage": parse_usage(answer.get("usage")), "id": as_text(answer.get("id"))}
+    about["applied"] = parse_applied_edits(answer.get("context_management"))
     about["model"] = as_text(answer.get("model")) or about["model"]
     about["stop_reason"] = as_text(answer.get("stop_reason")) or None
     return Call(found.body, {"content": answer["content"]}, about, "", found.line)

@@ -4,11 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from turnscope.counting.exact import ExactCounts
-from turnscope.counting.exact import available as exact_available
-from turnscope.importers import Place, part_of, suffixes
+from turnscope.counting.exact import is_available as exact_available
 from turnscope.library.loading import places, tool_of
+from turnscope.reading.importer import Place
+from turnscope.reading.registry import find_session_path, find_suffixes
 from turnscope.reading.source import Entry
-from turnscope.session.thread import hanging
+from turnscope.session.thread import iter_descendants
 
 if TYPE_CHECKING:
     from turnscope.counting.ledger import Ledger
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from turnscope.library.replaying import Replaying, Replays, Stage
     from turnscope.library.store import Opened, Progress, Recent, Store, current
     from turnscope.library.tried import kept
-    from turnscope.pricing.prices import offered
+    from turnscope.pricing.prices import list_models
     from turnscope.storage.sessions import KEPT
 else:
     _LATER = {  # by module; `a=b`: its `a` is called `b` here
@@ -47,7 +48,7 @@ else:
         "library.replaying": ("Replaying", "Replays", "Stage"),
         "library.store": ("Opened", "Progress", "Recent", "Store", "current"),
         "library.tried": ("kept",),
-        "pricing.prices": ("offered",),
+        "pricing.prices": ("list_models",),
         "storage.sessions": ("KEPT",),
     }
     _WHERE = {name.rpartition("=")[2]: (module, name.partition("=")[0]) for module, names in _LATER.items() for name in names}
@@ -91,18 +92,18 @@ __all__ = [
     "begun",
     "current",
     "exact_available",
+    "find_session_path",
+    "find_suffixes",
     "forget_chat",
-    "hanging",
     "index_chats",
+    "iter_descendants",
     "kept",
     "ledger_of_branch",
-    "offered",
-    "part_of",
+    "list_models",
     "places",
     "sized",
     "source_of",
     "sources_in",
-    "suffixes",
     "summary",
     "thread_of",
     "tool_of",

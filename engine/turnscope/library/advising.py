@@ -147,7 +147,7 @@ def _cases(of: Path | str | Session | Iterable[Session], seed: int) -> tuple[lis
             left_out[f"fewer than {SHORT} requests"] += 1
             continue
         record = replay(session)
-        if not any(record.prices.rates(request.model, 0, request.sent_at) for request in session.requests):
+        if not any(record.prices.find_rates(request.model, 0, request.sent_at) for request in session.requests):
             left_out["no known price"] += 1
             continue
         key = _key(session)

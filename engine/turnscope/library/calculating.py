@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from turnscope import notebook
-from turnscope.counting.tokens import estimator
+from turnscope.counting.tokens import make_estimator
 from turnscope.errors import TurnscopeError
 from turnscope.library.comparing import sized
 from turnscope.library.opening import begun, named, own_prices, replay
@@ -146,7 +146,7 @@ class Calculated:
             )
             for each in self.outlooks
         ]
-        return notebook.card(f"{self.shape.turns:,} turns on {self.shape.model}", notebook.table(head, lines))
+        return notebook.render_card(f"{self.shape.turns:,} turns on {self.shape.model}", notebook.render_table(head, lines))
 
 
 def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CALCULATED) -> Calculated:
@@ -167,27 +167,27 @@ def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CAL
 def session_of(shape: Shape) -> Session:
     """The conversation as a session: each turn a prompt, its rounds of tool use, and the answer. No two texts are alike."""
     builder = Builder("calculated", "calculator", "A conversation that is only planned")
-    words = _Words(Random(0), estimator(own_prices().facts(shape.model).family).factor)  # noqa: S311 - no secret
+    words = _Words(Random(0), make_estimator(own_prices().find_facts(shape.model).family).factor)  # noqa: S311 - no secret
     if shape.tools:
         tool = {"name": "look_up", "description": words.of(shape.tools), "input_schema": {"type": "object"}}
-        builder.message("tools", [{"type": "tool", **tool}], origin="system")
+        builder.add_message("tools", [{"type": "tool", **tool}], origin="system")
     if shape.system:
-        builder.message("system", words.of(shape.system), origin="system")
+        builder.add_message("system", words.of(shape.system), origin="system")
     now = NOON
     for turn in range(shape.turns):
-        builder.message("user", words.of(shape.person), sent_at=now)
+        builder.add_message("user", words.of(shape.person), sent_at=now)
         for number in range(shape.calls if shape.results else 0):
             call = {"type": "tool_use", "id": f"call_{turn}_{number}", "name": "look_up", "input": {"about": words.of(CALL)}}
             now = _asked(builder, [call], shape.model, now)
             said = words.of(shape.results * (number + 1) // shape.calls - shape.results * number // shape.calls)
-            builder.message("user", [{"type": "tool_result", "tool_use_id": call["id"], "content": said}], sent_at=now)
+            builder.add_message("user", [{"type": "tool_result", "tool_use_id": call["id"], "content": said}], sent_at=now)
         now = _asked(builder, words.of(shape.answer), shape.model, now) + shape.pause
     return builder.build([])
 
 
 def _asked(builder: Builder, answer: Any, model: str, now: float) -> float:
     """A request and its answer, which takes 5 seconds; gives when it is there."""
-    builder.request(builder.message("assistant", answer), model=model, sent_at=now, answered_at=now + 5)
+    builder.set_request(builder.add_message("assistant", answer), model=model, sent_at=now, answered_at=now + 5)
     return now + 5
 
 

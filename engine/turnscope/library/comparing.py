@@ -130,5 +130,5 @@ def under(recorded: Trace, model: str) -> Trace:
     if not model:
         return recorded
     session = recorded.session
-    asked = tuple(structs.replace(request, model=model, asked="", window=0) for request in session.requests)
+    asked = tuple(structs.replace(request, model=model, requested_model="", window=0) for request in session.requests)
     return replace(recorded, session=structs.replace(session, requests=asked, window=None))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from turnscope import importers
+from turnscope.reading.registry import find_session_path, find_suffixes
 
 
 def sources_in(folder: Path) -> Iterator[Path]:
@@ -14,10 +14,10 @@ def sources_in(folder: Path) -> Iterator[Path]:
     if not folder.is_dir():
         yield folder
         return
-    wanted, seen = importers.suffixes(), set[Path]()
+    wanted, seen = find_suffixes(), set[Path]()
     for at, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
-            if Path(name).suffix in wanted and (path := importers.part_of(Path(at, name))) not in seen:
+            if Path(name).suffix in wanted and (path := find_session_path(Path(at, name))) not in seen:
                 seen.add(path)
                 yield path

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Lock
 
-from turnscope import importers
 from turnscope.counting.ledger import Ledger
 from turnscope.library.opening import ledger_of, replay
 from turnscope.library.store import Opened
+from turnscope.reading.followers import follow
 from turnscope.session.model import Session
 from turnscope.views.overview import overview
 
@@ -21,7 +21,7 @@ class Following:
 
     def __init__(self, path: Path, entry: str = "") -> None:
         self.path = path
-        self._follower = importers.follow(path, entry)
+        self._follower = follow(path, entry)
         self._session: Session | None = None
         self._ledger: Ledger | None = None
         self._read = 0

@@ -19,17 +19,18 @@ from pathlib import Path
 
 import numpy as np
 
-from turnscope import importers
 from turnscope.errors import BrokenFile, TurnscopeError
 from turnscope.library import opinion
 from turnscope.library.loading import unwalked
 from turnscope.library.opening import ledger_of, replay
 from turnscope.library.store import stamp_of
 from turnscope.planning.trace import Trace
+from turnscope.reading import claims, contents
 from turnscope.reading.holders import open_source
+from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
 from turnscope.session.model import Request, Session
-from turnscope.session.thread import hanging
+from turnscope.session.thread import iter_descendants
 from turnscope.storage import index as kept
 from turnscope.storage.catalogue import SETTLED
 from turnscope.storage.database import StorageError
@@ -97,11 +98,11 @@ def index_one(path: Path, file: Path, known: str | None = None) -> Done:
 
 def read_all(source: Source, where: str) -> Iterator[Indexed]:
     """Every conversation of a source, as the index takes it. TurnscopeErrors where none can be read."""
-    source, importer = importers.understood(source)
+    source, importer = claims.recognize(source)
     if importer is None:
-        for id in [entry.id for entry in importers.entries(source)]:
+        for id in [entry.id for entry in contents.list_entries(source)]:
             with suppress(BrokenFile):  # what holds no message is no session, and what else is in there is read all the same
-                session, held = importers.read_entry(source, id).session, importers.located(source, id)[1]
+                session, held = contents.read_entry(source, id).session, contents.locate_entry(source, id)[1]
                 yield indexed(session, source, where, id, held.title)
         return
     listed, empty = [*importer.entries(source)], True
@@ -111,7 +112,7 @@ def read_all(source: Source, where: str) -> Iterator[Indexed]:
             empty = False
             yield indexed(session, source, where, entry.id if len(listed) > 1 else "", importer.title)
     if empty:
-        importers.read_entry(source)  # says what is wrong with it
+        contents.read_entry(source)  # says what is wrong with it
 
 
 def indexed(session: Session, source: Source, where: str, entry: str, title: str, first: int = 0) -> Indexed:
@@ -184,7 +185,7 @@ def _cuts(view: Overview, first: int) -> Iterator[tuple[str, int]]:
 
 def _texts(session: Session) -> Iterator[Text]:
     """The text of every block once: of the path, of what branches add to it, and of subagents."""
-    for part, own in enumerate((session, *(each.own for each in hanging(session)))):
+    for part, own in enumerate((session, *(each.own for each in iter_descendants(session)))):
         cuts = [request.cut for request in own.requests]
         for block in own.blocks:
             if text := block.text:
@@ -221,5 +222,5 @@ def _stamp(source: Source) -> str:
 @cache
 def readers() -> str:
     """Differs where other versions of importers, or other prices, would say something else of the same source."""
-    versions = " ".join(f"{importer.name} {importer.version}" for importer in importers.importers())
+    versions = " ".join(f"{importer.name} {importer.version}" for importer in find_importers())
     return sha256(f"{versions} {opinion.version()}".encode()).hexdigest()[:16]

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from turnscope import importers
-from turnscope.counting.tokens import listening
+from turnscope.counting.tokens import count_while_reading
+from turnscope.reading import contents, registry
 from turnscope.reading.holders import open_source
+from turnscope.reading.importer import Place
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import Session
-from turnscope.session.portable import no_session
+from turnscope.session.portable import make_wrong_type_error
 from turnscope.session.thread import Thread
-from turnscope.settings import machine
+from turnscope.settings import detect_machine
 
 atexit.register(gc.freeze)  # at the end nobody has to walk over sessions once more: that would take as long as closing the app
 
@@ -45,7 +46,7 @@ def load_all(path: Path | str) -> tuple[Session, ...]:
     >>> [session.title for session in turnscope.load_all("sample_sessions/cache-goes-cold.jsonl")]
     ['High water an hour late since Sunday']
     """
-    return importers.read(path)
+    return contents.read_path(path)
 
 
 def load(path: Path | str, entry: Entry | str = "") -> Session:
@@ -77,16 +78,16 @@ def session_of(given: Session | Thread | Path | str) -> Session:
         return given.session
     if isinstance(given, (str, Path)):
         return load(given)
-    raise no_session(given)
+    raise make_wrong_type_error(given)
 
 
 def read(source: Source, entry: str = "") -> Thread:
     """Read a conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s."""
     if source.kind != "file" or source.size <= LONG:
         with unwalked():
-            return importers.read_entry(source, entry)
-    with unwalked(), listening() as source.hear:  # its texts will be counted next
-        return importers.read_entry(source, entry)
+            return contents.read_entry(source, entry)
+    with unwalked(), count_while_reading() as source.hear:  # its texts will be counted next
+        return contents.read_entry(source, entry)
 
 
 def entries(path: Path | str) -> Iterator[Entry]:
@@ -96,15 +97,15 @@ def entries(path: Path | str) -> Iterator[Entry]:
     >>> listed[0], turnscope.load("sample_sessions", listed[0]).title
     ('cache-goes-cold.jsonl', 'High water an hour late since Sunday')
     """
-    return importers.entries(open_source(Path(path)))
+    return contents.list_entries(open_source(Path(path)))
 
 
-def places() -> tuple[tuple[str, importers.Place], ...]:
+def places() -> tuple[tuple[str, Place], ...]:
     """Where the tools that are known keep their sessions on this machine, each with what its sessions are called."""
-    return tuple((importer.title.partition(" (")[0], place) for importer, place in importers.places(machine()))
+    return tuple((importer.title.partition(" (")[0], place) for importer, place in registry.find_places(detect_machine()))
 
 
 def tool_of(source: str) -> str:
     """What a person calls the format of a session, by the name of its importer (`Session.source`)."""
-    title = next((importer.title for importer in importers.importers() if importer.name == source), source)
+    title = next((importer.title for importer in registry.find_importers() if importer.name == source), source)
     return title.partition(" (")[0]

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import overload
 
 from turnscope.counting.ledger import Ledger
-from turnscope.counting.reconcile import Fit
+from turnscope.counting.reconciliation import Fit
 from turnscope.envelope.plan import Plan
 from turnscope.library.opening import AS_RECORDED, ledger_of, named, own_prices
 from turnscope.planning import assemble
@@ -66,7 +66,7 @@ class Opened:
 
 def recorded(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Trace:
     """The trace of what was really sent; each plan is made when somebody looks at it or at a later one."""
-    policy, prices = named(AS_RECORDED), own_prices().proved(session)
+    policy, prices = named(AS_RECORDED), own_prices().add_proofs(session)
     plans = Plans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
     return Trace(session, policy, ledger, plans, fits, prices)
 

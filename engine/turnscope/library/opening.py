@@ -14,8 +14,8 @@ from pathlib import Path
 from msgspec import structs
 
 from turnscope.counting.ledger import Ledger, build_ledger
-from turnscope.counting.media import media_tokens
-from turnscope.counting.tokens import estimator
+from turnscope.counting.media import count_media
+from turnscope.counting.tokens import make_estimator
 from turnscope.envelope.plan import Plan
 from turnscope.library.loading import load as load  # noqa: PLC0414 - the whole way from a path to an overview, for who asks here
 from turnscope.library.loading import load_all as load_all  # noqa: PLC0414
@@ -29,7 +29,7 @@ from turnscope.pricing.overlay import read_overlay
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.model import CHAT, Answer, Session
 from turnscope.session.thread import Thread
-from turnscope.settings import context_pairs, prices_file
+from turnscope.settings import find_prices_file, read_context_pairs
 from turnscope.views import overview as views
 
 AS_RECORDED = "as-recorded"
@@ -39,13 +39,13 @@ _last: tuple[Session, Prices, Trace] | None = None  # the session replayed last,
 @cache
 def own_prices() -> Prices:
     """The built-in prices under the user's own file, read once. BrokenFile where that file is wrong."""
-    own = prices_file()
+    own = find_prices_file()
     return Prices(read_overlay(own)) if own else PRICES
 
 
 def named(name: str, folder: Path | None = None) -> Policy:
     """A policy by name, ours or from `folder`, with what the environment sets. PolicyError where there is none."""
-    return shelf.with_pairs(shelf.load(name, folder) if folder else shelf.load(name), context_pairs())
+    return shelf.with_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
 
 
 def policies() -> tuple[Policy, ...]:
@@ -61,7 +61,7 @@ def family_of(session: Session, prices: Prices | None = None) -> str:
     """Tokenizer family of the model that most of a session's requests used; "" where unknown."""
     prices = prices or own_prices()
     models = Tally(request.model for request in session.requests if request.model)
-    return prices.facts(models.most_common(1)[0][0]).family if models else ""
+    return prices.find_facts(models.most_common(1)[0][0]).family if models else ""
 
 
 def ledger_of(
@@ -76,9 +76,9 @@ def ledger_of(
     """
     family = family_of(session, prices)
     if not exact:
-        return build_ledger(session, estimator(family), memo)
-    known = {b.digest: exact[b.digest] + media_tokens(b.raw, family) for b in session.blocks if b.digest in exact}
-    ledger = build_ledger(session, estimator(family), {**(memo or {}), **known})
+        return build_ledger(session, make_estimator(family), memo)
+    known = {b.digest: exact[b.digest] + count_media(b.raw, family) for b in session.blocks if b.digest in exact}
+    ledger = build_ledger(session, make_estimator(family), {**(memo or {}), **known})
     counted = sum(known.get(block.digest, 0) for block in session.blocks)
     return replace(ledger, exact=counted / max(1, ledger.total[-1]))
 
@@ -86,7 +86,7 @@ def ledger_of(
 def ledger_of_branch(session: Session, number: int, ledger: Ledger) -> Ledger:
     """Count branch `number` of a session: from where it parted, where the session's own `ledger` counts as it would."""
     branch = session.branches[number]
-    return ledger.branch(session, number) if family_of(branch) == family_of(session) else ledger_of(branch)
+    return ledger.build_branch(session, number) if family_of(branch) == family_of(session) else ledger_of(branch)
 
 
 def replay(
@@ -102,7 +102,7 @@ def replay(
 
     >>> session = turnscope.load("sample_sessions/cache-goes-cold.jsonl")
     >>> trace = turnscope.replay(session, "last-5-pairs")
-    >>> next(plan for plan in trace.plans if plan.changed)
+    >>> next(plan for plan in trace.plans if plan.is_changed)
     <Plan of request 55: 89,191 -> 64,708 tokens, drop, send>
 
     `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.

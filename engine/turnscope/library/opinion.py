@@ -23,7 +23,7 @@ from turnscope.library.opening import ledger_of, replay
 from turnscope.planning.trace import Trace
 from turnscope.pricing import overlay
 from turnscope.session.model import Session
-from turnscope.settings import prices_file
+from turnscope.settings import find_prices_file
 from turnscope.views.findings import Finding
 from turnscope.views.one_request import annotated
 from turnscope.views.overview import Marker, Overview, overview
@@ -67,7 +67,7 @@ def formed(
 def version() -> str:
     """Differs where another version of Turnscope or other prices would form another opinion."""
     digest = sha256(genai_prices.__version__.encode())
-    for file in (Path(overlay.__file__).with_name("overlay.json"), prices_file()):
+    for file in (Path(overlay.__file__).with_name("overlay.json"), find_prices_file()):
         digest.update(file.read_bytes() if file else b"-")
     return f"{VERSION}:{digest.hexdigest()[:16]}"
 

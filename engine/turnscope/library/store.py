@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from turnscope import importers
-from turnscope.counting.exact import ExactCounts, available
-from turnscope.counting.tokens import exact_counter
+from turnscope.counting.exact import ExactCounts, is_available
+from turnscope.counting.tokens import make_exact_counter
 from turnscope.errors import TurnscopeError
 from turnscope.library import opinion
 from turnscope.library.loading import read, unwalked
@@ -29,7 +28,9 @@ from turnscope.library.opened import Opened
 from turnscope.library.opening import family_of, own_prices
 from turnscope.library.opinion import Opinion
 from turnscope.planning.trace import Trace
+from turnscope.reading import contents
 from turnscope.reading.holders import open_source
+from turnscope.reading.registry import find_importers, find_related
 from turnscope.reading.source import Source
 from turnscope.session.model import JSON, Session
 from turnscope.storage import catalogue, earlier, index, packing, sessions
@@ -91,8 +92,8 @@ class Store:
         if opened.counted:
             return opened
         family = family_of(opened.session)
-        counter = exact_counter(family)
-        if counter is None or counter.name != "ctok" or not available():
+        counter = make_exact_counter(family)
+        if counter is None or counter.name != "ctok" or not is_available():
             return opened
         known = self.exact_counts(family)
         missing = [(block.digest, block.text) for block in opened.session.blocks if block.digest not in known]
@@ -191,7 +192,7 @@ class Store:
     def _keep(self, source: Source, entry: str, key: str, session: Session, found: Opinion) -> None:
         """Keep a session. Its texts are given up for those that are kept, so that they are not in memory as well."""
         with suppress(StorageError, TypeError, ValueError, RecursionError):  # what JSON cannot hold is read each time
-            _, importer, _ = importers.located(source, entry)
+            _, importer, _ = contents.locate_entry(source, entry)
             packed, page = packing.pack(session), opinion.dumps(found)
             row = Row(key, importer.name, importer.version, packing.FORM, opinion.version(), packed, page)
             digests = sessions.keep(self.path, row, lambda: packing.contents(session))
@@ -270,13 +271,13 @@ def _silent(_what: str, _share: float) -> None:
 
 @cache
 def _versions() -> dict[str, int]:
-    return {importer.name: importer.version for importer in importers.importers()}
+    return {importer.name: importer.version for importer in find_importers()}
 
 
 def stamp_of(source: Source) -> Stamp:
     """What the source looks like without reading it."""
     digest = sha256()
-    for file in importers.related(source):
+    for file in find_related(source):
         digest.update(f"{file.path.name}:{file.version}\n".encode("utf-8", "surrogateescape"))
     if source.kind != "file":  # what lies inside, or beside, may change alone
         digest.update(source.version.encode())
@@ -295,7 +296,7 @@ def _rewritten(source: Source, stamp: Stamp) -> bool:
 def _key(source: Source, entry: str) -> str:
     """Digest of the content, of that of files beside it that belong to the session, and of which conversation it is."""
     digest = sha256(source.digest().encode())
-    for file in importers.related(source):
+    for file in find_related(source):
         with suppress(TurnscopeError):  # the importer tells of a file that cannot be read
             digest.update(f"{file.path.name}:{file.digest()}\n".encode("utf-8", "surrogateescape"))
     if entry:

@@ -10,7 +10,7 @@ import msgspec
 
 from turnscope.library import opinion
 from turnscope.planning.policy import Policy
-from turnscope.settings import data_folder
+from turnscope.settings import find_data_folder
 from turnscope.views import knobs
 from turnscope.views.advice import Figures
 
@@ -58,7 +58,7 @@ class Memory:
 
 def kept() -> Path:
     """Where commands and pages keep what was tried."""
-    return data_folder() / "advice"
+    return find_data_folder() / "advice"
 
 
 def memory_of(folder: Path, policy: Policy) -> Memory:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from turnscope.envelope import extracting
-from turnscope.envelope.layers import written
+from turnscope.envelope import fact_extraction
+from turnscope.envelope.layers import model_metadata
 from turnscope.live.answering import summarised
 from turnscope.live.archive import over_with
 from turnscope.live.chat import Chat
@@ -41,6 +41,10 @@ def due(chat: Chat, facts: bool = True, layers: bool = True) -> Iterator[Ask]:
     rules = {part.rule.name for part in chat.policy.rules}
     if not index.turns:
         return
-    if facts and "insert_memories" in rules and (ask := extracting.question(session, index.turns[-1], len(session.blocks))):
+    if (
+        facts
+        and "insert_memories" in rules
+        and (ask := fact_extraction.build_facts_ask(session, index.turns[-1], len(session.blocks)))
+    ):
         yield ask
-    yield from (ask for blocks in over_with(chat) if layers and (ask := written.question(blocks)))
+    yield from (ask for blocks in over_with(chat) if layers and (ask := model_metadata.build_metadata_ask(blocks)))

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from turnscope.envelope.layers.archive import FORMS, PRIORITIES, TOOL
-from turnscope.envelope.layers.conversations import current, span_of
-from turnscope.envelope.layers.retrieved import answered
-from turnscope.envelope.layers.story import FIELDS, REPORT
+from turnscope.envelope.layers.context_summary import FIELDS, REPORT
+from turnscope.envelope.layers.conversations import find_current, get_span
+from turnscope.envelope.layers.retrieval import answer_calls
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx
 from turnscope.live.talk import Talk
@@ -75,8 +75,8 @@ def over_with(talk: Talk) -> Iterator[Sequence[Block]]:
     if part is None or talk.plan is None:
         return
     ctx, blocks = _looking(talk, talk.plan), talk.growing.session.blocks
-    for number in range(current(ctx, part.params), -1, -1):
-        span = span_of(ctx, part.params, number)
+    for number in range(find_current(ctx, part.params), -1, -1):
+        span = get_span(ctx, part.params, number)
         if span.stop <= ctx.index.turns[-1]:
             return
         yield blocks[span.start : span.stop]
@@ -106,7 +106,7 @@ def run(talk: Talk, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
         return "The policy of this chat keeps no archive.", True
     ctx = _looking(talk, plan)
     envelope = plan.after.grow(ctx.request.cut, ctx.ledger)
-    _, found = answered(envelope, ctx, part.params, plan.state(TOOL))
+    _, found = answer_calls(envelope, ctx, part.params, plan.get_state(TOOL))
     mine = [grants for call, grants in found if ctx.session.blocks[call].raw.get("input") == given]
     text = "; ".join(grant.sentence for grant in (mine[-1] if mine else ()))
     return text or "No conversation was named.", not text

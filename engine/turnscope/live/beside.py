@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from turnscope.envelope.memories import Memory, found
-from turnscope.envelope.wishes import rated, rating
+from turnscope.envelope.memories import Memory, find_facts
+from turnscope.envelope.wishes import get_rating, make_rating
 from turnscope.live import notes, outputs
 from turnscope.live.afterwards import afterwards
 from turnscope.live.chat import Chat
@@ -96,25 +96,25 @@ def facts(chat: Chat) -> Iterator[tuple[Memory, bool]]:
     if not _has(chat.policy, FACTS):
         return
     session, plan = chat.growing.session, chat.plan
-    known: dict[str, Memory] = {fact.id: fact for fact in (plan.state(FACTS) if plan else None) or ()}
+    known: dict[str, Memory] = {fact.id: fact for fact in (plan.get_state(FACTS) if plan else None) or ()}
     for message in session.messages if plan else ():
         if plan and message.start >= plan.request.cut and message.role in ("user", "assistant"):
             for block in session.blocks[message.start : message.stop]:
-                told = found(block.role, block.text, message.sent_at, f"block {block.at}") if block.kind == "text" else ()
+                told = find_facts(block.role, block.text, message.sent_at, f"block {block.at}") if block.kind == "text" else ()
                 known |= {fact.id: fact for fact in told if fact.id not in known}
-    yield from ((fact, rating(session, fact.text) == "down") for fact in reversed([*known.values()]))
+    yield from ((fact, get_rating(session, fact.text) == "down") for fact in reversed([*known.values()]))
 
 
 def refuse(chat: Chat, fact: Memory, memories: Memories | None) -> None:
     """A fact is not to be remembered: no request carries it from now on, and the store gives it up."""
-    chat.note(rated(fact.text, "down"))
+    chat.note(make_rating(fact.text, "down"))
     if memories:
         memories.withdraw(fact.id)
 
 
 def accept(chat: Chat, fact: Memory, memories: Memories | None) -> None:
     """A fact is to be remembered for good. TurnscopeError: it was forgotten on request."""
-    chat.note(rated(fact.text, "up"))
+    chat.note(make_rating(fact.text, "up"))
     if memories:
         memories.add(fact.text, fact.owner, f"{chat.growing.session.id} {fact.source}", fact.said, "long")
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from msgspec import structs
 
-from turnscope.counting.tokens import estimator
+from turnscope.counting.tokens import make_estimator
 from turnscope.envelope.plan import Plan
 from turnscope.errors import TurnscopeError
 from turnscope.library.opening import family_of, own_prices
@@ -25,9 +25,9 @@ from turnscope.planning.extract import extract
 from turnscope.planning.policy import Policy, load, sendable
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
+from turnscope.session.destination import Destination
 from turnscope.session.model import JSON, Request, Session
-from turnscope.session.place import Place
-from turnscope.session.timeline import block_of
+from turnscope.session.timeline import make_block
 from turnscope.storage.threads import SOURCE, Threads
 
 SUMMARY = 800  # tokens of a summary made without a model
@@ -40,11 +40,11 @@ def begun(
     settings: Settings,
     system: str,
     tools: Sequence[JSON],
-    place: Place | None = None,
+    place: Destination | None = None,
 ) -> Chat:
     """A chat without a prompt yet: tool definitions and system prompt are said."""
     prices = own_prices()
-    counter = estimator(prices.facts(settings.model).family)
+    counter = make_estimator(prices.find_facts(settings.model).family)
     chat = Chat(Growing(Session(id, source=SOURCE), counter, prices), provider, sink, settings, place=place)
     if tools := [*tools, *offered(settings.policy)]:
         chat.say("tools", tools, "tools")
@@ -60,15 +60,15 @@ def resumed(
     settings: Settings,
     tools: Tools | None = None,
     policies: Sequence[tuple[int, Policy]] = (),
-    place: Place | None = None,
+    place: Destination | None = None,
 ) -> tuple[Chat, tuple[Plan, ...]]:
     """The chat of a stored thread, and the plans of the requests it made so far. What was imported is taken as recorded.
 
     `policies`: from which request on which was in force (`Threads.policies`); without them the one of `settings`.
     `place`: where the thread goes (`Threads.place`).
     """
-    prices = own_prices().proved(session)
-    growing = Growing(session, estimator(family_of(session, prices) or prices.facts(settings.model).family), prices)
+    prices = own_prices().add_proofs(session)
+    growing = Growing(session, make_estimator(family_of(session, prices) or prices.find_facts(settings.model).family), prices)
     since = int(session.about.get("live_from", 0))
     record = load(assemble.AS_RECORDED)
 
@@ -93,11 +93,11 @@ def spent(session: Session, prices: Prices) -> Decimal:
     since, answers = (int(session.about.get(name, 0)) for name in ("live_from", "answers_from"))
     used = [(r.usage or r.estimate, r.model, r.sent_at) for r in session.requests[since:]]
     used += [(answer.usage, answer.model, None) for answer in [*session.recorded.answers.values()][answers:]]
-    costs = (prices.cost(usage, model, at) for usage, model, at in used if usage)
+    costs = (prices.compute_cost(usage, model, at) for usage, model, at in used if usage)
     return sum((priced.total for priced in costs if priced), Decimal(0))
 
 
-def continued(threads: Threads, trace: Trace, request: int, about: dict[str, JSON], place: Place | None = None) -> str:
+def continued(threads: Threads, trace: Trace, request: int, about: dict[str, JSON], place: Destination | None = None) -> str:
     """A new thread that goes on, at `place`, where request `request` of any session was sent; gives its id."""
     base = trace.fork(request)
     kept = {"live_from": len(base.requests), "from": trace.session.id, "from_request": request}
@@ -113,7 +113,7 @@ def reworded(session: Session, system: str) -> Session:
     if len(places) != 1:
         raise TurnscopeError("this chat's system prompt is not one text", hint="Begin a new chat with another one.")
     old = session.blocks[places[0]]
-    new = block_of(old.at, old.message, old.turn, old.role, "", system)
+    new = make_block(old.at, old.message, old.turn, old.role, "", system)
     return structs.replace(session, blocks=tuple(new if block.at == old.at else block for block in session.blocks))
 
 

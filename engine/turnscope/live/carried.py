@@ -13,7 +13,7 @@ HELICONE = "Helicone-Session-Id", "Helicone-Session-Path"
 
 def names() -> tuple[str, ...]:
     """The headers' names, as the environment says; none where it says that there shall be none."""
-    said = settings.conversation_header()
+    said = settings.read_conversation_header()
     return HELICONE if said.lower() == "helicone" else (said,) if said else ()
 
 

@@ -33,7 +33,7 @@ from turnscope.live.talk import Settings, Talk
 from turnscope.live.wire import whole
 from turnscope.planning.assemble import step
 from turnscope.planning.policy import wishes_alone
-from turnscope.session.model import JSON, Edit, Request, Span, Usage, Wished
+from turnscope.session.model import JSON, Edit, Request, Span, Usage, WishFact
 
 __all__ = ["Chat", "Settings"]
 
@@ -133,7 +133,7 @@ class Chat(Talk):
             would = f"; sending this would cost ${usd[0]:.4f}, up to ${usd[1]:.4f} with the longest answer" if usd else ""
             return Held(f"this chat has spent ${self.spent:.4f} of ${limit}{would}", usd)
         if growth and self.plan:
-            new = self.growing.ledger.tokens(self.plan.request.cut, len(self.growing.ledger))
+            new = self.growing.ledger.count_tokens(self.plan.request.cut, len(self.growing.ledger))
             grown = self.plan.calibration.predict(self.plan.seen.tokens + new) - start
             if grown > growth:
                 return Held(f"this turn has grown by {grown:,} tokens, more than {growth:,}", self._would_cost())
@@ -160,11 +160,13 @@ class Chat(Talk):
         plan, basis = self._by_hand(), self.growing.basis
         ctx = Ctx(self.growing.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
                   plan.budget, plan.budget.limit, 0, prices=basis.prices)  # fmt: skip
-        asking, answers = wishes.condensed(plan.after, ctx, keep_turns), self.answers(wished=True)
+        asking, answers = wishes.condense_by_hand(plan.after, ctx, keep_turns), self.answers(wished=True)
         try:
             ask = next(asking)
-            tried = wishes.tried(plan.after, ctx, keep_turns)
-            wishes.stays(step(self.plan, tried, plan.request, self.policy, self.growing.basis_of(self.policy)).after)
+            tried = wishes.preview_summary(plan.after, ctx, keep_turns)
+            wishes.check_summary_stays(
+                step(self.plan, tried, plan.request, self.policy, self.growing.basis_of(self.policy)).after
+            )
             while True:
                 answer = answers(ask)
                 yield Asked(ask, answer)
@@ -176,11 +178,11 @@ class Chat(Talk):
 
     def summaries(self) -> tuple[Piece, ...]:
         """The summaries that the next request starts from, in order; `by` names each."""
-        return wishes.summaries(self._by_hand().after)
+        return wishes.find_summaries(self._by_hand().after)
 
     def edit_summary(self, by: int, text: str) -> None:
         """Give the summary that decision `by` put there another text from the next request on. TurnscopeError: it is gone."""
-        self._wish((wishes.edited(wishes.found(self._by_hand().after, by), whole(text)),))
+        self._wish((wishes.edit_summary(wishes.find_summary_of_decision(self._by_hand().after, by), whole(text)),))
 
     def undo_summary(self, by: int, decisions: Sequence[Decision] = ()) -> None:
         """Put back what stood before decision `by`, from the next request on; without that decision, the messages themselves.
@@ -188,12 +190,14 @@ class Chat(Talk):
         `decisions`: those of earlier requests that are at hand, in order. TurnscopeError: the summary is gone.
         """
         plan = self._by_hand()
-        piece = wishes.found(plan.after, by)
-        self._wish(wishes.undone(plan.after, piece, (*decisions, *plan.decisions)))
+        piece = wishes.find_summary_of_decision(plan.after, by)
+        self._wish(wishes.undo_summary(plan.after, piece, (*decisions, *plan.decisions)))
 
     def rate_summary(self, by: int, rating: str) -> None:
         """Keep what somebody thinks of a summary: up, down, or "" for nothing. TurnscopeError: the summary is gone."""
-        self.note(wishes.rated(wishes.words(wishes.found(self._by_hand().after, by)), rating))
+        self.note(
+            wishes.make_rating(wishes.get_editable_text(wishes.find_summary_of_decision(self._by_hand().after, by)), rating)
+        )
 
     def _by_hand(self) -> Plan:
         """What the next request starts from, with all that was wished, before the policy."""
@@ -201,8 +205,8 @@ class Chat(Talk):
         policy = wishes_alone(self.settings.policy)
         return step(self.plan, growing.session, self.asked(growing), policy, growing.basis_of(policy))
 
-    def _wish(self, edits: Sequence[Edit]) -> Wished:
+    def _wish(self, edits: Sequence[Edit]) -> WishFact:
         session = self.growing.session
-        fact = wishes.added(session, len(session.requests), edits)
+        fact = wishes.add_wishes(session, len(session.requests), edits)
         self.note(fact)
         return fact

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from turnscope.envelope.plan import Plan
 from turnscope.errors import ContextWindowExceededError, TurnscopeError
-from turnscope.session.model import JSON, Answer, Ask, Request, Wished
+from turnscope.session.model import JSON, Answer, Ask, Request, WishFact
 
 
 class Asked(Struct, frozen=True):
@@ -116,7 +116,7 @@ class Condensing(Struct, frozen=True):
 
 Event = (
     Asked | Planned | Assumed | Text | Thinking | Done | Called | Result | Stopped | Unkept | Kept
-    | Held | Refused | Failed | Interrupted | Condensing | Wished
+    | Held | Refused | Failed | Interrupted | Condensing | WishFact
 )  # fmt: skip
 Ending = Held | Refused | Failed | Interrupted
 """How a turn ends that does not end well."""

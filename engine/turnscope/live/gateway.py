@@ -10,9 +10,16 @@ from contextlib import suppress
 from msgspec import structs
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.difference import lapsed
+from turnscope.envelope.difference import build_lapse_edits
 from turnscope.envelope.plan import Plan
-from turnscope.errors import COUNTERS, ContextWindowExceededError, ProviderError, RuleError, UnsendableError, WrongPlace
+from turnscope.errors import (
+    USAGE_COUNTERS,
+    ContextWindowExceededError,
+    ProviderError,
+    RuleError,
+    UnsendableError,
+    WrongDestination,
+)
 from turnscope.live.growing import Growing
 from turnscope.live.provider import Provider, explained
 from turnscope.planning import refusals
@@ -21,9 +28,9 @@ from turnscope.planning.assemble import step
 from turnscope.planning.bodies import Bodies
 from turnscope.planning.policy import Policy
 from turnscope.pricing.prices import Prices
-from turnscope.session.facts import count_of
-from turnscope.session.model import JSON, Counted, Edit, Part, Request, Session, Span, Usage
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
+from turnscope.session.facts import find_count
+from turnscope.session.model import JSON, CountFact, Edit, Part, Request, Session, Span, Usage
 from turnscope.views import attachments
 
 ANTHROPIC, PAIRS = "Anthropic", "OpenAI"  # rules that `planning.refusals` judges by: all that is known of; pairs alone
@@ -32,17 +39,17 @@ LEAST = 64  # tokens of an answer that are worth asking for
 OPENING = "opening"  # slot of what stands before a conversation that begins with an answer
 
 
-def counted(plan: Plan, session: Session, provider: Provider, share: float, bodies: Bodies) -> Counted | None:
+def counted(plan: Plan, session: Session, provider: Provider, share: float, bodies: Bodies) -> CountFact | None:
     """The provider's count of a plan's prompt; None below `share` of the budget, where it is known, and where none came."""
     near = share and plan.projected > share * plan.budget.limit
-    if not near or count_of(session.recorded, plan.request.n, plan.seen.tokens):
+    if not near or find_count(session.recorded, plan.request.n, plan.seen.tokens):
         return None
     planned = bodies.body(plan, session)
     with suppress(ProviderError), explained(provider):  # without a count, planning goes on with the estimate
         tokens = provider.count(planned)
         if tokens is None or not believable(plan, tokens):
             return None
-        return Counted(plan.request.n, plan.seen.tokens, tokens, plan.model)
+        return CountFact(plan.request.n, plan.seen.tokens, tokens, plan.model)
     return None
 
 
@@ -56,18 +63,20 @@ def believable(plan: Plan, tokens: int) -> bool:
 
 def billable(plan: Plan, usage: Usage) -> bool:
     """Whether a provider can mean what it says that it used."""
-    return believable(plan, usage.carried) and usage.output_tokens <= plan.budget.window
+    return believable(plan, usage.answered_prompt_tokens) and usage.output_tokens <= plan.budget.window
 
 
-def elsewhere(place: Place | None, provider: Provider, model: str) -> WrongPlace | None:
+def elsewhere(place: Destination | None, provider: Provider, model: str) -> WrongDestination | None:
     """Why nothing may be sent: the provider or the model at hand is not the one that the conversation goes to."""
     if place is None:  # nobody said where it goes: a chat that is not kept
         return None
     at_hand = structs.replace(provider.place, model=model)
-    if place.same(at_hand) and place.model == model:
+    if place.is_same_server(at_hand) and place.model == model:
         return None
     what = f"this conversation goes to {place}, and would have been sent to {at_hand}"
-    return WrongPlace(what, hint="Nothing was sent. Choose where it goes from here.", place=str(place), at_hand=str(at_hand))
+    return WrongDestination(
+        what, hint="Nothing was sent. Choose where it goes from here.", destination=str(place), at_hand=str(at_hand)
+    )
 
 
 def opening(session: Session) -> Edit | None:
@@ -135,7 +144,7 @@ def _alone(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bo
     for n, message in enumerate(session.messages):
         if message.role not in ("user", "assistant") or message.stop > plan.request.cut:
             continue
-        tokens = plan.calibration.scale * ledger.tokens(message.start, message.stop)
+        tokens = plan.calibration.scale * ledger.count_tokens(message.start, message.stop)
         if tokens >= size and (any_of or any(p.start < message.stop and message.start < p.stop for p in whole)):
             number, size = n, tokens
     if number < 0 or size + answer <= min(plan.budget.window, max(plan.budget.limit, 1)):
@@ -156,11 +165,11 @@ def counters(session: Session) -> dict[str, int]:
         sum(u.cache_read_input_tokens for u in used),
         sum(u.cache_creation_input_tokens for u in used),
     )
-    return dict(zip(COUNTERS, sums, strict=True))
+    return dict(zip(USAGE_COUNTERS, sums, strict=True))
 
 
 def unsendable(
-    sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, place: Place | None
+    sending: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, place: Destination | None
 ) -> UnsendableError | None:
     """Why the provider at `place` would reject this body, whatever its size; what can be mended was, by the policy.
 
@@ -173,11 +182,11 @@ def unsendable(
     return UnsendableError(*large) if large else None
 
 
-def learned(plan: Plan, error: ProviderError) -> Counted | None:
+def learned(plan: Plan, error: ProviderError) -> CountFact | None:
     """What a provider's refusal says of the prompt's size; None where it refused for another reason."""
     if not error.too_long:
         return None
-    return Counted(plan.request.n, plan.seen.tokens, max(error.tokens, plan.budget.limit + 1, plan.projected), plan.model)
+    return CountFact(plan.request.n, plan.seen.tokens, max(error.tokens, plan.budget.limit + 1, plan.projected), plan.model)
 
 
 def smaller(plan: Plan, than: Plan) -> bool:
@@ -193,6 +202,6 @@ def gone(previous: Plan | None, plan: Plan, growing: Growing) -> tuple[Edit, ...
     with suppress(RuleError):  # an edit of this plan that cuts a stand-in of the one before: put that back first
         for decision in plan.decisions:
             stands = stands.replace(decision.edit, decision.seq, growing.ledger)[0] if decision.splice else stands
-        if not any(lapsed(stands, plan.after)):
+        if not any(build_lapse_edits(stands, plan.after)):
             return ()
-    return tuple(lapsed(previous.after, plan.before))
+    return tuple(build_lapse_edits(previous.after, plan.before))

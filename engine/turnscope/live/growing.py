@@ -17,9 +17,9 @@ from turnscope.planning.assemble import Basis
 from turnscope.planning.policy import Policy
 from turnscope.planning.trace import own_counts
 from turnscope.pricing.prices import PRICES, Prices
-from turnscope.session.facts import noted, plain
+from turnscope.session.facts import add_facts, make_storable
 from turnscope.session.index import Index
-from turnscope.session.model import JSON, Edit, Fact, Message, Observed, Recorded, Request, Session
+from turnscope.session.model import JSON, Edit, Fact, Message, ObservedEdit, RecordedFacts, Request, Session
 from turnscope.session.timeline import Timeline
 
 
@@ -29,10 +29,10 @@ class Growing:
     def __init__(self, start: Session, counter: Counter, prices: Prices = PRICES) -> None:
         self._head = start
         self.prices = prices
-        self._line = Timeline.of(start)
+        self._line = Timeline.from_session(start)
         self._requests: list[Request] = list(start.requests)
-        self._observed: list[Observed] = list(start.observed)
-        self._recorded: Recorded = start.recorded
+        self._observed: list[ObservedEdit] = list(start.observed)
+        self._recorded: RecordedFacts = start.recorded
         self._value: Session | None = start
         self.ledger: Ledger = build_ledger(start, counter)
         self._own: dict[tuple[str, int], Ledger | None] = {}
@@ -56,7 +56,7 @@ class Growing:
     def basis(self) -> Basis:
         """Counts and index of the session as it is now."""
         if self._index is None:
-            self._index = Index.of(self.session)
+            self._index = Index.build(self.session)
         return Basis(self.ledger, self.ledger, self._index, self.prices)
 
     def basis_of(self, policy: Policy) -> Basis:
@@ -95,16 +95,16 @@ class Growing:
 
     def observe(self, request: int, edit: Edit) -> None:
         """Record what was done to the envelope of a request."""
-        self._observed.append(Observed(request, plain(edit)))
+        self._observed.append(ObservedEdit(request, make_storable(edit)))
         self._value = None
 
     def note(self, fact: Fact) -> None:
         """Record a fact."""
-        self._recorded = noted(self._recorded, fact)
+        self._recorded = add_facts(self._recorded, fact)
         self._value = None
 
     @property
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedFacts:
         return self._recorded
 
     def _changed(self) -> None:

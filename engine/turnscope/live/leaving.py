@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from turnscope.errors import ProviderError
 from turnscope.live.provider import Piece, Provider, Said
+from turnscope.session.destination import Destination
 from turnscope.session.model import JSON
-from turnscope.session.place import Place
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class Leavable:
     leaving: Leaving
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Destination:
         """See `Provider`."""
         return self.provider.place
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnscope.envelope.tidying import address
+from turnscope.envelope.tool_outputs import make_address
 from turnscope.live.tools import Tools
 from turnscope.session.model import JSON, Session
 
@@ -70,9 +70,9 @@ class Notes:
                 return "write_note needs 'text', a text", True
             if len(text) > LONGEST:
                 return f"the note is longer than {LONGEST:,} characters and was not kept", True
-            self.texts[address(text)] = text
-            self.titles[address(text)] = " ".join(str(given.get("title") or text).split())[:80]
-            return f"kept as note {address(text)}", False
+            self.texts[make_address(text)] = text
+            self.titles[make_address(text)] = " ".join(str(given.get("title") or text).split())[:80]
+            return f"kept as note {make_address(text)}", False
         if name == READ:
             found = self.texts.get(str(given.get("id", "")))
             known = ", ".join([*self.texts][-20:]) or "none"

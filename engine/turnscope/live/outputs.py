@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from turnscope.envelope.conversation import result_text
-from turnscope.envelope.tidying import address, tidied
+from turnscope.envelope.conversation import get_result_text
+from turnscope.envelope.tool_outputs import make_address, tidy_output
 from turnscope.live.tools import Tools
 from turnscope.planning.policy import Policy
 from turnscope.session.model import JSON, Session
@@ -53,8 +53,8 @@ class Outputs:
         wanted, line = str(given.get("address", "")), given.get("line", 1)
         first = line if isinstance(line, int) and line > 0 else 1
         for block in self.session().blocks:
-            text = tidied(result_text(block) or "") if block.kind == "tool_result" and block.name != READ else ""
-            if text and address(text) == wanted:
+            text = tidy_output(get_result_text(block) or "") if block.kind == "tool_result" and block.name != READ else ""
+            if text and make_address(text) == wanted:
                 return _part(text.split("\n"), first)
         return f"no output of this chat has the address {wanted[:40]!r}", True
 

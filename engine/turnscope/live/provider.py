@@ -24,8 +24,8 @@ from turnscope.live.events import Text, Thinking
 from turnscope.live.lines import Lines
 from turnscope.live.secrets import hush, know, scrubbed
 from turnscope.live.wire import Heard
-from turnscope.session.model import JSON, Applied, Usage
-from turnscope.session.place import Place, origin
+from turnscope.session.destination import Destination, parse_origin
+from turnscope.session.model import JSON, AppliedEdit, Usage
 
 ANTHROPIC = "https://api.anthropic.com"
 _COUNTED = ("messages", "system", "tools", "thinking", "model", "context_management")  # what of a body counts
@@ -43,7 +43,7 @@ class Said(Struct, frozen=True):
     stop_reason: str = ""
     usage: Usage | None = None
     id: str = ""
-    applied: tuple[Applied, ...] = ()  # context edits that the provider made in the prompt
+    applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider made in the prompt
 
 
 class Begun(Struct, frozen=True):
@@ -61,7 +61,7 @@ class Provider(Protocol):
     """Where requests go. Its methods raise whatever they raise; `explain` says what that means."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Destination:
         """Where that is; its model counts for nothing. Asked only for a chat that says where it goes."""
 
     def stream(self, body: Mapping[str, JSON]) -> AbstractContextManager[Iterator[Piece]]:
@@ -123,7 +123,7 @@ class Anthropic:
     """A server of the Messages API, through the SDK, at `place`. Whatever it says is scrubbed of every key that is known."""
 
     client: anthropic.Anthropic
-    place: Place = Place("anthropic")  # noqa: RUF009 - a frozen value
+    place: Destination = Destination("anthropic")  # noqa: RUF009 - a frozen value
     lines: Lines = field(default_factory=Lines)
     headers: Mapping[str, str] = field(default_factory=dict)  # further ones of each request
 
@@ -187,7 +187,7 @@ class Anthropic:
             return saying_why.refused(error.status_code, text, error.response.headers.get("location", ""))
         waited = self.client.timeout
         seconds = waited if isinstance(waited, int | float) else getattr(waited, "read", None) or 0.0
-        return saying_why.unreachable(error, seconds, origin(str(self.client.base_url)) or "the server")
+        return saying_why.unreachable(error, seconds, parse_origin(str(self.client.base_url)) or "the server")
 
 
 def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kind: str = "server") -> Anthropic:
@@ -197,7 +197,7 @@ def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, k
     API alone: an address that somebody typed receives the key that was typed for it, and nothing else.
     """
     hint = "Type one in the settings; it is kept in memory only."
-    ours = origin(url) == origin(ANTHROPIC)
+    ours = parse_origin(url) == parse_origin(ANTHROPIC)
     if not key and not ours:
         raise TurnscopeError("there is no API key", hint=hint)
     know(key)
@@ -217,7 +217,7 @@ def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, k
     for secret in (made.api_key, made.auth_token):
         know(secret or "")
     hush()
-    return Anthropic(made, Place(kind, url.rstrip("/") if kind == "server" else ""), lines)
+    return Anthropic(made, Destination(kind, url.rstrip("/") if kind == "server" else ""), lines)
 
 
 def _bare(key: str, request: Any) -> None:

@@ -15,7 +15,7 @@ from turnscope.live.provider import ANTHROPIC, Provider, connected
 from turnscope.live.secrets import Keys
 from turnscope.live.tools import Toolbox
 from turnscope.live.windows import Window
-from turnscope.session.place import Place, origin
+from turnscope.session.destination import Destination, parse_origin
 
 # `anthropic.types.Model` of SDK 2.12, the current ones; any other name may be typed.
 MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-4-6", "claude-haiku-4-5")
@@ -41,16 +41,16 @@ class Endpoint:
     @property
     def origin(self) -> str:
         """Scheme, host and port of that address: a key is typed for those, and goes nowhere else."""
-        return origin(self.address)
+        return parse_origin(self.address)
 
 
-def at(place: Place, keys: Keys, offline: Offline) -> Provider:
+def at(place: Destination, keys: Keys, offline: Offline) -> Provider:
     """The provider where a conversation goes, with the key that was typed for its origin. TurnscopeError as `provider`."""
     kind: Kind = "offline" if place.kind == "offline" else "anthropic" if place.kind == "anthropic" else "server"
     return provider(Endpoint(kind, place.url, keys.of(Endpoint(kind, place.url).address)), offline)
 
 
-def window(place: Place, keys: Keys) -> Window:
+def window(place: Destination, keys: Keys) -> Window:
     """The window of the model where a conversation goes, as its server tells it: asked over the network, for a few seconds."""
     return windows.asked(place.url, place.model, keys.of(place.url)) if place.kind == "server" else Window(how="it is known")
 
@@ -65,7 +65,7 @@ def provider(endpoint: Endpoint, offline: Offline) -> Provider:
         return connected(offline.url, "none", retries=0, timeout=60, kind="offline")
     if endpoint.kind == "anthropic":
         return connected(ANTHROPIC, endpoint.key, kind="anthropic")
-    if not origin(endpoint.url):
+    if not parse_origin(endpoint.url):
         raise TurnscopeError("the server's address is missing", hint="Type it with http:// or https:// in the settings.")
     return connected(endpoint.url, endpoint.key or "none")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from turnscope.envelope.provided import LONGEST, RULE_FILES, Kind, Provided
+from turnscope.envelope.context_items import LONGEST, RULE_FILES, ContextItem, Kind
 from turnscope.live.tools import Toolbox
 from turnscope.session.model import Answer, Ask
 
@@ -23,7 +23,7 @@ _SEARCH = re.compile(r"@search\s+[\"'`]?([^\"'`\n]+)")
 DEPTH = 2  # folders below the workspace that its structure names
 NAMES = 120  # of a structure or tree
 
-Finds = Callable[[Kind, str], Sequence[Provided]]
+Finds = Callable[[Kind, str], Sequence[ContextItem]]
 """Who is asked for web results or documents: the kind and the question."""
 
 
@@ -32,50 +32,50 @@ class Providing:
     """What is at hand for the questions of one chat. `pasted`: texts that a person gave; `others`: by kind, who is asked."""
 
     folder: Path | None = None
-    pasted: tuple[Provided, ...] = ()
+    pasted: tuple[ContextItem, ...] = ()
     others: Finds | None = None
 
     def answer(self, ask: Ask) -> Answer:
         """What a rule asks to be provided: `prompt` names the kinds, `content` is the question."""
-        found: list[Provided] = []
+        found: list[ContextItem] = []
         for kind in ask.prompt.split():
             found += [*self._found(kind, ask.content)][: ask.max_tokens or None]  # type: ignore[arg-type]
         return Answer(items=tuple(msgspec.json.encode(one).decode() for one in found), source="recorded")
 
-    def _found(self, kind: Kind, question: str) -> Iterator[Provided]:
+    def _found(self, kind: Kind, question: str) -> Iterator[ContextItem]:
         yield from (one for one in self.pasted if one.kind == kind)
         if kind in ("web", "document"):
             yield from self.others(kind, question) if self.others else ()
         elif self.folder is not None and self.folder.is_dir():
             yield from self._in_folder(Toolbox(self.folder), self.folder, kind, question)
 
-    def _in_folder(self, box: Toolbox, folder: Path, kind: Kind, question: str) -> Iterator[Provided]:
+    def _in_folder(self, box: Toolbox, folder: Path, kind: Kind, question: str) -> Iterator[ContextItem]:
         if kind == "rules":
             yield from (one for name in RULE_FILES for one in _rules(box, folder, name))
         elif kind == "workspace":
-            yield Provided(kind, folder.name, "\n".join(_tree(folder, DEPTH)))
+            yield ContextItem(kind, folder.name, "\n".join(_tree(folder, DEPTH)))
         elif kind == "file":
             for path in dict.fromkeys(_FILE.findall(question)):
                 text, failed = box.run("read_file", {"path": path})
-                yield Provided(kind, path, f"[not read: {text}]" if failed else text[:LONGEST])
+                yield ContextItem(kind, path, f"[not read: {text}]" if failed else text[:LONGEST])
         elif kind == "tree":
             for found in _TREE.finditer(question):
                 inside = _inside(folder, found[1] or ".")
                 if inside:
-                    yield Provided(kind, found[1] or ".", "\n".join(_tree(inside, DEPTH)))
+                    yield ContextItem(kind, found[1] or ".", "\n".join(_tree(inside, DEPTH)))
         elif kind == "search":
             for words in dict.fromkeys(_SEARCH.findall(question)):
                 text, _ = box.run("search_files", {"query": words.strip()})
-                yield Provided(kind, words.strip(), text[:LONGEST])
+                yield ContextItem(kind, words.strip(), text[:LONGEST])
 
 
-def _rules(box: Toolbox, folder: Path, name: str) -> Iterator[Provided]:
+def _rules(box: Toolbox, folder: Path, name: str) -> Iterator[ContextItem]:
     """A rule file; of a folder of that name (`.clinerules`) every text file in it."""
     at = folder / name
     for path in sorted(p for p in at.iterdir() if p.is_file())[:8] if at.is_dir() and not at.is_symlink() else [at]:
         text, failed = box.run("read_file", {"path": str(path.relative_to(folder))})
         if not failed and text.strip():
-            yield Provided("rules", str(path.relative_to(folder)), text[:LONGEST])
+            yield ContextItem("rules", str(path.relative_to(folder)), text[:LONGEST])
 
 
 def _inside(folder: Path, name: str) -> Path | None:

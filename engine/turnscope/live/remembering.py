@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turnscope.envelope.ended import RequestEnded, Status
 from turnscope.envelope.memories import Memory
+from turnscope.envelope.request_outcome import RequestEnded, Status
 from turnscope.errors import TurnscopeError
 from turnscope.session.model import JSON, Fact, Message
 from turnscope.storage.database import StorageError
@@ -34,7 +34,7 @@ class Remembering:
         """Keep what was decided to be remembered; a fact that was forgotten on request stays forgotten."""
         told = (d.edit for d in ended.plan.decisions if d.rule == RULE and "memory" in d.edit.facts)
         names = {edit.facts["memory"] for edit in told if not edit.facts["refused"]}
-        known: Sequence[Memory] = ended.plan.state(RULE) or ()
+        known: Sequence[Memory] = ended.plan.get_state(RULE) or ()
         for fact in known:
             if fact.id not in names or fact.tier == "short":
                 continue

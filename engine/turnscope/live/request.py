@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from turnscope.envelope.ended import RequestEnded, Status, delivered
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.request_outcome import RequestEnded, Status, build_partial_answer
 from turnscope.errors import ProviderError, TurnscopeError
 from turnscope.live import gateway
 from turnscope.live.events import (
@@ -155,7 +155,7 @@ def _broken(
     error: TurnscopeError | None = None,
 ) -> None:
     """Keep what was delivered of a broken or stopped stream, once, and let the next request say so."""
-    said = Said(delivered(texts), "interrupted", start.usage, start.id)
+    said = Said(build_partial_answer(texts), "interrupted", start.usage, start.id)
     _end(talk, plan, "interrupted", said, seconds, attempt, error)
 
 
@@ -199,5 +199,5 @@ def _end(
 
 def _estimate(talk: Talk, plan: Plan, told: Usage | None) -> Usage:
     """What a request may have been billed: what was told of it as it began, else what it was planned with."""
-    said = round(plan.calibration.scale * talk.growing.ledger.tokens(plan.request.cut, len(talk.growing.ledger)))
+    said = round(plan.calibration.scale * talk.growing.ledger.count_tokens(plan.request.cut, len(talk.growing.ledger)))
     return structs.replace(told or Usage(plan.projected), output_tokens=max(said, told.output_tokens if told else 0))

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from turnscope.session.place import origin
+from turnscope.session.destination import parse_origin
 
 MASK = "[a key was here]"
 SHORTEST = 8  # characters; scrubbing shorter ones would tear words out of answers
@@ -97,7 +97,7 @@ class Keys:
 
     def put(self, url: str, key: str) -> None:
         """Keep a key for the origin of an address; "" forgets it."""
-        at = origin(url)
+        at = parse_origin(url)
         if at and key:
             know(key)
             self._by[at] = key
@@ -106,4 +106,4 @@ class Keys:
 
     def of(self, url: str) -> str:
         """The key that was typed for the origin of an address; "" where none was."""
-        return self._by.get(origin(url), "")
+        return self._by.get(parse_origin(url), "")

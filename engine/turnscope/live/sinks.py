@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from turnscope.envelope.ended import RequestEnded, Status
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.request_outcome import RequestEnded, Status
 from turnscope.live.keeping import Begins
 from turnscope.session.model import JSON, Fact, Message, Request
 

@@ -21,8 +21,8 @@ from turnscope.live.wire import whole
 from turnscope.planning.answers import OFFLINE, Answers, answerer
 from turnscope.planning.bodies import Bodies
 from turnscope.planning.policy import Policy, sendable
-from turnscope.session.model import JSON, Answer, Answered, Ask, AskKind, Fact, Request, Usage
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
+from turnscope.session.model import JSON, Answer, AnswerFact, Ask, AskKind, Fact, Request, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Talk:
     plan: Plan | None = None
     spent: Decimal = field(default=Decimal(0))
     sizes: list[int] = field(default_factory=list)  # counted tokens of each request so far, as the model saw it
-    place: Place | None = None  # where it goes: nothing is sent elsewhere. None: nobody says so, and nothing is checked
+    place: Destination | None = None  # where it goes: nothing is sent elsewhere. None: nobody says so, and nothing is checked
     keeping: Keeping = field(default_factory=Keeping)
     bodies: Bodies = field(default_factory=Bodies)
     leaving: Leaving | None = None  # how the turn that goes on is left while it waits
@@ -135,11 +135,11 @@ class Talk:
         if ask.kind == "expect" or (ask.kind in ("recall", "rank", "provide") and answer.failed):  # nobody was asked
             return
         self.spent += self.cost(answer.usage, answer.model) or 0
-        self.note(Answered(ask.key, answer))
+        self.note(AnswerFact(ask.key, answer))
 
     def cost(self, usage: Usage | None, model: str) -> Decimal | None:
         """USD of a usage at today's price; None where there is none."""
-        priced = self.growing.prices.cost(usage, model, self.clock()) if usage else None
+        priced = self.growing.prices.compute_cost(usage, model, self.clock()) if usage else None
         return priced.total if priced else None
 
     def note(self, fact: Fact) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from turnscope.library.opening import ledger_of, replay
 from turnscope.library.store import Opened
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
 from turnscope.storage.threads import Conflict, Hit, Row, Threads
 from turnscope.views.overview import overview
 
-__all__ = ["Conflict", "Hit", "Place", "Row", "Threads", "opened"]
+__all__ = ["Conflict", "Destination", "Hit", "Row", "Threads", "opened"]
 
 
 def opened(threads: Threads, thread: str, version: str) -> Opened:

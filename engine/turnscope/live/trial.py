@@ -25,8 +25,8 @@ from turnscope.planning.assemble import settle
 from turnscope.planning.bodies import Bodies
 from turnscope.planning.policy import Policy, names, sendable
 from turnscope.pricing.prices import PRICES, Prices
+from turnscope.session.destination import Destination
 from turnscope.session.model import JSON, Session
-from turnscope.session.place import Place
 
 MODEL, WINDOW, ANSWER = "offline-16k", 16_000, 1_024  # tokens
 TURNS = 24
@@ -134,7 +134,7 @@ def on_server(policy: Policy) -> bool:
     return any(part.rule.sends is not None or part.rule.name in ON_SERVERS for part in policy.rules)
 
 
-def brief(policy: Policy, to: Place) -> str:
+def brief(policy: Policy, to: Destination) -> str:
     """Why a policy, as shipped, is not for chats at a place, in a few words for a list; "" where nothing speaks against it."""
     if on_server(policy):
         return "needs Anthropic's API" if to.kind == "server" else ""
@@ -144,14 +144,14 @@ def brief(policy: Policy, to: Place) -> str:
     return "ends when the window is full" if trial.ends else ""
 
 
-def doubts(policy: Policy, to: Place, trial: Trial, summaries: bool, prices: Prices = PRICES) -> tuple[str, ...]:
+def doubts(policy: Policy, to: Destination, trial: Trial, summaries: bool, prices: Prices = PRICES) -> tuple[str, ...]:
     """Why a policy must not send a chat to a place: sentences for people, none where nothing speaks against it.
 
     `trial`: of this policy as it is; `summaries`: whether a model may sum up.
     """
     if on_server(policy):  # what the server cuts cannot be tried here
         return (SERVER,) if to.kind == "server" else ()
-    found, window = [], to.window or prices.facts(to.model).window or 0
+    found, window = [], to.window or prices.find_facts(to.model).window or 0
     if policy.budget.formula == "fixed" and 0 < window < policy.budget.tokens:
         found.append(f"It begins to cut at {policy.budget.tokens:,} tokens; this model's window of {window:,} is full before.")
     if trial.summed and not trial.right and not summaries:

@@ -16,7 +16,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 from msgspec import Struct
 
-from turnscope.session.place import origin
+from turnscope.session.destination import parse_origin
 
 TIMEOUT = 2.0  # seconds for each question
 MOST = 4_000_000  # bytes of an answer
@@ -41,7 +41,7 @@ def asked(url: str, model: str, key: str = "", timeout: float = TIMEOUT) -> Wind
 
     What is loaded counts before what the model could have. Never raises.
     """
-    if not origin(url):
+    if not parse_origin(url):
         return Window(how="there is no address to ask")
 
     def ask(path: str, body: Mapping[str, Any] | None = None) -> Any:

@@ -13,9 +13,9 @@ from typing import Any
 
 from turnscope.live.events import Text, Thinking
 from turnscope.live.secrets import Scrub, scrubbed
-from turnscope.session.builder import applied, usage
-from turnscope.session.content import well_formed
-from turnscope.session.model import JSON, Applied, Usage
+from turnscope.session.builder import parse_applied_edits, parse_usage
+from turnscope.session.content import replace_surrogates
+from turnscope.session.model import JSON, AppliedEdit, Usage
 
 _KINDS = {
     "text_delta": "text",
@@ -47,7 +47,7 @@ class Heard:
     usage: dict[str, JSON] = field(default_factory=dict)
     blocks: dict[object, _Block] = field(default_factory=dict)  # by the index that the server gives, in order of arrival
     over: bool = False  # it said that this is all
-    applied: tuple[Applied, ...] = ()  # context edits that the provider made in the prompt
+    applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider made in the prompt
 
     def take(self, event: Any) -> Iterator[Text | Thinking]:
         """One more event; gives what it adds to what is shown."""
@@ -84,7 +84,7 @@ class Heard:
     @property
     def billed(self) -> Usage | None:
         """The usage as far as it was told; None where no number of it was."""
-        return usage(self.usage) if any(isinstance(value, int) for value in self.usage.values()) else None
+        return parse_usage(self.usage) if any(isinstance(value, int) for value in self.usage.values()) else None
 
     def _start(self, message: Any) -> Iterator[Text | Thinking]:
         if not isinstance(message, Mapping):
@@ -148,7 +148,7 @@ class Heard:
             self.reason = FINISHED.get(finish, finish)
 
     def _edited(self, said: Mapping[str, Any]) -> None:
-        self.applied = applied(said.get("context_management")) or self.applied
+        self.applied = parse_applied_edits(said.get("context_management")) or self.applied
 
     def _used(self, told: Any) -> None:
         if isinstance(told, Mapping):
@@ -230,7 +230,7 @@ def ended(heard: Heard, most: int) -> str:
 def whole(value: Any) -> Any:
     """A value without halves of characters: two that belong together become one, a lone one the sign for what is missing."""
     if isinstance(value, str):
-        return well_formed(value)
+        return replace_surrogates(value)
     if isinstance(value, Mapping):
         return {whole(name): whole(held) for name, held in value.items()}
     return [whole(held) for held in value] if isinstance(value, list) else value

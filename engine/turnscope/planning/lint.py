@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import is_
 from typing import Any, NamedTuple
 
-from turnscope.envelope.difference import first_difference
+from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.planning.calls import MAPPING, Calls, blocks
@@ -151,7 +151,7 @@ def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
     """
 
     def changed(birth: int, at: int) -> bool:
-        first = first_difference(plans[birth].after, plans[-1].after)
+        first = find_first_change(plans[birth].after, plans[-1].after)
         return first is not None and first < at
 
     firsts = [plan.first for plan in plans]

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import structs
 
-from turnscope.envelope.clearing import cleared
-from turnscope.envelope.conversation import sealed
+from turnscope.envelope.clearing import clear_results
+from turnscope.envelope.conversation import find_signed_thinking
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan, StepState
@@ -22,8 +22,8 @@ from turnscope.envelope.rule import Ctx, Edits
 from turnscope.planning.answers import Answers
 from turnscope.planning.policy import Step
 from turnscope.ports.messages_api import edits as api
-from turnscope.session.index import before, runs
-from turnscope.session.model import JSON, Answer, Applied, Ask, Edit, Request, Session
+from turnscope.session.index import find_at_or_before, group_runs
+from turnscope.session.model import JSON, Answer, AppliedEdit, Ask, Edit, Request, Session
 
 ASKING = "context_management"  # key of a request's settings: what the server is asked to edit
 COMPACTION = "compaction"  # key of one that asks for a summary and nothing else
@@ -34,20 +34,24 @@ def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | 
     newest = api.begin(seen, ctx)
     if carried and newest < carried.request.cut:
         return
-    for span in ctx.index.talk(0, newest):
+    for span in ctx.index.find_conversation_spans(0, newest):
         yield Edit("condense", "the server goes on from its own summary and ignores what stands before it", span)
 
 
 def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
     """Claude models before Opus 4.5 drop the thinking of past turns from the prompt (`Prices.facts`), unless told otherwise."""
     told = api.THINKING in api.edits_of(ctx.request.settings)
-    if told or ctx.prices.facts(ctx.request.model).keeps_thinking or (carried and carried.request.turn == ctx.request.turn):
+    if (
+        told
+        or ctx.prices.find_facts(ctx.request.model).keeps_thinking
+        or (carried and carried.request.turn == ctx.request.turn)
+    ):
         return
-    turns, thinking, cut = ctx.index.turns, sealed(ctx), ctx.request.cut
-    start = (before(turns, carried.request.cut - 1) if carried else 0) or 0
-    stop = before(turns, cut - 1) or 0
+    turns, thinking, cut = ctx.index.turns, find_signed_thinking(ctx), ctx.request.cut
+    start = (find_at_or_before(turns, carried.request.cut - 1) if carried else 0) or 0
+    stop = find_at_or_before(turns, cut - 1) or 0
     old = thinking[bisect_left(thinking, start) : bisect_left(thinking, stop)]
-    for span in runs(at for at in old if seen.at(at).body is None):
+    for span in group_runs(at for at in old if seen.at(at).body is None):
         yield Edit("strip", "the model's server drops thinking of past turns", span)
 
 
@@ -65,7 +69,7 @@ def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
             start = uses[done] if done < len(uses) else ctx.request.cut
             found = api.clearable(seen, ctx, start if done else 0, ctx.request.cut, edit.get("exclude_tools") or ())
             inputs, because = edit.get("clear_tool_inputs") or False, told.format(f"{made.cleared:,} tool uses")
-            yield from cleared(seen, ctx, api.oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs)
+            yield from clear_results(seen, ctx, api.oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs)
         elif made.edit == api.THINKING:
             because = told.format(f"the thinking of {made.cleared:,} turns")
             yield from api.clear_thinking(seen, ctx, 0, api.cleared_to(seen, ctx, made.cleared), because, facts)
@@ -145,7 +149,7 @@ def seen_under(
     if recorded:
         found.follow(server_edited.__name__, server_edited(found.envelope, ctx, carried), ctx, answers)
     for part, state in zip(parts, known, strict=True):
-        inside = structs.replace(ctx, carried=carried is not None, state=state.state if state else None)
+        inside = structs.replace(ctx, continues_previous=carried is not None, state=state.state if state else None)
         left = found.follow(part.rule.name, part.rule.edits(found.envelope, inside, part.params), inside, answers)
         found.states.append(StepState(part.rule.name, part.params, left))
     return found
@@ -158,7 +162,7 @@ def _quiet(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
         return False
     if recorded and any(block.kind == COMPACTION for block in blocks[now.cut : now.stop]):
         return False
-    return carried.request.turn == now.turn or ctx.prices.facts(now.model).keeps_thinking
+    return carried.request.turn == now.turn or ctx.prices.find_facts(now.model).keeps_thinking
 
 
 def _behind(previous: Plan, decisions: Sequence[Decision]) -> bool:
@@ -196,8 +200,8 @@ def _grew(before: Request, now: Request) -> bool:
     return all(_of(now.applied, made.edit).cleared >= made.cleared for made in before.applied)
 
 
-def _of(applied: Sequence[Applied], edit: str) -> Applied:
-    return next((made for made in applied if made.edit == edit), Applied(edit))
+def _of(applied: Sequence[AppliedEdit], edit: str) -> AppliedEdit:
+    return next((made for made in applied if made.edit == edit), AppliedEdit(edit))
 
 
 def _summary(session: Session, request: Request) -> str:

@@ -13,7 +13,7 @@ from itertools import chain, takewhile
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
-from turnscope.envelope.difference import altered
+from turnscope.envelope.difference import find_alterations
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.planning.calls import Calls, blocks
@@ -132,7 +132,7 @@ class Looking:
 
     def _move(self, envelope: Envelope) -> None:
         """Make the messages that an envelope changes anew, and look at them and at what their calls and results touch."""
-        spans, self.envelope = altered(self.envelope, envelope), envelope
+        spans, self.envelope = find_alterations(self.envelope, envelope), envelope
         doubtful = [entry for span in reversed([*self._ranges(spans)]) for entry in self._replace(*span)]
         done: set[int] = set()
         for entry in doubtful:
@@ -213,7 +213,7 @@ class Looking:
         """The messages of the blocks `[start, …)` up to entry `stop`; what was made of the same blocks before is taken."""
         span = Span(start, self.entries[stop].row.start if stop < len(self.entries) else self.envelope.stop)
         stand: list[Span] = []
-        for piece in self.envelope.along(span):
+        for piece in self.envelope.iter_pieces_and_inserts(span):
             if piece.body:
                 return _read(stretch(self.envelope, self.session, span))
             if piece.body is None:

@@ -128,7 +128,7 @@ def stretch(envelope: Envelope, session: Session, span: Span) -> Rendered:
 
     A message that begins amid what stands at one address has its point there at `AMID`.
     """
-    read, pieces, amid = _Read(session, [], []), tuple(envelope.along(span)), False
+    read, pieces, amid = _Read(session, [], []), tuple(envelope.iter_pieces_and_inserts(span)), False
     for i, piece in enumerate(pieces):
         known = len(read.messages)
         _piece(piece, i, span, read)
@@ -318,9 +318,9 @@ def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> flo
             whole = bisect_right(ledger.total, left + base + apart, start, stop) - 1
         else:
             whole = bisect_right(range(start, stop), left + base, key=lambda at: _rest(ledger, at)) + start - 1
-        taken = ledger.span(start, whole)
+        taken = ledger.count_by_bucket(start, whole)
         part = left - (_rest(ledger, whole) - base)
-        block = ledger.span(whole, whole + 1)
+        block = ledger.count_by_bucket(whole, whole + 1)
         for bucket in (2, 3, 4):
             counts[bucket] += part if block[bucket] else 0.0
     for bucket in (2, 3, 4):

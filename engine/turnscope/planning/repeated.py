@@ -15,12 +15,12 @@ from msgspec import structs
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
-from turnscope.envelope.plan import Plan, Wanted
+from turnscope.envelope.plan import FreshEdits, Plan
 from turnscope.errors import RuleError
 from turnscope.session.model import Edit, Span
 
 
-def wanted(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> Wanted | None:
+def wanted(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> FreshEdits | None:
     """What the `fresh` of all decisions changed, in address order; None where that cannot be told apart from the others."""
     if not fresh:
         return ()
@@ -32,7 +32,7 @@ def wanted(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> Wanted |
     return tuple(sorted(held, key=lambda one: one[0]))
 
 
-def shared(was: Wanted, now: Wanted) -> Wanted:
+def shared(was: FreshEdits, now: FreshEdits) -> FreshEdits:
     """What is wanted `now`, held once with what was wanted before where it is the same."""
     held = {(one[0], one[2]): one for one in was}
     same = tuple(known if (known := held.get((one[0], one[2]))) == one else one for one in now)
@@ -40,13 +40,13 @@ def shared(was: Wanted, now: Wanted) -> Wanted:
 
 
 def laid(
-    previous: Plan, decisions: Sequence[Decision], now: Wanted, stop: int, ledger: Ledger
+    previous: Plan, decisions: Sequence[Decision], now: FreshEdits, stop: int, ledger: Ledger
 ) -> tuple[Envelope, list[Decision], Envelope] | None:
     """Begin, decisions and end of a request whose fresh rules want `now`, begun with what still stands of the one before.
 
     None where something of the request before does not last, or not all that `decisions` change is in `now`.
     """
-    was = previous.again
+    was = previous.fresh_edits
     if not was or len(now) < sum(d.splice is not None for d in decisions) or not _covered(was, now):
         return None
     envelope = before = previous.after.grow(stop, ledger)
@@ -70,7 +70,7 @@ def laid(
     return before, made, envelope
 
 
-def _covered(was: Wanted, now: Wanted) -> bool:
+def _covered(was: FreshEdits, now: FreshEdits) -> bool:
     """Whether all that was done is done again, or gives way to something else in the same place."""
     slots = {(span, slot) for span, _, slot in now}
     rest = [span for span, _, slot in was if (span, slot) not in slots]

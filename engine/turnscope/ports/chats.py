@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from turnscope.envelope.rule import Ctx
 from turnscope.ports.rows import content, remembered, rows_of
-from turnscope.session.content import dumps, text_of
+from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import JSON, Block, Part, Session
 
 
@@ -65,7 +65,7 @@ def chat_of(session: Session, tool: str = "") -> Chat:
             continue
         message: dict[str, Any] = {"role": row.role, "content": content(session, row)}
         if row.role == "tool":
-            message |= {"tool_call_id": _id(blocks[0], "tool_use_id"), "content": text_of(message["content"] or "")}
+            message |= {"tool_call_id": _id(blocks[0], "tool_use_id"), "content": extract_text(message["content"] or "")}
         if calls := [call(block) for block in blocks if block.kind == "tool_use"]:
             message["tool_calls"] = calls
         if row.framed and name:
@@ -109,7 +109,7 @@ def parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
         role, held = str(message.get("role")), message.get("content")
         if role == "tool":
             raw = {"type": "tool_result", "tool_use_id": message.get("tool_call_id", ""), "content": held}
-            yield Part("user", "tool_result", text_of(held), raw)
+            yield Part("user", "tool_result", extract_text(held), raw)
             continue
         for key in ("thinking", "reasoning_content"):
             if message.get(key):
@@ -118,7 +118,7 @@ def parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
             yield Part(role, "text", held, held)
         for raw in held if isinstance(held, list) else ():
             kind = str(raw.get("type", "text")) if isinstance(raw, Mapping) else "text"
-            yield Part(role, "image" if "image" in kind else kind, "" if "image" in kind else text_of(raw), raw)
+            yield Part(role, "image" if "image" in kind else kind, "" if "image" in kind else extract_text(raw), raw)
         for made in message.get("tool_calls") or ():
             function = made.get("function") or {}
             name, written = function.get("name", ""), function.get("arguments", "")

@@ -92,7 +92,7 @@ def rows(ctx: Ctx) -> Rows:
 
 def size(own: Ledger, row: Row, frame: int) -> int:
     """Tokens of one row. `frame`: what frames a message where the ledger has not counted it."""
-    return own.tokens(row.start, row.stop) + (0 if row.framed else frame)
+    return own.count_tokens(row.start, row.stop) + (0 if row.framed else frame)
 
 
 def content(session: Session, row: Row) -> str | list[JSON] | None:

@@ -1,1 +1,1 @@
-"""What importers share: sources, recorded calls and their dialects, bodies laid along each other. Knows no single tool."""
+"""From a path to its conversations: sources, the choice of an importer, contents. And what importers share."""

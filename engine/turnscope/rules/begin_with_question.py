@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.pairs import begun
+from turnscope.envelope.pairs import build_opening_notice
 from turnscope.envelope.rule import Ctx, Edits, Rule
 
 
@@ -18,7 +18,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    if edit := begun(envelope, ctx, params.notice):
+    if edit := build_opening_notice(envelope, ctx, params.notice):
         yield edit
 
 

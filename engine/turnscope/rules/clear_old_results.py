@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Annotated
 
-from turnscope.envelope.clearing import cleared
-from turnscope.envelope.conversation import alone, once
+from turnscope.envelope.clearing import clear_results
+from turnscope.envelope.conversation import find_replaceable, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Part, Session
 
 
@@ -31,7 +31,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     results = ctx.index.results
-    there = upto(results, ctx.request.cut)
+    there = count_before(results, ctx.request.cut)
     size = ctx.calibration.predict(envelope.tokens) if ctx.own is ctx.ledger else ctx.size(envelope)
     met = there > params.trigger_uses if params.trigger_uses else size > params.trigger
     done: int = ctx.state or 0  # what stands before was looked at when results were last cleared
@@ -44,7 +44,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("keep", why, facts={"tokens": size, "clear_at_least": params.clear_at_least})
         return done
     chosen = [*_standing(envelope, ctx, params, stop)][::-1]
-    left = sum(ctx.ledger.body((Part("user", "tool_result", params.placeholder),)))  # the same for each: text alone is counted
+    left = sum(
+        ctx.ledger.count_placeholder((Part("user", "tool_result", params.placeholder),))
+    )  # the same for each: text alone is counted
     gain = sum(_tokens(envelope, ctx, at) - left for at in chosen)
     facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least}
     over = f"{there} tool uses" if params.trigger_uses else f"{size:,} tokens"
@@ -58,7 +60,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return done
     because = f"{over} exceed {limit}; of older tool uses than the newest {params.keep} the call alone stays"
     inputs = params.clear_inputs or params.clear_inputs_of
-    yield from cleared(envelope, ctx, chosen, params.placeholder, because, facts, inputs)
+    yield from clear_results(envelope, ctx, chosen, params.placeholder, because, facts, inputs)
     return stop if chosen else done
 
 
@@ -66,16 +68,16 @@ def _standing(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterat
     """Results before address `stop` that can be cleared, newest first. What stands before a cleared one was cleared with it,
     and what stands before a range that was cut is the task at the front."""
     tools = [addresses for name, addresses in _by_tool(ctx).items() if name not in params.exclude_tools]
-    falling = (map(addresses.__getitem__, range(upto(addresses, stop) - 1, -1, -1)) for addresses in tools)
+    falling = (map(addresses.__getitem__, range(count_before(addresses, stop) - 1, -1, -1)) for addresses in tools)
     for at in merge(*falling, reverse=True):
         piece = envelope.at(at)
         if (piece.body and piece.body[0].text == params.placeholder) or (piece.body == () and piece.stop - piece.start > 1):
             return
-        if alone(envelope, at):
+        if find_replaceable(envelope, at):
             yield at
 
 
-@once
+@memoize
 def _by_tool(session: Session, index: Index) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for at in index.results:
@@ -86,7 +88,7 @@ def _by_tool(session: Session, index: Index) -> dict[str, list[int]]:
 
 def _tokens(envelope: Envelope, ctx: Ctx, at: int) -> int:
     piece = envelope.at(at)
-    return sum(piece.counts) if piece.body else ctx.ledger.tokens(at, at + 1)
+    return sum(piece.counts) if piece.body else ctx.ledger.count_tokens(at, at + 1)
 
 
 RULE = Rule(

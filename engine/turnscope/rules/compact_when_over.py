@@ -5,10 +5,19 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from turnscope.envelope.condensing import How, Shape, boundary, condense, fill, led, summary_at, turn_start
+from turnscope.envelope.condensing import (
+    Shape,
+    SummaryOptions,
+    compute_fill,
+    condense,
+    find_boundary,
+    find_leading_summary,
+    find_summary,
+    find_turn_start,
+)
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 SLOT = "compacted"  # marks the summary that a compaction put there, as long as no other takes its place
@@ -38,27 +47,27 @@ class Compaction(Struct, frozen=True, gc=False):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    level, starts, last = fill(envelope, ctx), ctx.index.messages, ctx.state
+    level, starts, last = compute_fill(envelope, ctx), ctx.index.messages, ctx.state
     if level <= params.share or len(starts) <= params.pin_first or starts[params.pin_first] >= ctx.request.cut:
         return last
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
-    begin, old, fresh = led(envelope, ctx, params.pin_first)
+    begin, old, fresh = find_leading_summary(envelope, ctx, params.pin_first)
     held = _held(last if old and old.slot == SLOT else None, ctx, params)
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
-    want = turn_start(ctx, params.keep_turns)
+    want = find_turn_start(ctx, params.keep_turns)
     inside = want <= fresh  # few turns are larger than the budget: cut inside them
     if inside:
-        want = starts[(upto(starts, fresh) + upto(starts, ctx.request.cut)) // 2]
-    stop = boundary(envelope, ctx, want, fresh, user, later=inside) or boundary(envelope, ctx, want, fresh, user)
+        want = starts[(count_before(starts, fresh) + count_before(starts, ctx.request.cut)) // 2]
+    stop = find_boundary(envelope, ctx, want, fresh, user, later=inside) or find_boundary(envelope, ctx, want, fresh, user)
     if held:
         yield Edit("keep", f"{because}, but {held}", facts={**facts, "suppressed": held})
     elif stop is None or ctx.tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
     else:
-        how = How(params.prompt, params.model, params.cap, params.shape, slot=SLOT, larger=False)
+        how = SummaryOptions(params.prompt, params.model, params.cap, params.shape, slot=SLOT, allow_larger=False)
         envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
-        if summary_at(envelope, begin) != old:
+        if find_summary(envelope, begin) != old:
             return Compaction(ctx.request.n, ctx.request.cut)
     return last
 

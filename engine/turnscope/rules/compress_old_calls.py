@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from turnscope.envelope.conversation import alone, result, since
+from turnscope.envelope.conversation import build_result, find_replaceable, get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.content import dumps
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 
@@ -27,18 +27,24 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     results, keep = ctx.index.results, max(0, params.keep)
-    start, stop = (max(0, upto(results, cut) - keep) for cut in (since(ctx), ctx.request.cut))
+    start, stop = (max(0, count_before(results, cut) - keep) for cut in (get_previous_cut(ctx), ctx.request.cut))
     for at in results[start:stop]:
         block = ctx.session.blocks[at]
         at_call = block.pair
         if at_call < 0 or block.name in params.exclude_tools or ctx.session.blocks[at_call].pair != at:
             continue
-        if not alone(envelope, at_call) or not alone(envelope, at) or ctx.tokens(at, at + 1) <= params.above:
+        if (
+            not find_replaceable(envelope, at_call)
+            or not find_replaceable(envelope, at)
+            or ctx.tokens(at, at + 1) <= params.above
+        ):
             continue
         call, kept = ctx.session.blocks[at_call], params.calls == "kept"
         line = _line(call, block, params.line)
-        part = result(block, line) if kept else Part(call.role, "text", line)
-        gain = sum(ctx.ledger.tokens(i, i + 1) for i in ((at,) if kept else (at_call, at))) - sum(ctx.ledger.body((part,)))
+        part = build_result(block, line) if kept else Part(call.role, "text", line)
+        gain = sum(ctx.ledger.count_tokens(i, i + 1) for i in ((at,) if kept else (at_call, at))) - sum(
+            ctx.ledger.count_placeholder((part,))
+        )
         stands = envelope.at(at).body
         if gain <= 0 or (kept and stands and stands[0].text != block.text):  # a notice of another rule says more
             continue

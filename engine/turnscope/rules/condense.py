@@ -3,11 +3,19 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
-from turnscope.envelope.condensing import How, Shape, boundary, condense, fill, led, turn_start
-from turnscope.envelope.conversation import newest, reach, static_tokens
+from turnscope.envelope.condensing import (
+    Shape,
+    SummaryOptions,
+    compute_fill,
+    condense,
+    find_boundary,
+    find_leading_summary,
+    find_turn_start,
+)
+from turnscope.envelope.conversation import count_static_tokens, find_fitting_start, find_newest_message
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 
@@ -52,22 +60,22 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     level = _level(envelope, ctx, params)
     if len(starts) <= params.pin_first or starts[params.pin_first] >= cut or (level < params.share and bare):
         return
-    begin, old, fresh = led(envelope, ctx, params.pin_first)
-    new = upto(starts, cut) - upto(starts, fresh)
-    tokens = ctx.size(envelope) - static_tokens(envelope, ctx) if params.above else 0
+    begin, old, fresh = find_leading_summary(envelope, ctx, params.pin_first)
+    new = count_before(starts, cut) - count_before(starts, fresh)
+    tokens = ctx.size(envelope) - count_static_tokens(envelope, ctx) if params.above else 0
     load = Load(level, tokens, new, _room(envelope, ctx, fresh) if params.min_pairs else 0)
     because = _because(load, ctx, fresh, params)
     if not because:
         return
     facts = {"fill": round(level, 4), "share": params.share, "standing": new, "limit": ctx.limit, "recursive": bool(old)}
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
-    stop = boundary(envelope, ctx, _want(ctx, fresh, load, params), fresh, user) if new > 1 else None
+    stop = find_boundary(envelope, ctx, _want(ctx, fresh, load, params), fresh, user) if new > 1 else None
     if stop is None or ctx.tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
         return
-    how = How(
+    how = SummaryOptions(
         params.prompt, params.model, params.cap, params.shape, params.clip, params.recursive,
-        frame=params.frame, reply=params.reply, larger=False,
+        frame=params.frame, reply=params.reply, allow_larger=False,
     )  # fmt: skip
     yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
 
@@ -75,16 +83,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _level(envelope: Envelope, ctx: Ctx, params: Params) -> float:
     """Share of the budget that is taken: by the whole request, or by the history of what is left for it."""
     if params.of == "request":
-        return fill(envelope, ctx)
-    asked = static_tokens(envelope, ctx) + (ctx.tokens(newest(ctx), ctx.request.cut) if ctx.index.messages else 0)
+        return compute_fill(envelope, ctx)
+    asked = count_static_tokens(envelope, ctx) + (
+        ctx.tokens(find_newest_message(ctx), ctx.request.cut) if ctx.index.messages else 0
+    )
     return (ctx.size(envelope) - asked) / max(1, ctx.limit - asked)  # facts are JSON, which has no infinity
 
 
 def _room(envelope: Envelope, ctx: Ctx, fresh: int) -> int:
     """How many whole pairs before the newest prompt the budget has room for, of those that stand behind the summary."""
     turns, cut = ctx.index.turns, ctx.request.cut
-    first = max(fresh, reach(envelope, ctx, ctx.limit - static_tokens(envelope, ctx)))
-    return max(0, upto(turns, cut) - 1 - upto(turns, first))
+    first = max(fresh, find_fitting_start(envelope, ctx, ctx.limit - count_static_tokens(envelope, ctx)))
+    return max(0, count_before(turns, cut) - 1 - count_before(turns, first))
 
 
 def _because(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
@@ -96,7 +106,7 @@ def _because(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
         return f"the messages have {load.tokens:,} tokens, more than {params.above:,}"
     if params.pairs and new // 2 > params.pairs:
         return f"{new // 2:,} pairs of messages stand, more than {params.pairs:,}"
-    there = upto(ctx.index.turns, ctx.request.cut) - 1 - upto(ctx.index.turns, fresh)
+    there = count_before(ctx.index.turns, ctx.request.cut) - 1 - count_before(ctx.index.turns, fresh)
     if load.fits < min(params.min_pairs, there):
         return f"the budget has room for {load.fits:,} of {there:,} pairs, fewer than {params.min_pairs:,}"
     return ""
@@ -105,10 +115,10 @@ def _because(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
 def _want(ctx: Ctx, fresh: int, load: Load, params: Params) -> int:
     """The address up to which to condense, before it is moved to a place where nothing is torn."""
     starts, new = ctx.index.messages, load.new
-    stop = upto(starts, ctx.request.cut)
+    stop = count_before(starts, ctx.request.cut)
     if params.keep_turns:
         kept = min(params.keep_turns, load.fits + 1) if params.min_pairs else params.keep_turns
-        return max(fresh, turn_start(ctx, kept))
+        return max(fresh, find_turn_start(ctx, kept))
     most = new - 1 if params.of == "history" else new  # the newest message is no history
     gone = new - params.keep_messages if params.keep_messages else int(most * params.fraction + 1e-9)
     return starts[max(0, min(stop - new + gone, stop - 1))]

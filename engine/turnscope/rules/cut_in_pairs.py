@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from turnscope.envelope.condensing import How, condense, summary_at
-from turnscope.envelope.conversation import begin, droppable, head
+from turnscope.envelope.condensing import SummaryOptions, condense, find_summary
+from turnscope.envelope.conversation import find_droppable, find_head_end, find_start
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 
@@ -38,25 +38,25 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     because, most = cause
     saved = _saved(envelope, ctx)
-    facts = {"reported": ctx.reported, "limit": ctx.budget.limit, "saved": round(saved, 4)}
+    facts = {"reported": ctx.previous_usage, "limit": ctx.budget.limit, "saved": round(saved, 4)}
     if params.min_saved and saved >= params.min_saved and params.trigger != "model":
         yield Edit("keep", f"no cut: earlier rules saved {saved:.0%} of this request", facts=facts)
         return
-    there = upto(ctx.index.messages, ctx.request.cut)
-    front = head(ctx, params.keep_first)
-    kept, gone = upto(ctx.index.messages, front), upto(ctx.index.messages, _end(envelope, ctx, front))
+    there = count_before(ctx.index.messages, ctx.request.cut)
+    front = find_head_end(ctx, params.keep_first)
+    kept, gone = count_before(ctx.index.messages, front), count_before(ctx.index.messages, _end(envelope, ctx, front))
     remove = (there - gone) * 3 // 8 * 2 if most else (there - gone) // 4 * 2
-    start = begin(ctx, ctx.index.messages[gone + remove], answer=params.keep_first % 2 == 1) if remove > 0 else front
-    spans = tuple(droppable(ctx, envelope, front, start))
+    start = find_start(ctx, ctx.index.messages[gone + remove], answer=params.keep_first % 2 == 1) if remove > 0 else front
+    spans = tuple(find_droppable(ctx, envelope, front, start))
     part = "three quarters" if most else "half"
-    last = upto(ctx.index.messages, start)
+    last = count_before(ctx.index.messages, start)
     facts |= {"messages": there, "cut": last - gone} if spans else {}
     if not spans:
         yield Edit("keep", f"{because}, but {there - gone} messages hold no pair to cut", facts=facts)
         return
     told = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last}"
     if params.summarise:
-        how = How(params.prompt, params.model, params.cap, "user" if kept % 2 else "pair", larger=False)
+        how = SummaryOptions(params.prompt, params.model, params.cap, "user" if kept % 2 else "pair", allow_larger=False)
         if (yield from condense(envelope, ctx, Span(front, spans[-1].stop), how, told, facts)) is not envelope:
             return
     for span in spans:
@@ -69,9 +69,9 @@ def _cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:
     if previous is None:
         return None
     less, larger = (ctx.budget.window < previous.budget.window), (ctx.budget.window > previous.budget.window)
-    if params.trigger != "model" and ctx.reported >= limit:
-        most = {"auto": ctx.reported / 2 > limit, "smaller": less}.get(params.part, params.part == "three_quarters")
-        return f"the previous request had {ctx.reported:,} tokens, the limit is {limit:,}", most
+    if params.trigger != "model" and ctx.previous_usage >= limit:
+        most = {"auto": ctx.previous_usage / 2 > limit, "smaller": less}.get(params.part, params.part == "three_quarters")
+        return f"the previous request had {ctx.previous_usage:,} tokens, the limit is {limit:,}", most
     if params.trigger != "size" and (less or larger):
         most = less if params.part in ("auto", "smaller") else params.part == "three_quarters"
         return f"the new model's window is {'smaller' if less else 'larger'}: {ctx.budget.window:,} tokens", most
@@ -90,7 +90,7 @@ def _saved(envelope: Envelope, ctx: Ctx) -> float:
 def _end(envelope: Envelope, ctx: Ctx, at: int) -> int:
     """Where the range that was cut behind address `at` ends; system and tool blocks inside it stay."""
     static = set(ctx.index.static)
-    while at < ctx.request.cut and (at in static or envelope.at(at).body == () or summary_at(envelope, at)):
+    while at < ctx.request.cut and (at in static or envelope.at(at).body == () or find_summary(envelope, at)):
         at = at + 1 if at in static else envelope.at(at).stop
     return at
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.conversation import call_input, result, result_text, since
+from turnscope.envelope.conversation import build_result, get_call_input, get_previous_cut, get_result_text
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.readings import HEADED, STARTS, readings, shown
+from turnscope.envelope.file_reads import HEADED, STARTS, find_file_reads, get_file_text
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.model import Block, Edit, Part, Session, Span
 
@@ -28,12 +28,12 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     most = max(1, params.lines)
-    for block in ctx.session.blocks[since(ctx) : ctx.request.cut]:
+    for block in ctx.session.blocks[get_previous_cut(ctx) : ctx.request.cut]:
         if block.role != "user" or envelope.at(block.at).body is not None:
             continue
-        said, cut = (result_text(block) or "") if block.kind == "tool_result" else block.text, []
-        for reading in readings(block, ctx.session):
-            text = shown(block, reading.path)
+        said, cut = (get_result_text(block) or "") if block.kind == "tool_result" else block.text, []
+        for reading in find_file_reads(block, ctx.session):
+            text = get_file_text(block, reading.path)
             lines = text.removesuffix("\n").split("\n")
             if len(lines) > most:
                 told = _told(block, ctx.session, reading.path, most, len(lines))
@@ -41,7 +41,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                 said = short if HEADED.match(said) else said.replace(text, short, 1)
                 cut.append(told)
         if cut:
-            part = result(block, said) if block.kind == "tool_result" else Part(block.role, block.kind, said)
+            part = build_result(block, said) if block.kind == "tool_result" else Part(block.role, block.kind, said)
             files = ", ".join(f"{told['path']} has {told['total']:,} lines" for told in cut)
             because = f"{files}: {most:,} are sent"
             envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (part,), facts={"files": cut})
@@ -63,7 +63,7 @@ def _filled(notice: str, told: Mapping[str, str | int]) -> str:
 
 def _first(block: Block, session: Session) -> int:
     """The number of the first line that was read."""
-    given = call_input(session, block)
+    given = get_call_input(session, block)
     found = next((given[key] for key in STARTS if isinstance(given.get(key), int)), 1)
     return max(1, int(found))
 

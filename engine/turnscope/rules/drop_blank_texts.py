@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from turnscope.envelope.difference import changes
+from turnscope.envelope.difference import find_changes
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.session.model import Block, Body, Edit, Part, Span
+from turnscope.session.model import Block, Edit, Part, Placeholder, Span
 
 SAID = "[This message is empty.]"
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    found = {span: body for change in changes(envelope, ctx) for span, body in _blank(envelope, ctx, change)}
+    found = {span: body for change in find_changes(envelope, ctx) for span, body in _blank(envelope, ctx, change)}
     for span, body in found.items():
         yield Edit("repair" if body else "drop", "a text without a word cannot be sent", span, body)
 
 
-def _blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Span, Body]]:
-    for piece in envelope.over(change):
+def _blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Span, Placeholder]]:
+    for piece in envelope.iter_pieces(change):
         if piece.body is None:
             for at in range(max(piece.start, change.start), min(piece.stop, change.stop)):
                 if _wordless(ctx.session.blocks[at]):

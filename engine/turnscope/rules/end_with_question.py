@@ -8,7 +8,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.pricing.abilities import takes_prefill
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
 SAID = "continue"
@@ -22,7 +22,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 
 def _unfinished(envelope: Envelope, ctx: Ctx) -> str:
     """Why a request cannot end as it does; "" where it can."""
-    if not upto(ctx.index.messages, ctx.request.cut):
+    if not count_before(ctx.index.messages, ctx.request.cut):
         return "" if len(envelope) and next(_backwards(envelope)).slot else "nothing was said before this request"
     last = next((piece for piece in _backwards(envelope) if piece.body != () and _talks(piece, ctx)), None)
     if last is None:
@@ -30,7 +30,7 @@ def _unfinished(envelope: Envelope, ctx: Ctx) -> str:
     if last.body:
         said = "what stands for the newest messages is an answer, and models no longer go on from one: they are asked to"
         return said if last.body[-1].role == "assistant" else ""
-    block = ctx.session.blocks[max(span.stop for span in ctx.index.talk(last.start, last.stop)) - 1]
+    block = ctx.session.blocks[max(span.stop for span in ctx.index.find_conversation_spans(last.start, last.stop)) - 1]
     if block.role != "assistant" or block.kind == "compaction":  # behind its own summary a server goes on
         return ""
     if not takes_prefill(ctx.request.model, ctx.prices):
@@ -40,7 +40,7 @@ def _unfinished(envelope: Envelope, ctx: Ctx) -> str:
 
 
 def _talks(piece: Piece, ctx: Ctx) -> bool:
-    return piece.body is not None or any(True for _ in ctx.index.talk(piece.start, piece.stop))
+    return piece.body is not None or any(True for _ in ctx.index.find_conversation_spans(piece.start, piece.stop))
 
 
 def _backwards(envelope: Envelope) -> Iterator[Piece]:

@@ -4,12 +4,12 @@ from msgspec import structs
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.envelope.wishes import wished
+from turnscope.envelope.wishes import find_wishes
 from turnscope.errors import RuleError
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    for wish in wished(ctx.session, ctx.request.n):
+    for wish in find_wishes(ctx.session, ctx.request.n):
         edit = wish
         try:
             envelope.replace(wish, -1, ctx.ledger)

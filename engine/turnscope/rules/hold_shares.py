@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.conversation import newest
+from turnscope.envelope.conversation import find_newest_message
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
@@ -57,7 +57,7 @@ def _cut(piece: Piece, most: int, params: Params) -> tuple[Part, ...]:
 def _oldest(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> Iterator[int]:
     """Blocks of a bucket that stand verbatim before the newest message, oldest first. Only results and thinking can go."""
     found = {Bucket.TOOL_RESULTS: ctx.index.results, Bucket.THINKING: ctx.index.thinking}.get(bucket, ())
-    return (at for at in found[: bisect_left(found, newest(ctx))] if envelope.at(at).body is None)
+    return (at for at in found[: bisect_left(found, find_newest_message(ctx))] if envelope.at(at).body is None)
 
 
 RULE = Rule("hold_shares", "Hold every slot and bucket to its share of the budget.", edits, Params)

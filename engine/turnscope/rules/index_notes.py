@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from turnscope.envelope.conversation import alone, call, since
+from turnscope.envelope.conversation import build_call, find_replaceable, get_previous_cut
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.places import insert_at
+from turnscope.envelope.layers.places import find_insert
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.envelope.tidying import address
-from turnscope.session.index import upto
+from turnscope.envelope.tool_outputs import make_address
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 SLOT = "notes"
@@ -32,7 +32,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     written: dict[str, str] = dict(ctx.state or ())  # title by id
     calls = ctx.index.calls
-    for at in calls[upto(calls, since(ctx)) : upto(calls, ctx.request.cut)]:
+    for at in calls[count_before(calls, get_previous_cut(ctx)) : count_before(calls, ctx.request.cut)]:
         block = ctx.session.blocks[at]
         given = _given(block)
         if block.name == params.read:
@@ -42,19 +42,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         text = given.get("text")
         if block.name != params.write or not isinstance(text, str) or not text.strip():
             continue
-        name = address(text)
+        name = make_address(text)
         written.pop(name, None)
         written[name] = " ".join(str(given.get("title") or text).split())[:80]
-        part = call(block, {**given, "text": f"[note {name}, kept outside the window]"})
-        tokens, left = ctx.own.tokens(at, at + 1), sum(ctx.own.body((part,)))
-        span = Span(at, at + 1) if left < tokens and alone(envelope, at) else None
+        part = build_call(block, {**given, "text": f"[note {name}, kept outside the window]"})
+        tokens, left = ctx.own.count_tokens(at, at + 1), sum(ctx.own.count_placeholder((part,)))
+        span = Span(at, at + 1) if left < tokens and find_replaceable(envelope, at) else None
         facts: dict[str, Any] = {"note": name, "call": at, "tokens": tokens, "left": left}
         because = f"the note {name} was written: its text lies outside the window, its line stands in the index"
         envelope = yield Edit("truncate" if span else "keep", because, span, (part,) if span else (), facts=facts)
     state = tuple(written.items())
     if written and ctx.index.messages:
         at, (body, many) = ctx.index.messages[0], _listed(state, ctx, params)
-        standing = insert_at(envelope, at, SLOT)
+        standing = find_insert(envelope, at, SLOT)
         if body != (standing.body if standing else None):
             because = f"{many} of {len(written)} notes are listed; every one is read back by its id"
             facts = {"notes": len(written), "listed": many, "ids": [name for name, _ in state[len(state) - many :]]}
@@ -69,7 +69,7 @@ def _listed(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tup
     while True:
         text = "\n".join((params.heading.replace("{read}", params.read), *lines))
         body = (Part("system", "text", text, place="system"),)
-        if not lines or sum(ctx.own.body(body)) <= share:
+        if not lines or sum(ctx.own.count_placeholder(body)) <= share:
             return body, len(lines)
         lines = lines[max(1, len(lines) // 10) :]
 

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Annotated
 
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.memories import finding_lines
+from turnscope.envelope.memories import list_findings
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.model import Edit, Part, Span
 
@@ -25,7 +25,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     rows = ctx.session.about.get(params.key)
-    found = "\n".join(line if isinstance(rows, str) else f"- {line}" for line in finding_lines(rows)) or params.text.strip()
+    found = "\n".join(line if isinstance(rows, str) else f"- {line}" for line in list_findings(rows)) or params.text.strip()
     inserts = takewhile(lambda piece: piece.stop == 0, envelope.pieces)
     standing = next((piece for piece in inserts if piece.slot == SLOT), None)
     body = (Part("system", "text", f"{params.heading}\n{found}", place="system"),) if found else ()

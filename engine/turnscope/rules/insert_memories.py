@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Literal
 
-from turnscope.envelope.conversation import since
+from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.extracting import extracted
-from turnscope.envelope.layers.places import insert_at
-from turnscope.envelope.memories import FORMS, TIERS, Memory, kept, reviewed, said_since, scored
+from turnscope.envelope.fact_extraction import extract_facts
+from turnscope.envelope.layers.places import find_insert
+from turnscope.envelope.memories import FORMS, TIERS, Memory, decode_fact, find_facts_since, read_findings, score_facts
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.envelope.wishes import rating
-from turnscope.session.index import before
+from turnscope.envelope.wishes import get_rating
+from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
 KEPT = 200  # facts of one session at most, the newest
@@ -38,34 +38,38 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     own: dict[str, Memory] = {fact.id: fact for fact in ctx.state or ()}
-    new = [*(reviewed(ctx) if params.reviews and ctx.state is None else ()), *said_since(ctx, since(ctx))]
-    new += yield from extracted(ctx, since(ctx), (*own.values(), *new))
+    new = [*(read_findings(ctx) if params.reviews and ctx.state is None else ()), *find_facts_since(ctx, get_previous_cut(ctx))]
+    new += yield from extract_facts(ctx, get_previous_cut(ctx), (*own.values(), *new))
     for fact in new:
         if fact.id not in own:
-            refused = rating(ctx.session, fact.text) == "down"
+            refused = get_rating(ctx.session, fact.text) == "down"
             because = f"{'refused by hand, not ' if refused else ''}remembered of the {fact.owner}, from {fact.source}"
             facts = {"memory": fact.id, "owner": fact.owner, "tier": fact.tier, "source": fact.source, "refused": refused}
             yield Edit("keep", because, facts=facts)
             own[fact.id] = fact
     state = ctx.state if ctx.state is not None and len(own) == len(ctx.state) else tuple(own.values())[-KEPT:]
-    turn = before(ctx.index.turns, ctx.request.cut - 1)
+    turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
     if turn is None or (state is ctx.state and _same(envelope, ctx, turn)):
         return state
     question = ctx.session.blocks[turn].text[:4_000]
     key = blake2b(f"{turn}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     answer: Answer = yield Ask("recall", f"recall:{key}", "", question, params.most)
-    stored = [read for item in answer.items if (read := kept(item))]
+    stored = [read for item in answer.items if (read := decode_fact(item))]
     known = {fact.id: fact for fact in (*own.values(), *stored)}
-    scores = scored(ctx, known.values(), question, params.tiers, params.short_turns)
+    scores = score_facts(ctx, known.values(), question, params.tiers, params.short_turns)
     order = sorted(scores, key=lambda name: -scores[name])  # equals: those said here first, then the store's order
     at = 0 if params.place == "before" else ctx.index.messages[0]
     for owner, slot in SLOTS.items():
         chosen = [fact for name in order if (fact := known[name]).owner == owner]
         chosen = chosen[: params.most if owner == "user" or params.agent else 0]
-        insert = insert_at(envelope, at, slot)
+        insert = find_insert(envelope, at, slot)
         there = (insert.body or ()) if insert else ()
-        room = min(ctx.limit - ctx.size(envelope) + sum(ctx.own.body(there)), ctx.budget.slots.get(slot, ctx.budget.limit))
-        while (body := _body(chosen, params)) and sum(ctx.own.body(body)) > room:  # an insert shrinks before anything else
+        room = min(
+            ctx.limit - ctx.size(envelope) + sum(ctx.own.count_placeholder(there)), ctx.budget.slots.get(slot, ctx.budget.limit)
+        )
+        while (body := _body(chosen, params)) and sum(
+            ctx.own.count_placeholder(body)
+        ) > room:  # an insert shrinks before anything else
             chosen = chosen[:-1]
         if body != there:
             listed = ", ".join(f"{fact.id} {fact.tier} {scores[fact.id]}" for fact in chosen)
@@ -78,7 +82,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _same(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
     """Whether the previous request was of the same turn and budget, and all fits: then what it chose still stands."""
     last = ctx.previous
-    same = last is not None and last.budget == ctx.budget and before(ctx.index.turns, last.request.cut - 1) == turn
+    same = last is not None and last.budget == ctx.budget and find_at_or_before(ctx.index.turns, last.request.cut - 1) == turn
     return same and ctx.size(envelope) <= ctx.limit
 
 

@@ -6,11 +6,17 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.condensing import behind_summary
-from turnscope.envelope.conversation import begin, droppable, reach, static_tokens, talk_tokens
+from turnscope.envelope.condensing import find_start_after_summary
+from turnscope.envelope.conversation import (
+    count_conversation_tokens,
+    count_static_tokens,
+    find_droppable,
+    find_fitting_start,
+    find_start,
+)
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit
 
 
@@ -29,23 +35,23 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     cut, turns = ctx.request.cut, ctx.index.turns
-    current = upto(turns, cut) - 1
+    current = count_before(turns, cut) - 1
     if current < 0:
         return
     wanted = min(params.pairs, current) if params.pairs >= 0 else current
     pairs = wanted
-    first = behind_summary(envelope, ctx) if params.keep_summary else ctx.index.messages[0]
+    first = find_start_after_summary(envelope, ctx) if params.keep_summary else ctx.index.messages[0]
     if params.reduce or params.tokens:
-        room = params.tokens or ctx.limit - static_tokens(envelope, ctx)
-        room -= talk_tokens(envelope, ctx, first)
-        fits = bisect_left(turns, reach(envelope, ctx, room))
+        room = params.tokens or ctx.limit - count_static_tokens(envelope, ctx)
+        room -= count_conversation_tokens(envelope, ctx, first)
+        fits = bisect_left(turns, find_fitting_start(envelope, ctx, room))
         pairs = max(0, min(wanted, current - fits))
-    start = begin(ctx, turns[current - pairs]) if pairs < current or params.pairs >= 0 else first
+    start = find_start(ctx, turns[current - pairs]) if pairs < current or params.pairs >= 0 else first
     because = f"the last {pairs} of {current} earlier pairs are kept"
     if pairs < wanted:
         because += f": {wanted} would not fit the limit of {params.tokens or ctx.limit:,} tokens"
     facts = {"pairs": pairs, "wanted": params.pairs, "there": current, "limit": ctx.limit}
-    for span in droppable(ctx, envelope, first, start):
+    for span in find_droppable(ctx, envelope, first, start):
         envelope = yield Edit("drop", because, span, facts=facts)
     if params.reduce and (size := ctx.size(envelope)) > ctx.limit:
         yield Edit(

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.condensing import behind_summary
-from turnscope.envelope.conversation import begin, droppable, head, reach, static_tokens, talk_tokens
+from turnscope.envelope.condensing import find_start_after_summary
+from turnscope.envelope.conversation import (
+    count_conversation_tokens,
+    count_static_tokens,
+    find_droppable,
+    find_fitting_start,
+    find_head_end,
+    find_start,
+)
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit
 
 
@@ -27,21 +34,21 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     limit = int(ctx.limit * params.share)
     size = ctx.size(envelope)
-    if size <= limit or not upto(ctx.index.messages, ctx.request.cut):
+    if size <= limit or not count_before(ctx.index.messages, ctx.request.cut):
         return
     first = ctx.index.messages[0]
-    pinned = head(ctx, 1) if params.pin_first else first
-    room = limit - static_tokens(envelope, ctx)
-    if params.keep_summary and (behind := behind_summary(envelope, ctx)) > first:
+    pinned = find_head_end(ctx, 1) if params.pin_first else first
+    room = limit - count_static_tokens(envelope, ctx)
+    if params.keep_summary and (behind := find_start_after_summary(envelope, ctx)) > first:
         pinned = max(pinned, behind)
-        room -= talk_tokens(envelope, ctx, behind)
+        room -= count_conversation_tokens(envelope, ctx, behind)
     elif pinned > first:  # counted as it was said: an earlier stand-in for it weighs no more
-        room -= sum(ctx.own.span(first, pinned)[2:])
-    start = max(pinned, begin(ctx, reach(envelope, ctx, room), params.whole_pairs))
-    kept = upto(ctx.index.messages, ctx.request.cut) - upto(ctx.index.messages, start)
+        room -= sum(ctx.own.count_by_bucket(first, pinned)[2:])
+    start = max(pinned, find_start(ctx, find_fitting_start(envelope, ctx, room), params.whole_pairs))
+    kept = count_before(ctx.index.messages, ctx.request.cut) - count_before(ctx.index.messages, start)
     because = f"{size:,} tokens exceed the limit of {limit:,}; counted from the newest, {kept} messages fit"
     facts = {"tokens": size, "limit": limit, "kept": kept, "pinned": pinned > first}
-    for span in droppable(ctx, envelope, pinned, start):
+    for span in find_droppable(ctx, envelope, pinned, start):
         envelope = yield Edit("drop", because, span, facts=facts)
     if (left := ctx.size(envelope)) > limit:
         yield Edit(

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from turnscope.envelope.conversation import begin, droppable, reach, static_tokens
+from turnscope.envelope.conversation import count_static_tokens, find_droppable, find_fitting_start, find_start
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.relevance import exchanges, nearest, place_of, ranked
+from turnscope.envelope.relevance import find_exchange, get_exchanges, rank_exchanges, rerank_exchanges
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import before
+from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Edit, Span
 
 LISTED = 12  # scores that one decision names
@@ -30,21 +30,21 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     limit, size = int(ctx.limit * params.share), ctx.size(envelope)
-    turn = before(ctx.index.turns, ctx.request.cut - 1)
+    turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
     if size <= limit or turn is None:
         return
-    index, room = exchanges(ctx), limit - static_tokens(envelope, ctx)
-    starts, now = index.starts, place_of(index.starts, turn)
+    index, room = get_exchanges(ctx), limit - count_static_tokens(envelope, ctx)
+    starts, now = index.starts, find_exchange(index.starts, turn)
     last = max(0, now - max(0, params.recent))
     recent = _tokens(envelope, ctx, starts[last], ctx.request.cut)
     facts: dict[str, Any] = {"tokens": size, "limit": limit}
     if recent > room:
         because = f"{size:,} tokens exceed the limit of {limit:,}; the newest alone fill it, so nothing earlier is picked"
-        for span in droppable(ctx, envelope, starts[0], begin(ctx, reach(envelope, ctx, room))):
+        for span in find_droppable(ctx, envelope, starts[0], find_start(ctx, find_fitting_start(envelope, ctx, room))):
             envelope = yield Edit("drop", because, span, facts=facts)
         return
-    found = {n: score for n, score in ranked(ctx, index, turn) if n < last}
-    missing = (yield from nearest(ctx, index, turn, found, params.rerank)) if params.rerank else ""
+    found = {n: score for n, score in rank_exchanges(ctx, index, turn) if n < last}
+    missing = (yield from rerank_exchanges(ctx, index, turn, found, params.rerank)) if params.rerank else ""
     facts |= {"not_reranked": missing} if missing else {}
     kept: dict[int, int] = {}  # exchanges that stay for their score, and their tokens
     for number in dict.fromkeys([0, *found] if params.pin_first and last else found):
@@ -54,7 +54,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     oldest = last
     for _ in range(3):  # what stays for its score and is new as well takes its room once
         double = sum(need for number, need in kept.items() if oldest <= number < last)
-        oldest = min(oldest, bisect_left(starts, reach(envelope, ctx, room - sum(kept.values()) + double)))
+        oldest = min(oldest, bisect_left(starts, find_fitting_start(envelope, ctx, room - sum(kept.values()) + double)))
     facts |= {
         "scores": _listed(starts, found, kept) or "no earlier exchange shares a word with the turn",
         "newest": now - oldest,
@@ -64,7 +64,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     at = 0
     for number in [*sorted(n for n in kept if n < oldest), oldest]:
         told = {"exchanges": number - at, "scores": _listed(starts, found, [n for n in found if at <= n < number]) or "0"}
-        for span in droppable(ctx, envelope, starts[at], starts[number]) if at < number else ():
+        for span in find_droppable(ctx, envelope, starts[at], starts[number]) if at < number else ():
             envelope = yield Edit("drop", because, span, facts={**facts, **told})
         at = number + 1
 
@@ -72,8 +72,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _tokens(envelope: Envelope, ctx: Ctx, start: int, stop: int) -> int:
     """Tokens of the conversation in `[start, stop)` as it stands, in the policy's own units."""
     return sum(
-        sum((ctx.own.span(max(p.start, start), min(p.stop, stop)) if p.body is None else ctx.own.body(p.body))[2:])
-        for p in envelope.over(Span(start, stop))
+        sum(
+            (
+                ctx.own.count_by_bucket(max(p.start, start), min(p.stop, stop))
+                if p.body is None
+                else ctx.own.count_placeholder(p.body)
+            )[2:]
+        )
+        for p in envelope.iter_pieces(Span(start, stop))
     )
 
 

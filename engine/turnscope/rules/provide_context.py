@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from msgspec import Struct
 
+from turnscope.envelope.context_items import KINDS, SLOTS, decode_item, describe_items, fit_items, read_recorded_items
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.places import insert_at
-from turnscope.envelope.provided import KINDS, SLOTS, fitting, provided, recorded, told
+from turnscope.envelope.layers.places import find_insert
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import before
+from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
 
@@ -40,7 +40,7 @@ class Stood(Struct, frozen=True, gc=False):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    turn = before(ctx.index.turns, ctx.request.cut - 1)
+    turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
     was: Stood | None = ctx.state
     kinds = [kind for kind in KINDS if kind in params.kinds]
     if turn is None:
@@ -51,12 +51,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return was
     if was and was.at != now.at and was.at < envelope.stop:
         for slot in (SLOTS[kind] for kind in kinds):
-            if insert_at(envelope, was.at, slot):
+            if find_insert(envelope, was.at, slot):
                 envelope = yield Edit("drop", "another question: this was for the one before", Span(was.at, was.at), slot=slot)
     question, asked = ctx.session.blocks[turn].text[:8_000], " ".join(kinds)
     key = blake2b(f"{turn}\0{asked}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     answer: Answer = yield Ask("provide", f"provide:{key}", asked, question, params.most)
-    found = [*recorded(ctx, turn), *(one for item in answer.items if (one := provided(item)))]
+    found = [*read_recorded_items(ctx, turn), *(one for item in answer.items if (one := decode_item(item)))]
 
     def part(text: str) -> Part:
         system = params.place == "system"
@@ -64,15 +64,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
     for kind in kinds:
         slot, texts = SLOTS[kind], [one for one in found if one.kind == kind][: params.most]
-        insert = insert_at(envelope, now.at, slot)
+        insert = find_insert(envelope, now.at, slot)
         there = (insert.body or ()) if insert else ()
         share = int(ctx.budget.slots.get(slot, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
-        room = min(ctx.limit - ctx.size(envelope) + sum(ctx.own.body(there)), share)  # an insert shrinks before anything else
-        text, many = fitting(texts, params.form, room, lambda said: ctx.own.tokens_of((part(said),)))
+        room = min(
+            ctx.limit - ctx.size(envelope) + sum(ctx.own.count_placeholder(there)), share
+        )  # an insert shrinks before anything else
+        text, many = fit_items(texts, params.form, room, lambda said: ctx.own.count_parts((part(said),)))
         body = (part(text),) if text else ()
         if body != there:
             because = f"{many} of {len(texts)} {slot.replace('_', ' ')} stand beside the question: {room:,} tokens are free"
-            facts = {"room": room, "found": len(texts), "stand": many, "what": told(texts)}
+            facts = {"room": room, "found": len(texts), "stand": many, "what": describe_items(texts)}
             envelope = yield Edit("insert" if body else "drop", because, Span(now.at, now.at), body, slot=slot, facts=facts)
     return now
 

@@ -6,29 +6,29 @@ from typing import Annotated, Any
 
 from msgspec import structs
 
-from turnscope.envelope.conversation import newest, since
-from turnscope.envelope.difference import changes, shown
+from turnscope.envelope.conversation import find_newest_message, get_previous_cut
+from turnscope.envelope.difference import find_changes, get_visible
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pairs import (
-    answered,
-    begun,
-    heads,
-    id_of,
-    itself,
-    late,
-    neighbour,
-    odd,
-    raw_of,
-    role_at,
-    stands,
-    stray,
-    twins,
-    unkeyed,
-    verbatim,
-    within,
+    as_mapping,
+    build_opening_notice,
+    explain_stray,
+    find_duplicate_ids,
+    find_invalid_inputs,
+    find_previous_message,
+    find_result,
+    get_call_id,
+    get_parts,
+    get_role,
+    is_invalid_id,
+    is_late,
+    is_sent,
+    iter_message_starts,
+    select_within,
+    stands_alone,
 )
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.content import block_text
+from turnscope.session.content import extract_block_text
 from turnscope.session.model import Edit, Part, Span
 
 Mended = Generator[Edit, Any, Envelope]
@@ -49,17 +49,17 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     blocks, messages = ctx.session.blocks, ctx.session.messages
-    spans = changes(envelope, ctx)
+    spans = find_changes(envelope, ctx)
     envelope = yield from _rename(envelope, ctx, spans)
     envelope = yield from _key(envelope, ctx, spans)
-    calls = [*within(ctx.index.calls, spans)]
+    calls = [*select_within(ctx.index.calls, spans)]
     ends = {messages[blocks[at].message].stop - 1 for at in calls if not _whole(envelope, ctx, at)}
     theirs = {blocks[at].pair for at in calls if at < blocks[at].pair < ctx.request.cut}
     envelope = yield from _take_back(envelope, ctx, calls, theirs, params)
-    for at in sorted({*within(ctx.index.results, spans), *theirs}):
+    for at in sorted({*select_within(ctx.index.results, spans), *theirs}):
         if _whole(envelope, ctx, at):
             continue
-        if why := stray(envelope, ctx, at):
+        if why := explain_stray(envelope, ctx, at):
             body = (Part("user", "text", f"{params.stray}\n{blocks[at].text}"),) if _alone(ctx, at) else ()
             envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"block": at, "call": blocks[at].pair})
         if blocks[at].pair >= 0:
@@ -69,8 +69,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if params.filler:
         envelope = yield from _alternate(envelope, ctx, spans, params)
     talk = ctx.index.messages
-    if params.begin and talk and any(span.start <= max(since(ctx) - 1, talk[0]) for span in spans):
-        edit = begun(envelope, ctx, params.notice)
+    if params.begin and talk and any(span.start <= max(get_previous_cut(ctx) - 1, talk[0]) for span in spans):
+        edit = build_opening_notice(envelope, ctx, params.notice)
         if edit is not None:
             yield edit
 
@@ -81,10 +81,10 @@ def _whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
     if not 0 <= pair < ctx.request.cut or blocks[pair].pair != at or abs(blocks[at].message - blocks[pair].message) != 1:
         return False
     piece = envelope.at(at)
-    if piece.start <= pair < piece.stop and shown(piece) in (None, ()):
+    if piece.start <= pair < piece.stop and get_visible(piece) in (None, ()):
         return True
     last = ctx.session.messages[blocks[min(at, pair)].message].stop - 1
-    return all(itself(envelope, ctx, place) for place in (at, pair, last))
+    return all(stands_alone(envelope, ctx, place) for place in (at, pair, last))
 
 
 def _take_back(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int], params: Params) -> Mended:
@@ -98,7 +98,7 @@ def _take_back(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int],
             rest = piece.body[1:]
             why, bare = "the calls before it are there again", len(rest) == 1 and rest[0].ref == at
             envelope = yield Edit("repair", why, Span(at, at + 1), () if bare else rest, restore=bare, facts={"block": at})
-        elif at in theirs and said.startswith(f"{params.stray}\n") and stands(envelope, ctx, session.blocks[at].pair):
+        elif at in theirs and said.startswith(f"{params.stray}\n") and is_sent(envelope, ctx, session.blocks[at].pair):
             envelope = yield Edit("repair", "the call of this result is there again", Span(at, at + 1), restore=True)
     return envelope
 
@@ -106,39 +106,39 @@ def _take_back(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int],
 def _alone(ctx: Ctx, result: int) -> bool:
     """True where the newest message, which is never left out, holds results alone."""
     blocks = ctx.session.blocks
-    return result >= newest(ctx) and all(
-        b.kind == "tool_result" and b.role == "user" for b in blocks[newest(ctx) : ctx.request.cut]
+    return result >= find_newest_message(ctx) and all(
+        b.kind == "tool_result" and b.role == "user" for b in blocks[find_newest_message(ctx) : ctx.request.cut]
     )
 
 
 def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
     """Calls whose id an earlier call has, and their results, get an id of their own."""
-    names = twins(ctx)
-    calls = [(at, "id", names[at]) for at in within(ctx.index.calls, spans) if at in names] if names else []
-    pairs = [(at, ctx.session.blocks[at].pair) for at in within(ctx.index.results, spans)] if names else []
+    names = find_duplicate_ids(ctx)
+    calls = [(at, "id", names[at]) for at in select_within(ctx.index.calls, spans) if at in names] if names else []
+    pairs = [(at, ctx.session.blocks[at].pair) for at in select_within(ctx.index.results, spans)] if names else []
     for at, key, name in (*calls, *((at, "tool_use_id", names[call]) for at, call in pairs if call in names)):
         piece = envelope.at(at)
         parts = piece.body if piece.body is not None else (Part(ctx.session.blocks[at].role, ctx.session.blocks[at].kind),)
-        raw = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
+        raw = as_mapping(parts[0].raw) or as_mapping(ctx.session.blocks[at].raw) if parts else {}
         if parts and not _told(parts[0]) and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
             text = parts[0].text or ctx.session.blocks[at].text
             body = (structs.replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
             why = f"an earlier call has the id {raw.get(key)} already"
-            why = f"a provider takes no id like {raw.get(key)!r}" if odd(raw.get(key)) else why
+            why = f"a provider takes no id like {raw.get(key)!r}" if is_invalid_id(raw.get(key)) else why
             envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"id": name})
     return envelope
 
 
 def _key(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
     """Calls whose input is no object get one that holds it."""
-    for at in within(unkeyed(ctx), spans):
-        piece, parts = verbatim(envelope, ctx, at)
-        given = raw_of(parts[0].raw) or raw_of(ctx.session.blocks[at].raw) if parts else {}
+    for at in select_within(find_invalid_inputs(ctx), spans):
+        piece, parts = get_parts(envelope, ctx, at)
+        given = as_mapping(parts[0].raw) or as_mapping(ctx.session.blocks[at].raw) if parts else {}
         open_input = not isinstance(given.get("input"), Mapping)
         if parts and piece.stop - piece.start == 1 and open_input and not _told(parts[0]):
             held = given.get("input")
             raw = {**given, "input": {} if held is None else {"input": held}}
-            body = (structs.replace(parts[0], text=block_text("tool_use", raw), raw=raw, ref=None), *parts[1:])
+            body = (structs.replace(parts[0], text=extract_block_text("tool_use", raw), raw=raw, ref=None), *parts[1:])
             envelope = yield Edit("repair", "a call's input must be an object", Span(at, at + 1), body, facts={"block": at})
     return envelope
 
@@ -150,7 +150,7 @@ def _told(part: Part) -> bool:
 
 def _answer(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> Mended:
     """Give the calls of the message that ends with block `last` the results that do not stand right behind it."""
-    piece, parts = verbatim(envelope, ctx, last)
+    piece, parts = get_parts(envelope, ctx, last)
     ours = (
         [part for part in parts if part.role == "user" and part.kind == "tool_result"] if piece.stop - piece.start == 1 else []
     )
@@ -169,7 +169,7 @@ def _answer(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> Mended:
         return (yield Edit("repair", "the result is there now", span, restore=True, facts=facts))  # type: ignore[no-any-return]
     envelope = yield Edit("repair", what if added else "the result is there now", span, (*base, *added), facts=facts)
     for result in moved:
-        if stands(envelope, ctx, result):
+        if is_sent(envelope, ctx, result):
             envelope = yield Edit("repair", "this result was moved behind its call", Span(result, result + 1), (), facts=facts)
     return envelope
 
@@ -178,26 +178,28 @@ def _lacking(envelope: Envelope, ctx: Ctx, last: int, ours: list[Part], params: 
     """The results to put behind the message that ends with block `last`; with the address of one that stands elsewhere."""
     blocks = ctx.session.blocks
     for call in range(ctx.session.messages[blocks[last].message].start, last + 1):
-        if raw_of(blocks[call].raw).get("type") != "tool_use" or not stands(envelope, ctx, call):
+        if as_mapping(blocks[call].raw).get("type") != "tool_use" or not is_sent(envelope, ctx, call):
             continue
-        name, result = id_of(envelope, ctx, call), answered(envelope, ctx, call)
+        name, result = get_call_id(envelope, ctx, call), find_result(envelope, ctx, call)
         if result is not None:
-            if late(envelope, ctx, result):
-                yield from ((part, result) for part in verbatim(envelope, ctx, result)[1])
+            if is_late(envelope, ctx, result):
+                yield from ((part, result) for part in get_parts(envelope, ctx, result)[1])
             continue
         raw = {"type": "tool_result", "tool_use_id": name, "content": params.result}
         kept = [
-            p for p in ours if (p.ref is not None and p.ref == blocks[call].pair) or raw_of(p.raw).get("tool_use_id") == name
+            p
+            for p in ours
+            if (p.ref is not None and p.ref == blocks[call].pair) or as_mapping(p.raw).get("tool_use_id") == name
         ]
         yield (kept or [Part("user", "tool_result", params.result, raw)])[0], None
 
 
 def _alternate(envelope: Envelope, ctx: Ctx, spans: list[Span], params: Params) -> Mended:
     """Between two messages of one role of which one may not be merged, put a message of the other role."""
-    for at in heads(ctx, spans):
-        role, other = role_at(envelope, ctx, at), neighbour(envelope, ctx, at)
+    for at in iter_message_starts(ctx, spans):
+        role, other = get_role(envelope, ctx, at), find_previous_message(envelope, ctx, at)
         fenced = [ctx.session.messages[ctx.session.blocks[a].message].fence for a in (at, other) if a is not None]
-        if other is not None and role and role == role_at(envelope, ctx, other) and any(fenced):
+        if other is not None and role and role == get_role(envelope, ctx, other) and any(fenced):
             part = Part("assistant" if role == "user" else "user", "text", params.filler)
             why = f"two messages of the {role} stand side by side"
             envelope = yield Edit("repair", why, Span(at, at), (part,), slot="repair", facts={"block": at})

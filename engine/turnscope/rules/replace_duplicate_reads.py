@@ -6,9 +6,9 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.conversation import alone, once, result, result_text, since
+from turnscope.envelope.conversation import build_result, find_replaceable, get_previous_cut, get_result_text, memoize
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.readings import HEADED, SHOWN, Reading, readings
+from turnscope.envelope.file_reads import HEADED, SHOWN, FileRead, find_file_reads
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.index import Index
 from turnscope.session.model import Block, Edit, Part, Session, Span
@@ -26,18 +26,18 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     done: int | None = ctx.state  # the address up to which readings were looked at
-    if ctx.reported < params.trigger * ctx.budget.limit:
+    if ctx.previous_usage < params.trigger * ctx.budget.limit:
         return done
     stale = _outdated(ctx)
-    begin = done if done is not None else 0 if params.trigger else since(ctx)
+    begin = done if done is not None else 0 if params.trigger else get_previous_cut(ctx)
     started = envelope.tokens
     for i in range(bisect_left(stale, (begin,)), bisect_left(stale, (ctx.request.cut,))):
         newer, old = stale[i]
-        piece = alone(envelope, old.at)
+        piece = find_replaceable(envelope, old.at)
         part = _without(ctx.session.blocks[old.at], piece.body, old.path, params) if piece else None
         if part is None or (piece and piece.body == (part,)):
             continue
-        saved = ctx.ledger.tokens(old.at, old.at + 1) - sum(ctx.ledger.body((part,)))
+        saved = ctx.ledger.count_tokens(old.at, old.at + 1) - sum(ctx.ledger.count_placeholder((part,)))
         if saved > 0:
             facts = {"path": old.path, "newer": newer, "tokens": saved, "saved": round(saved / max(1, started), 4)}
             because = f"{old.path} was read again later; the older reading's {saved:,} tokens are left out"
@@ -45,15 +45,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return ctx.request.cut
 
 
-@once
-def _outdated(session: Session, _index: Index) -> tuple[tuple[int, Reading], ...]:
+@memoize
+def _outdated(session: Session, _index: Index) -> tuple[tuple[int, FileRead], ...]:
     """Every reading that a later one repeats, as `(address of the later one, reading)`, in order of the later one."""
-    standing: dict[str, list[Reading]] = {}
-    found: list[tuple[int, Reading]] = []
+    standing: dict[str, list[FileRead]] = {}
+    found: list[tuple[int, FileRead]] = []
     for block in session.blocks:
         if block.role != "user" or block.kind not in ("tool_result", "text"):
             continue
-        for new in readings(block, session):
+        for new in find_file_reads(block, session):
             known = standing.setdefault(new.path, [])
             old = [reading for reading in known if new.part in ("", reading.part)]
             found += [(new.at, reading) for reading in old]
@@ -63,7 +63,7 @@ def _outdated(session: Session, _index: Index) -> tuple[tuple[int, Reading], ...
 
 def _without(block: Block, body: tuple[Part, ...] | None, path: str, params: Params) -> Part | None:
     """The block with the notice in place of what it shows of `path`; other files in it stay."""
-    text = body[0].text if body else (result_text(block) or "") if block.kind == "tool_result" else block.text
+    text = body[0].text if body else (get_result_text(block) or "") if block.kind == "tool_result" else block.text
     notice = params.notice.replace("{path}", path)
     if (headed := HEADED.match(text)) and headed[3] == path:
         text = headed[1] + notice
@@ -71,7 +71,7 @@ def _without(block: Block, body: tuple[Part, ...] | None, path: str, params: Par
         text = SHOWN.sub(lambda match: match[1] + notice + match[5] if match[3] == path else match[0], text)
     else:
         text = notice if block.kind == "tool_result" else text
-    return result(block, text) if block.kind == "tool_result" else Part(block.role, block.kind, text)
+    return build_result(block, text) if block.kind == "tool_result" else Part(block.role, block.kind, text)
 
 
 RULE = Rule(

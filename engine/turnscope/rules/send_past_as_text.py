@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated
 
-from turnscope.envelope.conversation import alone, begin, droppable, once
+from turnscope.envelope.conversation import find_droppable, find_replaceable, find_start, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import Index, before, upto
+from turnscope.session.index import Index, count_before, find_at_or_before
 from turnscope.session.model import Block, Edit, Part, Session, Span
 
 
@@ -24,10 +24,10 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    start, stop = ctx.state or 0, before(ctx.index.turns, ctx.request.cut - 1) or 0
-    for at in (at for span in ctx.index.talk(start, stop) for at in range(*span)):
+    start, stop = ctx.state or 0, find_at_or_before(ctx.index.turns, ctx.request.cut - 1) or 0
+    for at in (at for span in ctx.index.find_conversation_spans(start, stop) for at in range(*span)):
         block = ctx.session.blocks[at]
-        if block.kind == "text" or not alone(envelope, at):
+        if block.kind == "text" or not find_replaceable(envelope, at):
             continue
         if block.kind == "tool_use":
             text = _told(block, ctx.session, params.result)
@@ -37,18 +37,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             what = "its result is told behind the call" if block.kind == "tool_result" else f"{block.kind} is no text"
             envelope = yield Edit("drop", f"a past turn is sent as role and text: {what}", Span(at, at + 1))
     heads = _heads(ctx)
-    there = upto(heads, ctx.request.cut)
+    there = count_before(heads, ctx.request.cut)
     keep = min(filter(None, (params.keep, params.stored)), default=0)
     if 0 < keep < there:
-        first = begin(ctx, heads[there - keep])
+        first = find_start(ctx, heads[there - keep])
         of = f"{min(there, params.stored)} that are stored" if params.stored else f"{there} messages"
         because = f"only the last {keep} of {of} are kept"
-        for span in droppable(ctx, envelope, heads[0], first):
+        for span in find_droppable(ctx, envelope, heads[0], first):
             yield Edit("drop", because, span, facts={"messages": there, "keep": keep, "stored": params.stored})
     return max(start, stop)
 
 
-@once
+@memoize
 def _heads(_session: Session, index: Index) -> tuple[int, ...]:
     """Where each turn's prompt begins, and where what answers it does: the messages of a chat that is role and text."""
     prompts = set(index.turns)

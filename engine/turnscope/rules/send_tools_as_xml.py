@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from turnscope.envelope.conversation import call_input, path_in
+from turnscope.envelope.conversation import find_path, get_call_input
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.session.content import dumps, text_of
-from turnscope.session.index import upto
+from turnscope.session.content import dumps, extract_text
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Session, Span
 
 KINDS = ("tool", "tool_use", "tool_result")
@@ -20,8 +20,8 @@ _ODD = re.compile(r"[^\w.-]")
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     cut, done = ctx.request.cut, ctx.state or 0
-    changed = () if ctx.done is None else (d.edit.span for d in ctx.done if d.splice and d.edit.span)
-    for span in [Span(done if ctx.done is not None else 0, cut), *(s for s in changed if s.start < done)]:
+    changed = () if ctx.earlier_decisions is None else (d.edit.span for d in ctx.earlier_decisions if d.splice and d.edit.span)
+    for span in [Span(done if ctx.earlier_decisions is not None else 0, cut), *(s for s in changed if s.start < done)]:
         for at in _tools(ctx, span):
             piece = envelope.at(at)
             if piece.body is None or (piece.start == at and any(part.kind in KINDS for part in piece.body)):
@@ -34,7 +34,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 def _tools(ctx: Ctx, span: Span) -> Iterator[int]:
     """Definitions, calls and results in a span, rising."""
     kinds = (ctx.index.static, ctx.index.calls, ctx.index.results)
-    found = sorted(at for kind in kinds for at in kind[upto(kind, span.start) : upto(kind, span.stop)])
+    found = sorted(at for kind in kinds for at in kind[count_before(kind, span.start) : count_before(kind, span.stop)])
     return (at for at in found if ctx.session.blocks[at].kind in KINDS)
 
 
@@ -56,11 +56,11 @@ def _text(part: Part, block: Block, session: Session) -> Iterator[Part]:
     elif kind == "tool_use":
         yield Part(part.role, "text", element(str(raw.get("name") or block.name or "tool"), raw.get("input")))
     else:
-        path = path_in(call_input(session, block))
+        path = find_path(get_call_input(session, block))
         content, failed = raw.get("content"), " (failed)" if raw.get("is_error") else ""
         listed = content if isinstance(content, list) else []
         media = [one for one in listed if isinstance(one, Mapping) and one.get("type") in ("image", "document")]
-        text = text_of([one for one in listed if one not in media] if listed else content)
+        text = extract_text([one for one in listed if one not in media] if listed else content)
         of = f"{block.name or 'tool'} for '{path}'" if path else block.name or "tool"
         yield Part(part.role, "text", f"[{of}] Result{failed}:\n{text}")
         yield from (Part(part.role, str(one["type"]), raw=one) for one in media)

@@ -4,10 +4,19 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from turnscope.envelope.condensing import How, boundary, condense, fill, standing, summary_at, summary_of, turn_start
+from turnscope.envelope.condensing import (
+    SummaryOptions,
+    compute_fill,
+    condense,
+    find_boundary,
+    find_next_present,
+    find_summary,
+    find_turn_start,
+    get_summary,
+)
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 
@@ -27,17 +36,17 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     starts = ctx.index.messages
-    if fill(envelope, ctx) < params.truncate_at or not starts or starts[0] >= ctx.request.cut:
+    if compute_fill(envelope, ctx) < params.truncate_at or not starts or starts[0] >= ctx.request.cut:
         return
     begin = starts[0]
-    old = summary_at(envelope, begin)
+    old = find_summary(envelope, begin)
     since = old.stop if old else begin
     envelope = yield from _truncate(envelope, ctx, params, since)
-    if fill(envelope, ctx) >= params.condense_at:
+    if compute_fill(envelope, ctx) >= params.condense_at:
         envelope = yield from _condense(envelope, ctx, params, begin, since)
-    level = fill(envelope, ctx)
+    level = compute_fill(envelope, ctx)
     if level >= params.warn_at:
-        offer = summary_of(envelope.at(begin))
+        offer = get_summary(envelope.at(begin))
         facts = {"fill": round(level, 4), "limit": ctx.limit, "new_session_starts_with": offer}
         what = "a new session could start with the summary" if offer else "a new session would have room"
         yield Edit(
@@ -47,16 +56,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _truncate(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Generator[Edit, Any, Envelope]:
     """Leave out what stands before the newest messages. All messages since the last summary are counted, so the stage rests."""
-    starts, level = ctx.index.messages, fill(envelope, ctx)
-    first, last = upto(starts, since), upto(starts, ctx.request.cut)
+    starts, level = ctx.index.messages, compute_fill(envelope, ctx)
+    first, last = count_before(starts, since), count_before(starts, ctx.request.cut)
     want = starts[min(last - 1, first + int((last - first) * (1 - params.keep) + 1e-9))]
-    stop = boundary(envelope, ctx, want, since, user=True, later=False) or boundary(envelope, ctx, want, since, later=False)
+    stop = find_boundary(envelope, ctx, want, since, user=True, later=False) or find_boundary(
+        envelope, ctx, want, since, later=False
+    )
     because = f"the request fills {level:.0%} of the budget, {params.truncate_at:.0%} is the mark"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "messages": last - first}
-    for span in ctx.index.talk(since, stop or since):
+    for span in ctx.index.find_conversation_spans(since, stop or since):
         piece = envelope.at(span.start)
         if piece.body != () or piece.stop < span.stop:
-            gone = upto(starts, span.stop) - upto(starts, span.start)
+            gone = count_before(starts, span.stop) - count_before(starts, span.start)
             why = f"{because}: of {last - first:,} messages the oldest {gone:,} are left out"
             envelope = yield Edit("drop", why, span, (), facts={**facts, "dropped": gone, "tokens": ctx.tokens(*span)})
     return envelope
@@ -64,15 +75,15 @@ def _truncate(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Gener
 
 def _condense(envelope: Envelope, ctx: Ctx, params: Params, begin: int, since: int) -> Generator[Any, Any, Envelope]:
     """Condense all that stands before the newest turns, what was left out since the last summary included."""
-    level = fill(envelope, ctx)
+    level = compute_fill(envelope, ctx)
     because = f"the request still fills {level:.0%} of the budget, {params.condense_at:.0%} is the mark"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "keep_turns": params.keep_turns}
-    want = max(turn_start(ctx, params.keep_turns), standing(envelope, ctx, since))
-    stop = boundary(envelope, ctx, want, since, later=False) if want > since else None
+    want = max(find_turn_start(ctx, params.keep_turns), find_next_present(envelope, ctx, since))
+    stop = find_boundary(envelope, ctx, want, since, later=False) if want > since else None
     if stop is None or ctx.tokens(since, stop) <= params.cap:
         kept = f"the newest {params.keep_turns} turns are all that could be condensed"
         return (yield Edit("keep", f"{because}, but {kept}", facts=facts))  # type: ignore[no-any-return]
-    how = How(params.prompt, params.model, params.cap, lost=True, larger=False)
+    how = SummaryOptions(params.prompt, params.model, params.cap, include_dropped=True, allow_larger=False)
     return (yield from condense(envelope, ctx, Span(begin, stop), how, because, facts))
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.conversation import once, sealed
-from turnscope.envelope.difference import first_difference
+from turnscope.envelope.conversation import find_signed_thinking, memoize
+from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.pricing.abilities import binds_thinking
 from turnscope.session.content import is_text
-from turnscope.session.index import Index, before, runs
-from turnscope.session.model import Body, Edit, Part, Session, Span
+from turnscope.session.index import Index, find_at_or_before, group_runs
+from turnscope.session.model import Edit, Part, Placeholder, Session, Span
 
 _THINKING = ("thinking", "redacted_thinking")
 
@@ -33,7 +33,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             envelope = yield Edit("strip", "thinking without a signature cannot be sent back", Span(at, at + 1))
     if params.bound and not binds_thinking(ctx.request.model, ctx.prices):
         return
-    start = 0 if moved else first_difference(was, envelope)
+    start = 0 if moved else find_first_change(was, envelope)
     if start is None or start >= ctx.request.cut:
         return
     because = "another model thought this" if moved else f"what stands before this thinking was changed, from block {start} on"
@@ -41,23 +41,25 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("strip", because, span, body, facts={"from": start})
 
 
-@once
+@memoize
 def _unsigned(session: Session, index: Index) -> tuple[int, ...]:
     """Thinking that no provider signed: from a log that does not hold it, or from another kind of model."""
     thinking = (session.blocks[at] for at in index.thinking if session.blocks[at].kind == "thinking")
     return tuple(b.at for b in thinking if isinstance(b.raw, dict) and not b.in_tags and not b.raw.get("signature"))
 
 
-def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Body]]:
+def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Placeholder]]:
     """Thinking at or after `start` that would be sent, in its own place or among the parts of a stand-in; newest last."""
-    newest = before(sealed(ctx), ctx.request.cut - 1)
-    parts = [piece for piece in envelope.over(Span(start, envelope.stop)) if piece.body and any(map(_sealed, piece.body))]
+    newest = find_at_or_before(find_signed_thinking(ctx), ctx.request.cut - 1)
+    parts = [
+        piece for piece in envelope.iter_pieces(Span(start, envelope.stop)) if piece.body and any(map(_sealed, piece.body))
+    ]
     for piece in parts:
         yield Span(piece.start, piece.stop), tuple(part for part in piece.body or () if not _sealed(part))
     if newest is None or newest < start:
         return
-    there = (at for at in sealed(ctx) if start <= at < ctx.request.cut)
-    yield from ((span, ()) for span in runs(at for at in there if envelope.at(at).body is None))
+    there = (at for at in find_signed_thinking(ctx) if start <= at < ctx.request.cut)
+    yield from ((span, ()) for span in group_runs(at for at in there if envelope.at(at).body is None))
 
 
 def _sealed(part: Part) -> bool:

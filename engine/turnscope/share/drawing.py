@@ -8,7 +8,7 @@ from html import escape, unescape
 
 import numpy as np
 
-from turnscope.counting.reconcile import Ints
+from turnscope.counting.reconciliation import Ints
 from turnscope.views.overview import CELLS, LABELS, Overview
 
 WIDTH, HEIGHT = 1_000, 220  # of the stacked chart, in its own units

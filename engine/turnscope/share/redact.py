@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from turnscope.counting.ledger import Ledger, build_ledger, text_key
-from turnscope.session.model import JSON, Later, Session
+from turnscope.counting.ledger import Ledger, build_ledger, make_text_key
+from turnscope.session.model import JSON, LazyContent, Session
 from turnscope.share.private import Private, private
 
 Level = Literal["structure", "no content", "masked", "full"]
@@ -55,7 +55,7 @@ def redacted(session: Session, ledger: Ledger, level: Level) -> Redacted:
     """A session at a level. `ledger`: the counts of the same session."""
     if level == "full":
         return Redacted(session, ledger, level)
-    plain = msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)
+    plain = msgspec.to_builtins(session, str_keys=True, enc_hook=LazyContent.read)
     names = _Names(level == "structure", ledger.memo)
     found: Counter[str] = Counter()
     values: set[str] = set()
@@ -95,10 +95,10 @@ class _Names:
 
     def text(self, old: str, new: str) -> str:
         """A text that stands for another, counted as that one was."""
-        if (tokens := self.memo.get(text_key(old))) is None:
+        if (tokens := self.memo.get(make_text_key(old))) is None:
             return new
         new = new if new != OUT else f"{OUT} {len(self.counts) + 1}"
-        self.counts[text_key(new)] = tokens
+        self.counts[make_text_key(new)] = tokens
         return new
 
     def tool(self, value: str) -> str:

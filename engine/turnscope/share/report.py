@@ -55,7 +55,7 @@ def report(session: Session, level: Level, policies: Sequence[str] = POLICIES) -
     """
     known = opening.replay(session)
     given = redacted(session, known.ledger, level)
-    made = _made(given, own_prices().proved(session), policies)
+    made = _made(given, own_prices().add_proofs(session), policies)
     html, text = "".join(_page(made)), _summary(made)
     for out in (html, text):
         _hold(out, session, given)

@@ -19,7 +19,7 @@ def traced(turn: Turn) -> Turn:
 
     TurnscopeError where the trace's file cannot be written.
     """
-    wanted = settings.telemetry()
+    wanted = settings.read_telemetry()
     if wanted is None:
         return turn
     from turnscope.telemetry import chats  # OpenTelemetry's SDK: only who asks for it waits for it

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import cache
 
 from turnscope import settings
-from turnscope.envelope.ended import RequestEnded, Status
+from turnscope.envelope.request_outcome import RequestEnded, Status
 from turnscope.live.chat import Chat
 from turnscope.live.events import Event
 from turnscope.live.sinks import Sinks

@@ -31,9 +31,9 @@ def spans_of(trace: Trace, *, content: bool = False) -> Iterator[ReadableSpan]:
 def _told(trace: Trace, n: int, first: int, content: bool) -> Told:
     plan, session = trace.plans[n], trace.session
     request, recorded = plan.request, trace.policy.name == AS_RECORDED
-    expected = trace.fit(n).expected
-    facts = trace.prices.facts(plan.model)
-    cost = trace.prices.cost(request.usage, plan.model, request.sent_at) if recorded and request.usage else None
+    expected = trace.fit(n).predict
+    facts = trace.prices.find_facts(plan.model)
+    cost = trace.prices.compute_cost(request.usage, plan.model, request.sent_at) if recorded and request.usage else None
     return Told(
         session.id,
         facts.provider or "unknown",

@@ -179,8 +179,12 @@ class Advice(Struct, frozen=True):
             )
             for number, point in self.on_front
         ]
-        parts = [notebook.line(self.too_few or self.because), notebook.table(head, lines), notebook.line(self.generalises)]
-        return notebook.card(f"Advice for {self.title}", *parts)
+        parts = [
+            notebook.render_line(self.too_few or self.because),
+            notebook.render_table(head, lines),
+            notebook.render_line(self.generalises),
+        ]
+        return notebook.render_card(f"Advice for {self.title}", *parts)
 
     @property
     def on_front(self) -> tuple[tuple[int, Point], ...]:

@@ -13,9 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscope.counting.media import image_size
+from turnscope.counting.media import read_image_size
 from turnscope.errors import TurnscopeError
-from turnscope.session.content import text_of, well_formed
+from turnscope.session.content import extract_text, replace_surrogates
 from turnscope.session.model import JSON
 
 # Limits of the Messages API (platform.claude.com/docs/en/build-with-claude/vision, 2026): an image's base64 and its sides.
@@ -63,7 +63,7 @@ def attached(name: str, data: bytes) -> JSON:
     kind = image_type(data[:16])
     if kind:
         encoded = b64encode(data[: IMAGE + 1]).decode()
-        size = image_size(encoded)
+        size = read_image_size(encoded)
         if not size:
             raise TurnscopeError(f"{shown} is damaged: it does not tell its size", hint="Save it again in another program.")
         _fits(shown, *size, len(data))
@@ -102,7 +102,7 @@ def picture(raw: JSON) -> Picture | None:
     data = source.get("data") if isinstance(source, Mapping) else None
     if not isinstance(data, str) or not (kind := _told(data)):
         return None
-    width, height = image_size(data) or (0, 0)
+    width, height = read_image_size(data) or (0, 0)
     return Picture(kind, width, height, len(data) // 4 * 3 - data[-2:].count("="))
 
 
@@ -117,7 +117,7 @@ def parted(content: JSON) -> tuple[list[JSON], str]:
     """What is attached to a message, and the text that was typed."""
     blocks = content if isinstance(content, list) else [content]
     files = [raw for raw in blocks if file(raw) or (isinstance(raw, Mapping) and raw.get("type") == "image")]
-    return files, text_of([raw for raw in blocks if raw not in files])
+    return files, extract_text([raw for raw in blocks if raw not in files])
 
 
 def wrong(raw: Mapping[str, Any]) -> str:
@@ -132,7 +132,7 @@ def crowded(messages: Sequence[JSON]) -> tuple[str, str] | None:
         return None
     for path, raw in found:
         source = raw.get("source")
-        size = image_size(str(source.get("data") or "")) if isinstance(source, Mapping) else None
+        size = read_image_size(str(source.get("data") or "")) if isinstance(source, Mapping) else None
         if size and max(size) > SIDE_OF_MANY:
             what = "At least one of the image dimensions exceed max allowed size for many-image requests"
             return path, f"{what}: {SIDE_OF_MANY} pixels"
@@ -165,7 +165,7 @@ def _wrong(source: JSON) -> Iterator[str]:
         yield f"image.source.base64: image exceeds 5 MB maximum: {len(data)} bytes > {ENCODED} bytes"
     if _told(data) != kind:
         yield f"image.source.base64.data: The image was specified using the {kind} media type, but does not appear to be one"
-    size = image_size(data)
+    size = read_image_size(data)
     if not size:
         yield "image.source.base64.data: Could not process image"
     elif max(size) > SIDE:
@@ -189,7 +189,7 @@ def _fits(shown: str, width: int, height: int, size: int) -> None:
 
 def _named(name: str) -> str:
     """A file's name without its folders and whatever would end the tag that holds it."""
-    bare = re.split(r"[/\\]", well_formed(name))[-1]
+    bare = re.split(r"[/\\]", replace_surrogates(name))[-1]
     return re.sub(r'["<>\x00-\x1f]', "_", bare)[-_NAME:] or "file"
 
 

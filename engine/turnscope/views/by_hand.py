@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from turnscope.envelope import wishes
-from turnscope.envelope.condensing import words_of
+from turnscope.envelope.condensing import strip_summary_frame
 from turnscope.envelope.pieces import Piece
 from turnscope.session.model import Edit, Session
 
@@ -29,13 +29,13 @@ def summaries(pieces: Iterable[Piece], session: Session) -> tuple[Summary, ...]:
 
 
 def _summary(piece: Piece, session: Session) -> Summary:
-    text = wishes.words(piece)
+    text = wishes.get_editable_text(piece)
     return Summary(
-        piece.by, wishes.digest(text), text, sum(piece.counts), piece.stop - piece.start, wishes.rating(session, text)
+        piece.by, wishes.hash_text(text), text, sum(piece.counts), piece.stop - piece.start, wishes.get_rating(session, text)
     )
 
 
 def rating(edit: Edit, session: Session) -> str:
     """What somebody thought of the summary that an edit put there: up, down, or "" for nothing."""
     said = next((part.text for part in edit.body or () if part.kind == "summary"), "")
-    return wishes.rating(session, words_of(said)) if said else ""
+    return wishes.get_rating(session, strip_summary_frame(said)) if said else ""

@@ -100,7 +100,7 @@ def _pairs(trace: Trace) -> Iterator[_Pair]:
         if base is not None:
             if size * ASIDE < prompt and after and after.request.usage and after.request.usage.prompt_tokens >= prompt:
                 continue
-            yield _Pair(base, plans[plan.request.n - 1], plan, usage, prices.facts(plan.model), expected, prompt, short)
+            yield _Pair(base, plans[plan.request.n - 1], plan, usage, prices.find_facts(plan.model), expected, prompt, short)
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         brief = written - min(written, usage.cache_creation_1h_input_tokens)
         short = brief + (short if read >= expected - FLOOR else max(0, short - max(0, expected - read)))
@@ -145,7 +145,7 @@ def _same(a: Piece, b: Piece) -> bool:
 def _gone(before: Envelope, after: Envelope, at: int, ledger: Ledger) -> tuple[int, int]:
     """Counted tokens of `before` from address `at` on: all of them, and those that `after` no longer carries."""
     here, there = list(_from(before, at)), [p for p in _from(after, at) if p.body is None]
-    size = sum(ledger.tokens(max(at, p.start), p.stop) if p.body is None else sum(p.counts) for p in here)
+    size = sum(ledger.count_tokens(max(at, p.start), p.stop) if p.body is None else sum(p.counts) for p in here)
     kept = i = 0
     for piece in (p for p in here if p.body is None):
         while i < len(there) and there[i].stop <= piece.start:
@@ -153,7 +153,7 @@ def _gone(before: Envelope, after: Envelope, at: int, ledger: Ledger) -> tuple[i
         for other in there[i:]:
             if other.start >= piece.stop:
                 break
-            kept += ledger.tokens(max(at, piece.start, other.start), min(piece.stop, other.stop))
+            kept += ledger.count_tokens(max(at, piece.start, other.start), min(piece.stop, other.stop))
     return size, size - kept
 
 
@@ -168,7 +168,7 @@ def _explained(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
     scale = plan.calibration.scale
     at = first_difference(base.seen, plan.seen)
     behind, gone = _gone(base.seen, plan.seen, at, trace.ledger) if at is not None else (0, 0)
-    added = round(trace.ledger.tokens(base.request.cut, plan.request.cut) * scale)
+    added = round(trace.ledger.count_tokens(base.request.cut, plan.request.cut) * scale)
     kept = pair.expected
     if gone:
         kept = min(kept, pair.prompt - round(gone * scale))
@@ -188,7 +188,7 @@ def _explained(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
 def _price(prices: Prices, pair: _Pair, tokens: int) -> Decimal | None:
     """What `tokens` cost beyond reading them: they stand first behind what was read, so one-hour writes come first."""
     usage, request = pair.usage, pair.plan.request
-    rate = prices.rates(request.model, usage.prompt_tokens, request.sent_at)
+    rate = prices.find_rates(request.model, usage.prompt_tokens, request.sent_at)
     if rate is None:
         return None
     written = usage.cache_creation_input_tokens

@@ -16,7 +16,7 @@ from turnscope.envelope.pieces import Decision
 from turnscope.planning.prompt_cache import Kept, behind
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Rates
-from turnscope.session.model import Answer, Ask, Request, Usage, written
+from turnscope.session.model import Answer, Ask, Request, Usage, select_model_output
 from turnscope.views.bill import charge
 
 SAMPLE = 20_000  # characters of a long text that are counted; the rest is taken to be alike
@@ -82,11 +82,11 @@ class CachePrice:
 
 def answers_of(trace: Trace) -> tuple[int, ...]:
     """Output tokens of every recorded answer, which a replay takes over."""
-    session, count, prices = trace.session, trace.ledger.content, trace.prices
+    session, count, prices = trace.session, trace.ledger.count_content, trace.prices
     return tuple(
         request.usage.output_tokens
         if request.usage and not request.output_stub
-        else charge(request, prices, written(session.blocks[request.cut : request.stop]), count).answer
+        else charge(request, prices, select_model_output(session.blocks[request.cut : request.stop]), count).answer
         for request in session.requests
     )
 
@@ -109,7 +109,7 @@ def spent(trace: Trace, kept: Sequence[Kept], answers: Sequence[int] | None = No
             usd.append(calls)
             continue
         billed = Usage(cache.plain, cache.written, cache.read, answers[n], cache.written if cache.hour else 0)
-        cost = trace.prices.cost(billed, plan.model, request.sent_at)
+        cost = trace.prices.compute_cost(billed, plan.model, request.sent_at)
         usd.append(cost.total + calls if cost else None)
     return Spent(tuple(usd), tuple(condensing), sum(c.read for c in kept), sum(c.prompt for c in kept))
 
@@ -125,9 +125,9 @@ def _called(trace: Trace, ask: Ask, answer: Answer, model: str, request: Request
         input_tokens=_size(trace, ask.prompt) + _size(trace, ask.content), output_tokens=_size(trace, answer.text)
     )
     named = answer.model or ask.model
-    cost = trace.prices.cost(usage, named or model, request.sent_at)
+    cost = trace.prices.compute_cost(usage, named or model, request.sent_at)
     if cost is None and named:  # the built-in model bills nothing, and a model may be unknown here
-        cost = trace.prices.cost(usage, model, request.sent_at)
+        cost = trace.prices.compute_cost(usage, model, request.sent_at)
     return cost.total if cost else None
 
 
@@ -149,7 +149,7 @@ def cache_prices(trace: Trace, kept: Sequence[Kept], request: int) -> Mapping[in
     parts = _parts(trace, request, made, ends)
     whole = sum(parts)
     scale = trace.fit(request).scale
-    rate = trace.prices.rates(plan.model, cache.prompt, plan.request.sent_at)
+    rate = trace.prices.find_rates(plan.model, cache.prompt, plan.request.sent_at)
     found: dict[int, CachePrice] = {}
     for decision, part in zip(made, parts, strict=True):
         again = round(cache.again * part / whole) if whole else 0

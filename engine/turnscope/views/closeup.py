@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.planning.trace import Cursor, Trace
-from turnscope.session.content import block_text
-from turnscope.session.model import Answer, Ask, Body, Part, Session, Span
+from turnscope.session.content import extract_block_text
+from turnscope.session.model import Answer, Ask, Part, Placeholder, Session, Span
 from turnscope.views.labels import label
 
 SMALLER = "The tool cut about {:,} tokens of this conversation. Its log does not say which, so every block is scaled down."
@@ -80,7 +80,7 @@ def closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1
         label(trace.session, block),
         block.turn,
         block.kind,
-        round(trace.ledger.tokens(chosen, chosen + 1) * scale),
+        round(trace.ledger.count_tokens(chosen, chosen + 1) * scale),
         _text(before, chosen, trace.session),
         _text(after, chosen, trace.session),
         round(_tokens(before, chosen, trace) * scale),
@@ -94,7 +94,7 @@ def closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1
 
 def _stood(before: Envelope, span: Span) -> int:
     """The first block of a span that stood there, as it is or by a stand-in; its very first where none did."""
-    return next((max(piece.start, span.start) for piece in before.over(span) if piece.body != ()), span.start)
+    return next((max(piece.start, span.start) for piece in before.iter_pieces(span) if piece.body != ()), span.start)
 
 
 def _insert(trace: Trace, cursor: Cursor, decision: Decision) -> Closeup:
@@ -119,10 +119,10 @@ def _text(piece: Piece | None, at: int, session: Session) -> str | None:
 def _tokens(piece: Piece | None, at: int, trace: Trace) -> int:
     if piece is None:
         return 0
-    return trace.ledger.tokens(at, at + 1) if piece.body is None else sum(trace.ledger.body(piece.body))
+    return trace.ledger.count_tokens(at, at + 1) if piece.body is None else sum(trace.ledger.count_placeholder(piece.body))
 
 
-def read(body: Body, session: Session) -> str:
+def read(body: Placeholder, session: Session) -> str:
     """The text of a stand-in, its parts one below the other."""
     return "\n\n".join(_read(part, session) for part in body or ())
 
@@ -130,7 +130,7 @@ def read(body: Body, session: Session) -> str:
 def _read(part: Part, session: Session) -> str:
     if part.ref is not None:
         return session.blocks[part.ref].text
-    return part.text or (part.raw if isinstance(part.raw, str) else block_text(part.kind, part.raw) if part.raw else "")
+    return part.text or (part.raw if isinstance(part.raw, str) else extract_block_text(part.kind, part.raw) if part.raw else "")
 
 
 def asked(trace: Trace, request: int) -> tuple[Asked, ...]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from turnscope.counting.reconcile import Floats, Ints
+from turnscope.counting.reconciliation import Floats, Ints
 from turnscope.views.bill import READ, UNCACHED, WRITTEN
 from turnscope.views.overview import Overview, turns
 

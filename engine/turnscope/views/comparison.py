@@ -24,7 +24,7 @@ from turnscope.planning.refusals import UNKNOWN
 from turnscope.planning.rejections import Looked
 from turnscope.planning.trace import Trace
 from turnscope.session.content import dumps
-from turnscope.session.model import Action, Session, written
+from turnscope.session.model import Action, Session, select_model_output
 from turnscope.views import rejected as refusals
 from turnscope.views.bill import charge
 from turnscope.views.cached_cost import Spent, answers_of, spent
@@ -166,7 +166,7 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
         sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
         sum(large),
         tuple(n for n, wrong in enumerate(judged.requests) if wrong),
-        tuple(plan.request.n for plan in trace.plans if plan.changed),
+        tuple(plan.request.n for plan in trace.plans if plan.is_changed),
         dict(made.most_common()),
         missing,
         _fetching(trace, missing, sizes),
@@ -187,8 +187,8 @@ def _fetching(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decimal:
         needed.setdefault(hit.request, set()).add(hit.block)
     for n, blocks in needed.items():
         plan, scale = trace.plans[n], trace.fit(n).scale
-        rate = trace.prices.rates(plan.model, sizes[n], plan.request.sent_at)
-        tokens = sum(round(trace.ledger.tokens(block, block + 1) * scale) for block in blocks)
+        rate = trace.prices.find_rates(plan.model, sizes[n], plan.request.sent_at)
+        tokens = sum(round(trace.ledger.count_tokens(block, block + 1) * scale) for block in blocks)
         usd += max(rate.cache_write_5m, rate.input) * tokens / 1_000_000 if rate else 0
     return usd
 
@@ -198,7 +198,10 @@ def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, 
     session = trace.session
     pairs = [(r, cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]
     off = tuple(abs(read - r.usage.cache_read_input_tokens) / r.usage.prompt_tokens for r, read in pairs if r.usage)
-    made = [charge(r, trace.prices, written(session.blocks[r.cut : r.stop]), trace.ledger.content) for r, _ in pairs]
+    made = [
+        charge(r, trace.prices, select_model_output(session.blocks[r.cut : r.stop]), trace.ledger.count_content)
+        for r, _ in pairs
+    ]
     billed = [each.cost.total for each in made if each.cost]
     counted = sum((each.counted_usd for each in made if each.cost), Decimal(0))
     return (sum(billed, Decimal(0)) if billed else None), off, counted
@@ -248,8 +251,8 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         name = self.session.title or self.session.id
-        lines = notebook.table(TOLD, [_told(made) for made in self.rows])
-        return notebook.card(f"{len(self.rows)} policies · {name}", lines, notebook.line(ASSUMED))
+        lines = notebook.render_table(TOLD, [_told(made) for made in self.rows])
+        return notebook.render_card(f"{len(self.rows)} policies · {name}", lines, notebook.render_line(ASSUMED))
 
 
 def _told(made: Row) -> tuple[str, ...]:

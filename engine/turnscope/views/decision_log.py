@@ -34,7 +34,7 @@ def rows(trace: Trace) -> Iterator[dict[str, JSON]]:
     """One flat row per decision, in order; `by` is `policy`, or `server` for what the provider itself leaves out."""
     kept = walked(trace)
     for plan in trace.plans:
-        prices = cache_prices(trace, kept, plan.request.n) if plan.changed else {}
+        prices = cache_prices(trace, kept, plan.request.n) if plan.is_changed else {}
         for decision in plan.decisions:
             yield _row(trace, plan, decision, "policy", prices.get(decision.seq))
         for decision in plan.server:
@@ -73,7 +73,7 @@ def tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
     """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them."""
     if summary_at(decision.edit) >= 0:
         return stepper.beginning(trace, decision.request)[0], stepper.size(trace, decision.request)[0]
-    expected = trace.fit(decision.request).expected
+    expected = trace.fit(decision.request).predict
     return expected(decision.before), expected(decision.after)
 
 

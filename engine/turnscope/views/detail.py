@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.difference import gaps
+from turnscope.envelope.difference import find_gaps
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.planning.trace import Trace
-from turnscope.session.model import Block, Body, Request, Session
+from turnscope.session.model import Block, Placeholder, Request, Session
 from turnscope.views.labels import label
 from turnscope.views.overview import CELLS, Overview
 
@@ -65,8 +65,8 @@ class Difference:
 
 def difference(trace: Trace, view: Overview, old: int, new: int) -> Difference:
     """What the model saw at request `new` against request `old`, whichever was sent first. IndexError: no such request."""
-    was, now = dict[_Unit, Body](), dict[_Unit, Body]()
-    for before, after in gaps(trace.plans[old].seen, trace.plans[new].seen):
+    was, now = dict[_Unit, Placeholder](), dict[_Unit, Placeholder]()
+    for before, after in find_gaps(trace.plans[old].seen, trace.plans[new].seen):
         was |= _units(before)
         now |= _units(after)
     made = [partial(_of_unit, trace, trace.fit(n).scale) for n in (old, new)]
@@ -92,9 +92,9 @@ def detail(trace: Trace, view: Overview, n: int) -> Detail:
     return Detail(plan.request, tuple(by_size), added, left, moved, answer, tuple(int(c) for c in change))
 
 
-def _units(pieces: Iterable[Piece]) -> dict[_Unit, Body]:
+def _units(pieces: Iterable[Piece]) -> dict[_Unit, Placeholder]:
     """What can come and go by itself: each block that stands as it is, each stand-in, each insert."""
-    found: dict[_Unit, Body] = {}
+    found: dict[_Unit, Placeholder] = {}
     for piece in pieces:
         if piece.body is None:
             found |= {(at, at + 1, ""): None for at in range(piece.start, piece.stop)}
@@ -103,11 +103,11 @@ def _units(pieces: Iterable[Piece]) -> dict[_Unit, Body]:
     return found
 
 
-def _of_unit(trace: Trace, scale: float, unit: _Unit, body: Body) -> Item:
+def _of_unit(trace: Trace, scale: float, unit: _Unit, body: Placeholder) -> Item:
     start, stop, slot = unit
     if body is None:
         return _item(trace.session, trace.ledger, trace.session.blocks[start], scale)
-    return _stand_in(trace, Piece(start, stop, trace.ledger.body(body), body, slot), scale)
+    return _stand_in(trace, Piece(start, stop, trace.ledger.count_placeholder(body), body, slot), scale)
 
 
 def _items(trace: Trace, envelope: Envelope, scale: float) -> list[Item]:
@@ -123,7 +123,7 @@ def _items(trace: Trace, envelope: Envelope, scale: float) -> list[Item]:
 
 
 def _item(session: Session, ledger: Ledger, block: Block, scale: float) -> Item:
-    tokens = round(ledger.tokens(block.at, block.at + 1) * scale)
+    tokens = round(ledger.count_tokens(block.at, block.at + 1) * scale)
     return Item(block.at, block.at + 1, label(session, block), block.bucket, block.kind, tokens, block.text, "verbatim")
 
 

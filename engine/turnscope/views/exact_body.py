@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
-from turnscope.counting.reconcile import Terms
+from turnscope.counting.reconciliation import Terms
 from turnscope.planning.assemble import AS_RECORDED
 from turnscope.planning.render import body
 from turnscope.planning.trace import Trace
@@ -34,7 +34,7 @@ def hidden(terms: Terms) -> str:
     told = {
         "system prompt and tools are about {:,} tokens together": terms.prefix,
         "what was said before this file begins is about {:,} tokens": terms.earlier,
-        "what the tool put back after its last compaction is about {:,} tokens": terms.put_back,
+        "what the tool put back after its last compaction is about {:,} tokens": terms.reinjected,
     }
     return "; ".join(words.format(tokens) for words, tokens in told.items() if tokens)
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from turnscope.session import portable
-from turnscope.session.content import dumps, text_of
+from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import JSON, Block, Bucket, Session
 from turnscope.views import attachments
 
@@ -91,7 +91,7 @@ def openai(session: Session) -> dict[str, JSON]:
     """
     body = anthropic(session)
     messages: list[JSON] = []
-    if system := "\n\n".join(filter(None, map(text_of, body.get("system") or ()))):
+    if system := "\n\n".join(filter(None, map(extract_text, body.get("system") or ()))):
         messages.append({"role": "system", "content": system})
     for message in body["messages"]:
         content = message["content"]
@@ -110,7 +110,7 @@ def _answered(blocks: list[Any]) -> Iterator[JSON]:
     calls = [block for block in blocks if block.get("type") == "tool_use"]
     texts = [block for block in blocks if block.get("type") not in ("thinking", "redacted_thinking", "tool_use")]
     if texts:
-        message["content"] = "\n\n".join(map(text_of, texts)) if len(texts) > 1 else text_of(texts[0])
+        message["content"] = "\n\n".join(map(extract_text, texts)) if len(texts) > 1 else extract_text(texts[0])
     if thought:
         message["reasoning_content"] = thought
     if calls:
@@ -131,7 +131,7 @@ def _said(role: str, blocks: list[Any]) -> Iterator[JSON]:
     rest: list[JSON] = []
     for block in blocks:
         if block.get("type") == "tool_result":
-            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": text_of(block.get("content"))}
+            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": extract_text(block.get("content"))}
         else:
             rest.append(_part(block))
     if rest:
@@ -147,7 +147,7 @@ def _part(block: Mapping[str, Any]) -> dict[str, JSON]:
     if block.get("type") == "document" and isinstance(source, Mapping) and source.get("type") == "base64":
         held = f"data:{source.get('media_type')};base64,{source.get('data')}"
         return {"type": "file", "file": {"filename": str(block.get("title") or "document.pdf"), "file_data": held}}
-    return {"type": "text", "text": text_of(block)}
+    return {"type": "text", "text": extract_text(block)}
 
 
 def _tool(tool: Mapping[str, Any]) -> JSON:

@@ -14,7 +14,7 @@ from decimal import Decimal
 import numpy as np
 
 from turnscope.counting.ledger import Ledger
-from turnscope.counting.reconcile import Floats, Ints
+from turnscope.counting.reconciliation import Floats, Ints
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON, Action
 from turnscope.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
@@ -46,7 +46,7 @@ BILLS = {
     "Tool results are": ("tool_results",),
     "System prompt and tools are": ("system", "tools", "prefix"),
     "The conversation before this file begins is": ("earlier",),
-    "What the tool put back after its compactions is": ("put_back",),
+    "What the tool put back after its compactions is": ("reinjected",),
 }
 CUTS: frozenset[Action] = frozenset(("condense", "drop", "truncate", "clear"))
 
@@ -253,10 +253,10 @@ def _cut(known: _Facts) -> list[Finding]:
 
 def _unlogged(known: _Facts) -> list[Finding]:
     """The tool cut something that its log does not hold: the prompt fell though all that was counted is still there."""
-    fallen = [fit for fit in known.view.fits if fit.gone]
+    fallen = [fit for fit in known.view.fits if fit.cut_at_start]
     if not fallen:
         return []
-    worst, gone = max(fallen, key=lambda fit: fit.gone), sum(fit.gone for fit in fallen)
+    worst, gone = max(fallen, key=lambda fit: fit.cut_at_start), sum(fit.cut_at_start for fit in fallen)
     often = f" {times(len(fallen))}, most at request {worst.start}" if len(fallen) > 1 else f" at request {worst.start}"
     text = f"The tool cut something{often} that its log does not hold: about {short(gone)} tokens."
     return [Finding(text, worst.start, "unlogged", None, gone, {"requests": [fit.start for fit in fallen], "tokens": gone})]

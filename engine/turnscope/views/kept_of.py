@@ -1,7 +1,7 @@
 """What a condensation's summary kept of what it stands for, beside the facts of its decision: scored when somebody looks.
 
 Of a summary that a rule asked for, the source is what the rule asked about; of a compaction that a tool recorded or a server
-made, what stood there before. The scores are those of `envelope.kept`. Pure functions of a trace.
+made, what stood there before. The scores are those of `envelope.retention`. Pure functions of a trace.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from turnscope.envelope.kept import scored
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
+from turnscope.envelope.retention import score_summary
 from turnscope.planning.foreign_summaries import summary_at
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON, Block, Session
@@ -29,7 +29,7 @@ def facts(trace: Trace, decision: Decision) -> Mapping[str, JSON]:
     group = [d for d in (*plan.decisions, *plan.server) if d.edit.action == "condense" and d.rule == decision.rule]
     summary = next((text for one in group if (text := _summary(trace.session, plan, one))), "")
     source = "\n".join(line for one in group for line in _lines(trace.session, plan, one))
-    return {**edit.facts, **scored(source, summary)} if summary and source else edit.facts
+    return {**edit.facts, **score_summary(source, summary)} if summary and source else edit.facts
 
 
 def asked(plan: Plan, decision: Decision) -> Mapping[str, JSON]:
@@ -47,7 +47,7 @@ def asked(plan: Plan, decision: Decision) -> Mapping[str, JSON]:
 
 @lru_cache(maxsize=REMEMBERED)
 def _known(source: str, summary: str) -> Mapping[str, JSON]:
-    return scored(source, summary)
+    return score_summary(source, summary)
 
 
 def _summary(session: Session, plan: Plan, decision: Decision) -> str:
@@ -65,7 +65,7 @@ def _summary(session: Session, plan: Plan, decision: Decision) -> str:
 def _lines(session: Session, plan: Plan, decision: Decision) -> Iterator[str]:
     """What stood there before, as `role: text` lines."""
     span = decision.edit.span
-    for piece in plan.before.over(span) if span and span.stop <= plan.before.stop else ():
+    for piece in plan.before.iter_pieces(span) if span and span.stop <= plan.before.stop else ():
         if piece.body is not None:
             yield from (f"{part.role}: {part.text}" for part in piece.body if part.text.strip())
         elif span:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnscope.session.content import PUT_IN
+from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import JSON, Block, Session
 
 PARTS = ("offset", "limit", "view_range", "start_line", "end_line")
@@ -17,9 +17,9 @@ def label(session: Session, block: Block) -> str:
         return f"{block.name or 'tool'} {subject(call)}".strip()
     if block.kind in ("text", "summary", "notice"):
         return {"summary": "summary", "notice": "notice"}.get(block.kind, "you" if block.role == "user" else block.role)
-    if block.kind in PUT_IN:
+    if block.kind in INJECTED_KINDS:
         mark = " (inferred wording)" if session.messages[block.message].origin == "inferred" else ""
-        return PUT_IN[block.kind] + mark
+        return INJECTED_KINDS[block.kind] + mark
     return block.name or block.kind.replace("_", " ")
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import Standing, Trace
-from turnscope.session.model import JSON, Block, Part, Session, Span, written
+from turnscope.session.model import JSON, Block, Part, Session, Span, select_model_output
 
 LONGEST = 120  # characters of an identifier
 _WORDS = re.compile(
@@ -119,7 +119,7 @@ def used(session: Session) -> Used:
     known: dict[int, set[str]] = {}
     for request in session.requests:
         has: dict[str, int] = {}
-        for block in written(session.blocks[request.cut : request.stop]):
+        for block in select_model_output(session.blocks[request.cut : request.stop]):
             known[block.at] = _told(block)
             for word in known[block.at]:
                 has.setdefault(word, block.at)

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from turnscope.counting.ledger import Ledger
-from turnscope.counting.reconcile import CELLS, Fit, Terms
+from turnscope.counting.reconciliation import CELLS, Fit, Terms
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.plan import Plan
 from turnscope.planning.prompt_cache import behind
@@ -34,7 +34,7 @@ def fits(session: Session, sizes: Sequence[int], plan: Plan | None = None) -> Fi
 
 def fit(fits: Fits, request: int) -> Terms:
     """That of one request; where nothing was sent yet, nothing hidden and the counter's own scale."""
-    return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0)).elsewhere
+    return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0)).policy_terms
 
 
 def parts(plan: Plan, fit: Terms) -> dict[str, int]:
@@ -126,7 +126,7 @@ class Ahead(Struct, frozen=True):
 def growth(session: Session, ledger: Ledger, scale: float) -> int:
     """Provider tokens that the newest turns have added, each, on average; 0 where there was none."""
     prompts = [message.start for message in session.messages if message.origin == "prompt"][-8:]
-    return round(scale * ledger.tokens(prompts[0], len(ledger)) / len(prompts)) if prompts else 0
+    return round(scale * ledger.count_tokens(prompts[0], len(ledger)) / len(prompts)) if prompts else 0
 
 
 Weigh = Callable[[Sequence[tuple[str, str]]], Plan]
@@ -148,7 +148,7 @@ def ahead(weigh: Weigh, growth: int) -> Ahead:
         return Ahead(None, None, growth)
     plan = said(turns or 1, tokens)
     mark = min(window, plan.calibration.predict(plan.before.tokens))
-    return Ahead(mark, turns if growth else None, growth, ends=not plan.changed)
+    return Ahead(mark, turns if growth else None, growth, ends=not plan.is_changed)
 
 
 def _first(most: int, plan: Callable[[int], Plan]) -> int | None:
@@ -158,4 +158,4 @@ def _first(most: int, plan: Callable[[int], Plan]) -> int | None:
 
 
 def _cuts(plan: Plan) -> bool:
-    return plan.changed or plan.verdict in ("overflow", "refuse")
+    return plan.is_changed or plan.verdict in ("overflow", "refuse")

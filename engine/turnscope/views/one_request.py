@@ -11,9 +11,9 @@ from decimal import Decimal
 
 import numpy as np
 
-from turnscope.counting.reconcile import HIDDEN, Ints, Terms
+from turnscope.counting.reconciliation import HIDDEN_CELLS, Ints, Terms
 from turnscope.planning.trace import Trace
-from turnscope.session.content import PUT_IN
+from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import BUCKETS
 from turnscope.views import slots
 from turnscope.views.cache_breaks import breaks
@@ -23,7 +23,7 @@ from turnscope.views.events import SHRINKS, told
 from turnscope.views.findings import Finding, findings, headline, markers
 from turnscope.views.overview import CELLS, Overview
 
-ORDER = (*HIDDEN, "system", "tools", "messages", "tool_results", "thinking", "unattributed")  # left to right in the bar
+ORDER = (*HIDDEN_CELLS, "system", "tools", "messages", "tool_results", "thinking", "unattributed")  # left to right in the bar
 OVER = 0.005  # of the prompt, counted beyond what was billed; less is not worth a sentence
 
 
@@ -134,7 +134,7 @@ def notes(trace: Trace, n: int) -> tuple[str, ...]:
             f"about {terms.cut:,} tokens of what the log holds were cut by the tool; its log does not say which,"
             " so every part of the conversation is drawn smaller"
         )
-    over, usage = terms.over / max(1, terms.expected(counted)), trace.plans[n].request.usage
+    over, usage = terms.overcounted / max(1, terms.predict(counted)), trace.plans[n].request.usage
     if usage and usage.iterations:
         told.append("the provider worked in several passes; the recorded prompt is that of the last one")
     elif over >= OVER:
@@ -148,9 +148,11 @@ def notes(trace: Trace, n: int) -> tuple[str, ...]:
 
 def _uncut(terms: Terms) -> str:
     """What an estimate holds that the tool itself had cut by then."""
-    if not terms.uncut:
+    if not terms.max_overestimate:
         return ""
-    return f"; the tool had cut about {terms.uncut:,} tokens here that its log does not name: it may be that much less"
+    return (
+        f"; the tool had cut about {terms.max_overestimate:,} tokens here that its log does not name: it may be that much less"
+    )
 
 
 def _put_in(view: Overview, trace: Trace, n: int) -> tuple[tuple[str, int], ...]:
@@ -158,10 +160,12 @@ def _put_in(view: Overview, trace: Trace, n: int) -> tuple[tuple[str, int], ...]
     for piece in trace.plans[n].seen.pieces:
         if piece.body is None:
             for block in trace.session.blocks[piece.start : piece.stop]:
-                if block.kind in PUT_IN:
-                    counted[block.kind] = counted.get(block.kind, 0) + trace.ledger.tokens(block.at, block.at + 1)
+                if block.kind in INJECTED_KINDS:
+                    counted[block.kind] = counted.get(block.kind, 0) + trace.ledger.count_tokens(block.at, block.at + 1)
     scale = float(view.scales[n])
-    return tuple((PUT_IN[kind], round(count * scale)) for kind, count in sorted(counted.items(), key=lambda row: -row[1]))
+    return tuple(
+        (INJECTED_KINDS[kind], round(count * scale)) for kind, count in sorted(counted.items(), key=lambda row: -row[1])
+    )
 
 
 def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
@@ -171,7 +175,7 @@ def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
         i = CELLS.index(name)
         tokens = int(view.cells[n, i])
         change = tokens - int(view.cells[n - 1, i]) if n else tokens
-        mark = "inferred" if name in HIDDEN else "measured" if name == "unattributed" else "estimated"
+        mark = "inferred" if name in HIDDEN_CELLS else "measured" if name == "unattributed" else "estimated"
         found.append(Segment(name, tokens, tokens / prompt, float(view.usd[n, i]), change, mark))
     return tuple(found)
 
@@ -207,7 +211,7 @@ def kinds(trace: Trace, requests: Sequence[int], most: int = 3) -> list[tuple[st
     column = {name: i for i, name in enumerate(names)}
     sums = np.zeros((len(blocks) + 1, len(names)), dtype=np.int64)
     for block in blocks:
-        sums[block.at + 1, column[BUCKETS.index(block.bucket), block.name or block.kind]] = trace.ledger.tokens(
+        sums[block.at + 1, column[BUCKETS.index(block.bucket), block.name or block.kind]] = trace.ledger.count_tokens(
             block.at, block.at + 1
         )
     sums = sums.cumsum(axis=0)
@@ -226,7 +230,7 @@ def kinds(trace: Trace, requests: Sequence[int], most: int = 3) -> list[tuple[st
 def _named(names: list[tuple[int, str]], counted: Ints, stood: Ints, scale: float, most: int) -> tuple[str, str, str, str, str]:
     sizes: list[list[tuple[int, str]]] = [[] for _ in BUCKETS]
     for (bucket, name), tokens in zip(names, counted.tolist(), strict=True):
-        sizes[bucket].append((tokens, PUT_IN.get(name, name.replace("_", " "))))
+        sizes[bucket].append((tokens, INJECTED_KINDS.get(name, name.replace("_", " "))))
     for bucket, tokens in enumerate(stood.tolist()):
         sizes[bucket].append((tokens, "stand-ins"))
     texts = [

@@ -13,13 +13,13 @@ from itertools import pairwise
 import numpy as np
 
 from turnscope import notebook
-from turnscope.counting.reconcile import CELLS as CELLS  # noqa: PLC0414 - pages find it beside the labels
-from turnscope.counting.reconcile import Fit, Floats, Ints, reconcile
+from turnscope.counting.reconciliation import CELLS as CELLS  # noqa: PLC0414 - pages find it beside the labels
+from turnscope.counting.reconciliation import Fit, Floats, Ints, reconcile
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.planning.provider_edits import GOES_ON, UNASKED
 from turnscope.planning.trace import Trace, prompt_of
-from turnscope.pricing.windows import one_prompt
+from turnscope.pricing.windows import is_one_prompt
 from turnscope.session.model import Session
 from turnscope.views.bill import bill
 from turnscope.views.events import SHRINKS, kind_of
@@ -33,7 +33,7 @@ LABELS = {
     "thinking": "Thinking",
     "prefix": "System + tools, not in the log",
     "earlier": "Earlier conversation, not in this file",
-    "put_back": "Put back after the compaction, not in the log",
+    "reinjected": "Put back after the compaction, not in the log",
     "unattributed": "Unattributed",
 }
 
@@ -119,12 +119,12 @@ class Overview:
     def _repr_html_(self) -> str:
         """The largest request as a bar; below it some requests from first to last, the first ones with a cut among them."""
         if not len(self):
-            return notebook.card(self.title or self.session_id, notebook.line("No request."), note=self.source)
+            return notebook.render_card(self.title or self.session_id, notebook.render_line("No request."), note=self.source)
         prompts, peak = self.prompts, int(self.prompts.argmax())
         cuts = {marker.request: marker.what for marker in self.markers if marker.kind in SHRINKS}
         evenly = {round(i * (len(self) - 1) / (SHOWN - 1)) for i in range(SHOWN)}
         rows = (
-            (n, int(self.turns[n]), int(prompts[n]), notebook.bar(self._cells(n), int(prompts[peak]), slim=True),
+            (n, int(self.turns[n]), int(prompts[n]), notebook.render_bar(self._cells(n), int(prompts[peak]), slim=True),
              "" if self.totals[n] is None else f"${self.totals[n]:,.4f}", cuts.get(n, ""))
             for n in sorted({*evenly, *list(cuts)[:SHOWN], peak})
         )  # fmt: skip
@@ -132,8 +132,11 @@ class Overview:
         note = f"{self.source} · {len(self):,} requests · {'no price' if self.total is None else f'${self.total:,.2f}'}"
         if self.total is not None and len(self.bill.parts) > 1:
             note += f" in all ({', '.join(f'{name} ${share.usd or 0:,.2f}' for name, share in self.bill.parts)})"
-        parts = (notebook.line(f"Largest: request {peak}, {int(prompts[peak]):,} tokens"), notebook.bar(self._cells(peak)))
-        return notebook.card(self.title or self.session_id, *parts, notebook.table(head, rows), note=note)
+        parts = (
+            notebook.render_line(f"Largest: request {peak}, {int(prompts[peak]):,} tokens"),
+            notebook.render_bar(self._cells(peak)),
+        )
+        return notebook.render_card(self.title or self.session_id, *parts, notebook.render_table(head, rows), note=note)
 
     def _cells(self, n: int) -> dict[str, int]:
         return dict(zip(CELLS, map(int, self.cells[n]), strict=True))
@@ -165,7 +168,7 @@ def overview(trace: Trace) -> Overview:
         tuple(_markers(session, plans, trace.fits)),
         trace.fits,
         trace.ledger.label,
-        np.array([terms.over for terms in fitted.terms], dtype=np.int64),
+        np.array([terms.overcounted for terms in fitted.terms], dtype=np.int64),
         np.array([terms.scale for terms in fitted.terms], dtype=np.float64),
         whole_bill(trace, money.charges),
         tuple(proof.sentence for proof in trace.prices.proofs),
@@ -174,9 +177,11 @@ def overview(trace: Trace) -> Overview:
 
 def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> list[Marker]:
     found = [
-        Marker(fit.start, "unlogged", f"the tool cut something here that its log does not hold: about {fit.gone:,} tokens")
+        Marker(
+            fit.start, "unlogged", f"the tool cut something here that its log does not hold: about {fit.cut_at_start:,} tokens"
+        )
         for fit in fits
-        if fit.gone
+        if fit.cut_at_start
     ]
     summed = -1  # the newest request that the provider itself summed up: the next one shows the same again
     for plan in plans:
@@ -187,7 +192,7 @@ def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> li
         found += [Marker(n, kind_of(action), decision.edit.because) for action, decision in acted.items()]
         if plan.request.attempts > 1:
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
-        if plan.limit and prompt_of(plan.request) > plan.limit and one_prompt(session, plan.request):
+        if plan.limit and prompt_of(plan.request) > plan.limit and is_one_prompt(session, plan.request):
             found.append(Marker(n, "overflow", f"larger than the window of {plan.limit:,} tokens"))
     starts = [request.cut for request in session.requests]
     for agent in session.subagents:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from turnscope.envelope.difference import first_difference, repainted, shown
+from turnscope.envelope.difference import compare_pieces, find_first_change, get_visible
 from turnscope.planning.trace import Trace
-from turnscope.session.model import Body
+from turnscope.session.model import Placeholder
 from turnscope.views import slots
 from turnscope.views.labels import label
 from turnscope.views.position import Where, share, shares, where
@@ -45,7 +45,7 @@ class Placed(NamedTuple):
 def parted(one: Trace, other: Trace) -> int | None:
     """The first request that two replays of a session send otherwise; None where there is none."""
     for a, b in zip(one.plans, other.plans, strict=False):
-        if first_difference(a.seen, b.seen) is not None or first_difference(b.seen, a.seen) is not None:
+        if find_first_change(a.seen, b.seen) is not None or find_first_change(b.seen, a.seen) is not None:
             return a.request.n
     return None
 
@@ -54,13 +54,13 @@ def difference(one: Trace, other: Trace, request: int) -> tuple[Differs, ...]:
     """The blocks that two replays of a session treat otherwise in a request. IndexError where there is no such request."""
     a, b = one.plans[request].seen, other.plans[request].seen
     found: list[Differs] = []
-    for start, stop, _ in repainted([*a.pieces], [*b.pieces], shown, None):
+    for start, stop, _ in compare_pieces([*a.pieces], [*b.pieces], get_visible, None):
         for at in range(start, stop):
             here, there = a.at(at).body is None, b.at(at).body is None
             how: How = "other form" if here == there else "only in A" if here else "only in B"
             stands = where(share(one if here or not there else other, request, at))
             block = one.session.blocks[at]
-            found.append(Differs(at, label(one.session, block), one.ledger.tokens(at, at + 1), how, stands))
+            found.append(Differs(at, label(one.session, block), one.ledger.count_tokens(at, at + 1), how, stands))
     was, now = _inserts(one, request), _inserts(other, request)
     for slot in dict.fromkeys((*was, *now)):
         if (held := [known[slot] for known in (was, now) if slot in known]) and (len(held) == 1 or held[0] != held[1]):
@@ -79,7 +79,7 @@ def placed(one: Trace, other: Trace, request: int) -> tuple[Placed, ...]:
     for at in sorted(a.keys() | b.keys()):
         how: Both = "in both" if at in a and at in b else "only in A" if at in a else "only in B"
         there = (where(a[at]) if at in a else "", where(b[at]) if at in b else "")
-        found.append(Placed(at, label(session, session.blocks[at]), one.ledger.tokens(at, at + 1), how, *there))
+        found.append(Placed(at, label(session, session.blocks[at]), one.ledger.count_tokens(at, at + 1), how, *there))
     was, now = _inserts(one, request), _inserts(other, request)
     for slot in dict.fromkeys((*was, *now)):
         how = "in both" if slot in was and slot in now else "only in A" if slot in was else "only in B"
@@ -96,7 +96,7 @@ class _Insert(NamedTuple):
     at: int
     tokens: int
     where: Where
-    bodies: tuple[Body, ...]
+    bodies: tuple[Placeholder, ...]
 
 
 def _inserts(trace: Trace, request: int) -> dict[str, _Insert]:

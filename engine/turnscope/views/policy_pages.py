@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
-from turnscope.counting.tokens import named
+from turnscope.counting.tokens import get_counter
 from turnscope.envelope.budget import BudgetParams
 from turnscope.planning import policy as policies
 from turnscope.planning.policy import Policy
@@ -112,7 +112,7 @@ def _with_source(text: str) -> str:
 def _counter(policy: Policy) -> str:
     """What a policy decides with, and how far that is from recorded usage, where it has a name here."""
     if policy.counter:
-        return f"{policy.counter} ({named(policy.counter).label})"
+        return f"{policy.counter} ({get_counter(policy.counter).label})"
     return str(policy.constants.get("counter") or "the session's own counter")
 
 

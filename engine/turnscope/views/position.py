@@ -34,7 +34,7 @@ def shares(trace: Trace, request: int) -> dict[int, float]:
             behind += sum(piece.counts[2:])
             continue
         for at in range(piece.stop - 1, piece.start - 1, -1):
-            behind += sum(ledger.span(at, at + 1)[2:])
+            behind += sum(ledger.count_by_bucket(at, at + 1)[2:])
             static = blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS)
             found[at] = 0.0 if static else min(1.0, max(0.0, 1 - behind * scale / whole))
     return found

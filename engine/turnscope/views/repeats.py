@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from turnscope.counting.reconcile import Floats
+from turnscope.counting.reconciliation import Floats
 from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Block
@@ -59,7 +59,7 @@ def repeats(trace: Trace, scales: Floats, paid: Floats) -> Iterator[Repeat]:
         for at in places:
             came = bisect_right(cuts, at)
             if came < len(plans):
-                size = round(ledger.tokens(at, at + 1) * float(scales[came]))
+                size = round(ledger.count_tokens(at, at + 1) * float(scales[came]))
                 copies.append(_Copy(size, came, _left(plans, changed, at, came)))
         yield from _stretches(path, copies, paid)
 
@@ -69,7 +69,7 @@ def _readings(trace: Trace) -> Iterator[tuple[str, list[int]]]:
     session, ledger = trace.session, trace.ledger
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for block in session.blocks:
-        if block.kind == "tool_result" and block.pair >= 0 and ledger.tokens(block.at, block.at + 1) >= SMALL:
+        if block.kind == "tool_result" and block.pair >= 0 and ledger.count_tokens(block.at, block.at + 1) >= SMALL:
             groups[_key(session.blocks[block.pair])].append(block.at)
     groups.pop((), None)
     return ((key[0], places) for key, places in groups.items() if len(places) > 1)

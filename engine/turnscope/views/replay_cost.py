@@ -13,7 +13,7 @@ from decimal import Decimal
 from turnscope.planning.assemble import AS_RECORDED
 from turnscope.planning.prompt_cache import Kept, walked
 from turnscope.planning.trace import Trace
-from turnscope.session.model import written
+from turnscope.session.model import select_model_output
 from turnscope.views.bill import charge
 from turnscope.views.cached_cost import CachePrice, Spent, cache_prices, spent
 
@@ -42,7 +42,7 @@ def costs(trace: Trace, sizes: Sequence[int]) -> tuple[Costs, Mapping[int, Cache
     usd = tuple(_billed(trace, n) if billed and _told(trace, n) else each for n, each in enumerate(made.usd))
     prices: dict[int, CachePrice] = {}
     for n, plan in enumerate(trace.plans):
-        if plan.changed:
+        if plan.is_changed:
             prices |= cache_prices(trace, kept, n)
     return Costs(usd, made), prices
 
@@ -54,5 +54,7 @@ def _told(trace: Trace, n: int) -> bool:
 
 def _billed(trace: Trace, n: int) -> Decimal | None:
     request = trace.plans[n].request
-    made = charge(request, trace.prices, written(trace.session.blocks[request.cut : request.stop]), trace.ledger.content)
+    made = charge(
+        request, trace.prices, select_model_output(trace.session.blocks[request.cut : request.stop]), trace.ledger.count_content
+    )
     return made.cost.total if made.cost else None

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from turnscope.counting.ledger import Ledger
-from turnscope.counting.reconcile import Ints
+from turnscope.counting.reconciliation import Ints
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.planning.trace import Trace
-from turnscope.session.content import PUT_IN
+from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import BUCKETS, ZERO, Counts, Session
 from turnscope.views.overview import Overview
 
@@ -47,7 +47,7 @@ class Slots:
 
 def label(slot: str) -> str:
     """A slot's name for people."""
-    text = WORDS.get(slot) or PUT_IN.get(slot, slot.replace("_", " "))
+    text = WORDS.get(slot) or INJECTED_KINDS.get(slot, slot.replace("_", " "))
     return text[:1].upper() + text[1:]
 
 
@@ -127,7 +127,7 @@ def _left(parts: Ints, most: Ints) -> Ints:
 
 def _reader(session: Session, ledger: Ledger) -> Callable[[Piece], Found]:
     """Reads what a piece holds of slots: all of it where it stands in one, else the blocks that the tool put in."""
-    put = [block for block in session.blocks if block.kind in PUT_IN]
+    put = [block for block in session.blocks if block.kind in INJECTED_KINDS]
     ats = [block.at for block in put]
 
     def read(piece: Piece) -> Found:
@@ -137,7 +137,7 @@ def _reader(session: Session, ledger: Ledger) -> Callable[[Piece], Found]:
             return {}
         found: Found = {}
         for place in range(bisect_left(ats, piece.start), bisect_left(ats, piece.stop)):
-            _add(found, put[place].kind, ledger.span(ats[place], ats[place] + 1))
+            _add(found, put[place].kind, ledger.count_by_bucket(ats[place], ats[place] + 1))
         return found
 
     return read

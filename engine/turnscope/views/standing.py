@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from turnscope.counting.reconcile import Floats
+from turnscope.counting.reconciliation import Floats
 from turnscope.planning.trace import Trace
 
 STANDING = {
@@ -30,5 +30,5 @@ def standing(trace: Trace, scales: Floats) -> dict[str, Floats]:
     found = {block.kind: np.zeros(len(trace.plans)) for block in blocks}
     for block, spans in zip(blocks, trace.carried(block.at for block in blocks), strict=True):
         for start, stop in spans:
-            found[block.kind][start:stop] += trace.ledger.tokens(block.at, block.at + 1) * scales[start:stop]
+            found[block.kind][start:stop] += trace.ledger.count_tokens(block.at, block.at + 1) * scales[start:stop]
     return {kind: row for kind, row in sorted(found.items(), key=lambda item: -item[1].sum()) if row.any()}

@@ -20,14 +20,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from turnscope.counting.reconcile import Terms
+from turnscope.counting.reconciliation import Terms
 from turnscope.envelope import difference
-from turnscope.envelope.envelope import Envelope, total
+from turnscope.envelope.envelope import Envelope, sum_counts
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
 from turnscope.planning.foreign_summaries import LEFT_OUT, summary_at
 from turnscope.planning.trace import Cursor, Trace
-from turnscope.session.model import JSON, Body, Bucket, Edit, Span
+from turnscope.session.model import JSON, Bucket, Edit, Placeholder, Span
 from turnscope.views import kept_of
 from turnscope.views.labels import label
 from turnscope.views.replay_cost import Costs, costs
@@ -103,12 +103,12 @@ def beginning(trace: Trace, n: int) -> tuple[int, Terms, int]:
     plan, terms = trace.plans[n], trace.fit(n)
     tokens, sure = size(trace, n)
     later = min((at for d in plan.decisions if d.splice and (at := summary_at(d.edit)) >= 0), default=-1)
-    standing = plan.before.tokens - (trace.ledger.tokens(later, plan.request.cut) if later >= 0 else 0)
+    standing = plan.before.tokens - (trace.ledger.count_tokens(later, plan.request.cut) if later >= 0 else 0)
     if later >= 0 and sure and n:  # what stood there was sent, and billed, one request ago
         terms = trace.fit(n - 1)
         grown = standing - trace.plans[n - 1].after.tokens
         return max(0, trace.tokens(n - 1) + round(terms.scale * grown)), terms, later
-    changed = round(terms.scale * (standing - plan.after.tokens)) if plan.changed else 0
+    changed = round(terms.scale * (standing - plan.after.tokens)) if plan.is_changed else 0
     return max(0, tokens + changed), terms, later
 
 
@@ -130,7 +130,7 @@ def summary_of(trace: Trace, cursor: Cursor, at: int) -> int | None:
     return found if found >= 0 else None
 
 
-def still(decision: Decision, previous: Plan | None, slots: dict[str, list[Body]]) -> tuple[bool, int]:
+def still(decision: Decision, previous: Plan | None, slots: dict[str, list[Placeholder]]) -> tuple[bool, int]:
     """Whether the request before stood as this decision makes it, and the first address that did not.
 
     `slots`: bodies of the inserts of the request before, by slot.
@@ -178,22 +178,24 @@ class _Columns:
         """What differs between the beginnings of two neighbours, and between what the provider leaves out of them."""
         self.actions += [decision.action for decision in plan.decisions]
         start = previous.before if previous else Envelope()
-        for begin, stop, (state, by) in difference.differs(start, plan.before, self._standing, (KEPT, -1)):
+        for begin, stop, (state, by) in difference.compare_envelopes(start, plan.before, self._standing, (KEPT, -1)):
             self.carried["paint"] += (begin, stop, state, by)
         self.carried["until"].append(len(self.carried["paint"]) // 4)
-        come, gone = difference.inserts(start, plan.before)
+        come, gone = difference.compare_inserts(start, plan.before)
         self.begun = self.begun - gone | come
         self.carried["come"].append(sorted(come))
         self.carried["gone"].append(sorted(gone))
         if self.hidden:
-            for begin, stop, value in difference.differs(previous.seen if previous else Envelope(), plan.seen, _absent, 0):
+            for begin, stop, value in difference.compare_envelopes(
+                previous.seen if previous else Envelope(), plan.seen, _absent, 0
+            ):
                 self.carried["hide"] += (begin, stop, value)
         self.carried["hidden"].append(len(self.carried["hide"]) // 3)
 
     def _standing(self, piece: Piece) -> tuple[int, int]:
         return self._state(piece.body, piece.by), piece.by
 
-    def _state(self, body: Body, by: int) -> int:
+    def _state(self, body: Placeholder, by: int) -> int:
         action = self.actions[by] if by >= 0 else ""
         if body is None:
             return RESTORED if action in ("restore", "retrieve") else KEPT
@@ -206,7 +208,7 @@ class _Columns:
         back = self._back(previous, plan)
         if back[2]:
             self.changes.append(Cursor(plan.request.n, 0))
-        slots: dict[str, list[Body]] = defaultdict(list)
+        slots: dict[str, list[Placeholder]] = defaultdict(list)
         for edit in (self.trace.decision(number).edit for number in self.ended):
             slots[edit.slot].append(edit.body)
         warned = {(d.rule, d.action) for d in previous.decisions if d.splice is None} if previous else set()
@@ -232,8 +234,12 @@ class _Columns:
         edit, splice, add = decision.edit, decision.splice, self.decisions
         start, stop = edit.span or (0, 0)
         body = None if edit.restore else edit.body
-        before, after = (total(splice.old), total(splice.new)) if splice else ((0,) * 5, (0,) * 5)
-        old, new = (difference.slotted(splice.old), difference.slotted(splice.new)) if splice else (set(), set())
+        before, after = (sum_counts(splice.old), sum_counts(splice.new)) if splice else ((0,) * 5, (0,) * 5)
+        old, new = (
+            (difference.find_insert_decisions(splice.old), difference.find_insert_decisions(splice.new))
+            if splice
+            else (set(), set())
+        )
         add["rule"].append(self.text(decision.rule))
         add["action"].append(self.text(decision.action))
         add["why"].append(self.text(_NUMBER.sub(_HOLE, edit.because[:_LONGEST])))
@@ -259,8 +265,8 @@ class _Columns:
             self.summed.add(summary)
             session = self.trace.session
             message = session.messages[session.blocks[summary].message]
-            return self.trace.ledger.tokens(message.start, message.stop)
-        return sum(self.trace.ledger.body(edit.body)) if edit.body and not edit.restore else 0
+            return self.trace.ledger.count_tokens(message.start, message.stop)
+        return sum(self.trace.ledger.count_placeholder(edit.body)) if edit.body and not edit.restore else 0
 
     def _facts(self, decision: Decision) -> int:
         told = kept_of.asked(self.trace.plans[decision.request], decision)
@@ -279,20 +285,21 @@ class _Columns:
         add["size"].append(tokens)
         add["sure"].append(int(sure))
         add["start"].append(start)
-        add["was"].append([terms.prefix, terms.earlier, terms.put_back, terms.scale])
+        add["was"].append([terms.prefix, terms.earlier, terms.reinjected, terms.scale])
         add["later"].append(later)
         add["turn"].append(plan.request.turn)
         add["cut"].append(plan.request.cut)
         add["first"].append(len(self.actions))  # number of the first decision after this request
         add["model"].append(self.text(plan.model))
         add["verdict"].append(VERDICTS.index(plan.verdict))
-        for name in ("prefix", "earlier", "put_back", "unattributed", "uncut"):
+        for name in ("prefix", "earlier", "reinjected", "unattributed"):
             add[name].append(getattr(fit, name))
+        add["uncut"].append(fit.max_overestimate)
         add["scale"].append(fit.scale)
         add["window"].append(plan.budget.window)
         add["known"].append(int(plan.budget.known))
         add["limit"].append(plan.budget.limit)
-        add["recorded"].append(plan.request.usage.carried if plan.request.usage else 0)
+        add["recorded"].append(plan.request.usage.answered_prompt_tokens if plan.request.usage else 0)
         add["left"] += [sent - seen for sent, seen in zip(plan.after.counts, plan.seen.counts, strict=True)]  # by the provider
         add["back"].append(back if back[2] else 0)
         add["before"] += plan.before.counts
@@ -303,7 +310,7 @@ class _Columns:
         if previous is None:
             return 0, 0, 0
         spans = sorted(d.edit.span for d in plan.decisions if d.splice and d.edit.span)
-        runs = difference.differs(previous.after, plan.after, lambda piece: self._standing(piece)[0], KEPT)
+        runs = difference.compare_envelopes(previous.after, plan.after, lambda piece: self._standing(piece)[0], KEPT)
         rest = [free for start, stop, _ in runs for free in _outside(start, stop, spans)]
         return (*rest[0], sum(stop - start for start, stop in rest)) if rest else (0, 0, 0)
 
@@ -342,7 +349,7 @@ def _absent(piece: Piece) -> int:
     return int(piece.body == ())
 
 
-def _offline(plan: Plan, body: Body) -> bool:
+def _offline(plan: Plan, body: Placeholder) -> bool:
     """Whether a stand-in holds a summary that was made without a model."""
     made = [answer.text for _, answer in plan.asks if answer.source == "offline" and answer.text]
     return any(text in part.text for text in made for part in body or ())

@@ -70,7 +70,7 @@ def why(standing: Standing) -> str:
 
 def _line(trace: Trace, n: int, block: Block) -> Line:
     standing = trace.why(block.at, n)
-    tokens = round(trace.ledger.tokens(block.at, block.at + 1) * trace.fit(n).scale)
+    tokens = round(trace.ledger.count_tokens(block.at, block.at + 1) * trace.fit(n).scale)
     text = " ".join(block.text[: 2 * BEGINNING].split())[:BEGINNING]
     name, because = label(trace.session, block), why(standing)
     return Line(

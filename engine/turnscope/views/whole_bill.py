@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from turnscope.counting.ledger import Ledger
-from turnscope.counting.tokens import estimator
+from turnscope.counting.tokens import make_estimator
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
-from turnscope.session.model import Block, Request, Session, written
+from turnscope.session.model import Block, Request, Session, select_model_output
 from turnscope.views.bill import Charge, charge
 
 
@@ -93,7 +93,7 @@ def beside_the_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tu
     """The requests of branches that were left, and those of subagents, each with what it was charged for."""
     session, prices = trace.session, trace.prices
     seen = {request.id for request in session.requests if request.id}
-    left = [pair for fork in session.forks for pair in _own(fork.own, fork.start, trace.ledger.content, prices, seen)]
+    left = [pair for fork in session.forks for pair in _own(fork.own, fork.start, trace.ledger.count_content, prices, seen)]
     below: list[tuple[Request, Charge]] = []
     for agent in _agents(session):
         count = _counting(agent, trace)
@@ -111,7 +111,7 @@ def _own(
             continue
         if request.id:
             seen.add(request.id)
-        answer = written(session.blocks[max(0, request.cut - start) : max(0, request.stop - start)])
+        answer = select_model_output(session.blocks[max(0, request.cut - start) : max(0, request.stop - start)])
         yield request, charge(request, prices, answer, count)
 
 
@@ -133,10 +133,10 @@ def _parts(session: Session) -> Iterator[tuple[Session, int]]:
 def _counting(agent: Session, trace: Trace) -> Callable[[list[Block]], int]:
     """Counts texts of a subagent as its own page does: with the counter of its main model."""
     models = Tally(request.model for request in agent.requests if request.model)
-    family = trace.prices.facts(models.most_common(1)[0][0]).family if models else ""
-    counter = estimator(family)
+    family = trace.prices.find_facts(models.most_common(1)[0][0]).family if models else ""
+    counter = make_estimator(family)
     same = counter.family == trace.ledger.counter.family
-    return trace.ledger.content if same else Ledger(counter, (), [], {}).content
+    return trace.ledger.count_content if same else Ledger(counter, (), [], {}).count_content
 
 
 def _share(sessions: int, charged: Iterable[tuple[Request, Charge]]) -> Share:

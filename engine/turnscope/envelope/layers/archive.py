@@ -11,10 +11,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.conversations import Split, current, first_full, memo, number_of
-from turnscope.envelope.layers.related import read, related
+from turnscope.envelope.layers.conversations import Split, find_current, find_first_full, get_memo, parse_id
+from turnscope.envelope.layers.mentions import parse_learned, rank_related
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 
 TOOL = "retrieve_conversations"
 FORMS = ("header", "summary", "full", "mixed")
@@ -23,49 +23,49 @@ MIXED = ("full", "summary", "summary")  # forms of the first ids of a mixed requ
 MOST = 100  # ids of one call that are read
 
 Form = Literal["header", "summary", "full"]
-What = Literal["given", "superseded", "unknown", "stands in full", "over the quota", "malformed"]
+GrantStatus = Literal["given", "superseded", "unknown", "stands in full", "over the quota", "malformed"]
 
 
 class Grant(Struct, frozen=True):
     """What becomes of one id of a request. `number`: the conversation, -1 = none; `now`: its id, where the one asked is old."""
 
     id: str
-    what: What
+    status: GrantStatus
     number: int = -1
     form: Form = "header"
-    now: str = ""
+    current_id: str = ""
 
     @property
     def sentence(self) -> str:
         """The answer in words, for the model and the decision log."""
-        if self.what == "given":
+        if self.status == "given":
             return f"{self.id}: its {self.form} is put into the next request"
-        if self.what == "superseded":
-            return f"{self.id}: superseded by {self.now}, whose {self.form} is put into the next request"
+        if self.status == "superseded":
+            return f"{self.id}: superseded by {self.current_id}, whose {self.form} is put into the next request"
         why = {"unknown": "there is no such conversation", "stands in full": "it stands in full already"}
         why |= {"over the quota": "over the quota, ask again in the next turn", "malformed": "no id of a conversation"}
-        return f"{self.id}: {why[self.what]}"
+        return f"{self.id}: {why[self.status]}"
 
 
-def calls(ctx: Ctx, start: int) -> Sequence[int]:
+def find_calls(ctx: Ctx, start: int) -> Sequence[int]:
     """The calls of the tool from address `start` on that the request knows."""
-    known = memo(ctx)
+    known = get_memo(ctx)
     if "retrievals" not in known:
         known["retrievals"] = tuple(at for at in ctx.index.calls if ctx.session.blocks[at].name == TOOL)
     found: Sequence[int] = known["retrievals"]
-    return found[upto(found, start) : upto(found, ctx.request.cut)]
+    return found[count_before(found, start) : count_before(found, ctx.request.cut)]
 
 
-def grants(envelope: Envelope, ctx: Ctx, split: Split, given: Any, quota: int) -> Iterator[Grant]:
+def grant_ids(envelope: Envelope, ctx: Ctx, split: Split, request: Any, quota: int) -> Iterator[Grant]:
     """What becomes of each id of a request, in the order of its priority; at most `quota` are given."""
-    given = given if isinstance(given, Mapping) else {}
-    ids = given.get("ids", given.get("conversation_ids"))
+    request = request if isinstance(request, Mapping) else {}
+    ids = request.get("ids", request.get("conversation_ids"))
     rows = ids if isinstance(ids, list) else [ids]
     texts = dict.fromkeys(row if isinstance(row, str) else repr(row)[:40] for row in rows[:MOST])
-    form = given.get("format") if given.get("format") in FORMS else "summary"  # small first
-    first, left, taken = first_full(envelope, ctx, split), quota, set[int]()
-    for text in _ordered(ctx, split, [*texts], given.get("priority")):
-        number, now = number_of(ctx, split, text)
+    form = request.get("format") if request.get("format") in FORMS else "summary"  # small first
+    first, left, taken = find_first_full(envelope, ctx, split), quota, set[int]()
+    for text in _sort_ids(ctx, split, [*texts], request.get("priority")):
+        number, now = parse_id(ctx, split, text)
         if number in taken:
             continue
         if number < 0:
@@ -84,17 +84,17 @@ def grants(envelope: Envelope, ctx: Ctx, split: Split, given: Any, quota: int) -
             yield Grant(text, "superseded" if old else "given", number, one, now)  # type: ignore[arg-type]
 
 
-def _ordered(ctx: Ctx, split: Split, ids: list[str], priority: Any) -> list[str]:
+def _sort_ids(ctx: Ctx, split: Split, ids: list[str], priority: Any) -> list[str]:
     """As asked (specific), the newest first (recent), or those first that share most with the prompt (relevant)."""
     if priority == "recent":
-        return sorted(ids, key=lambda text: -number_of(ctx, split, text)[0])
+        return sorted(ids, key=lambda text: -parse_id(ctx, split, text)[0])
     if priority == "relevant":
-        score = dict(related(ctx, split))
-        return sorted(ids, key=lambda text: -score.get(number_of(ctx, split, text)[0], 0))
+        score = dict(rank_related(ctx, split))
+        return sorted(ids, key=lambda text: -score.get(parse_id(ctx, split, text)[0], 0))
     return ids
 
 
-def likely(ctx: Ctx, split: Split, most: int, learned: Sequence[str] = ()) -> tuple[int, ...]:
+def predict_requests(ctx: Ctx, split: Split, most: int, learned: Sequence[str] = ()) -> tuple[int, ...]:
     """The conversations that may be asked for next: those that share most with the prompt, and with what was `learned`."""
-    older = (number for number, _ in related(ctx, split, read(learned)) if number < current(ctx, split))
+    older = (number for number, _ in rank_related(ctx, split, parse_learned(learned)) if number < find_current(ctx, split))
     return tuple(number for number, _ in zip(older, range(most), strict=False))

@@ -11,7 +11,7 @@ Point = tuple[str, str, tuple[str, ...]]
 """What a key point is called, what joins its sentences, and these, the most telling first."""
 
 
-def capped(head: str, points: Sequence[Point], cap: int, count: Count) -> str:
+def fit_points(head: str, points: Sequence[Point], cap: int, count: Count) -> str:
     """A head and its points, a line each, in at most `cap` tokens.
 
     What is too much goes sentence by sentence from the last point that has several, then point by point from the last.
@@ -22,17 +22,17 @@ def capped(head: str, points: Sequence[Point], cap: int, count: Count) -> str:
     sizes = [[next(rest) + 1 for _ in said] for said in kept]
     labels = [next(rest) + 1 for _ in points]
     total = costs[0] + sum(label + sum(size) for label, size in zip(labels, sizes, strict=True) if size)
-    while total > cap and (gone := _least(kept)) >= 0:
+    while total > cap and (gone := _choose_point(kept)) >= 0:
         kept[gone].pop()
         total -= sizes[gone].pop() + (0 if kept[gone] else labels[gone])
-    while count([text := _told(head, points, kept)])[0] > cap:  # a text can cost more than its parts
-        if (gone := _least(kept)) < 0:
-            return cut(head, cap, count)
+    while count([text := _format_points(head, points, kept)])[0] > cap:  # a text can cost more than its parts
+        if (gone := _choose_point(kept)) < 0:
+            return cut_text(head, cap, count)
         kept[gone].pop()
     return text
 
 
-def cut(text: str, cap: int, count: Count) -> str:
+def cut_text(text: str, cap: int, count: Count) -> str:
     """The first words of a text that have at most `cap` tokens; "" where not one does."""
     if cap <= 0 or not text:
         return ""
@@ -46,13 +46,13 @@ def cut(text: str, cap: int, count: Count) -> str:
     return " ".join(words[:low])
 
 
-def _least(kept: Sequence[list[str]]) -> int:
+def _choose_point(kept: Sequence[list[str]]) -> int:
     """The point that gives up a sentence next: the last with several, else the last with one; -1 = none has any."""
     many = [n for n, said in enumerate(kept) if len(said) > 1]
     some = [n for n, said in enumerate(kept) if said]
     return (many or some or [-1])[-1]
 
 
-def _told(head: str, points: Sequence[Point], kept: Sequence[Sequence[str]]) -> str:
+def _format_points(head: str, points: Sequence[Point], kept: Sequence[Sequence[str]]) -> str:
     lines = (f"{label}: {between.join(said)}" for (label, between, _), said in zip(points, kept, strict=True) if said)
     return "\n".join(filter(None, (head, *lines)))

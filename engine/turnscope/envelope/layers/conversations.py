@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from turnscope.envelope.condensing import without
-from turnscope.envelope.conversation import once
+from turnscope.envelope.condensing import subtract_spans
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.words import content_words
+from turnscope.envelope.layers.words import find_content_words
 from turnscope.envelope.rule import Ctx
-from turnscope.envelope.wishes import wished
-from turnscope.session.index import Index, before, upto
+from turnscope.envelope.wishes import find_wishes
+from turnscope.session.index import Index, count_before, find_at_or_before
 from turnscope.session.model import Session, Span
 
 NEAR = 1  # words that a prompt shares with a topic that goes on
@@ -32,99 +32,99 @@ class Split:
     part_over: Annotated[int, "a turn above so many tokens is several conversations (0 = it is one, however long)"] = 0
 
 
-@once
-def memo(_session: Session, _index: Index) -> dict[Any, Any]:
+@memoize
+def get_memo(_session: Session, _index: Index) -> dict[Any, Any]:
     """What was made of a session, by what it was made for."""
     return {}
 
 
-def borders(ctx: Ctx, split: Split) -> tuple[int, ...]:
+def find_borders(ctx: Ctx, split: Split) -> tuple[int, ...]:
     """Addresses at which the conversations of the whole session begin. A rule uses those before its request's cut alone."""
-    known = memo(ctx)
+    known = get_memo(ctx)
     key = ("borders", split.split, split.gap, split.part_over, id(ctx.own))
     if key not in known:
-        turns = _turns(ctx, split)
-        known[key] = tuple(_parted(ctx, turns, split.part_over)) if split.part_over else turns
+        turns = _split_turns(ctx, split)
+        known[key] = tuple(_split_long_turns(ctx, turns, split.part_over)) if split.part_over else turns
     found: tuple[int, ...] = known[key]
     return found
 
 
-def current(ctx: Ctx, split: Split) -> int:
+def find_current(ctx: Ctx, split: Split) -> int:
     """The number of the conversation under way, from 0; -1 before the first. So many conversations are over."""
-    return upto(borders(ctx, split), ctx.request.cut) - 1
+    return count_before(find_borders(ctx, split), ctx.request.cut) - 1
 
 
-def span_of(ctx: Ctx, split: Split, number: int) -> Span:
+def get_span(ctx: Ctx, split: Split, number: int) -> Span:
     """The blocks of a conversation, of the one under way as far as the request has them."""
-    starts = borders(ctx, split)
+    starts = find_borders(ctx, split)
     return Span(starts[number], min(ctx.request.cut, starts[number + 1]) if number + 1 < len(starts) else ctx.request.cut)
 
 
-def first_full(envelope: Envelope, ctx: Ctx, split: Split) -> int:
+def find_first_full(envelope: Envelope, ctx: Ctx, split: Split) -> int:
     """The first of the conversations that stand without a gap up to the one under way, by number."""
-    number = current(ctx, split)
-    while number > 0 and _stands(envelope, ctx, span_of(ctx, split, number - 1)):
+    number = find_current(ctx, split)
+    while number > 0 and _is_present(envelope, ctx, get_span(ctx, split, number - 1)):
         number -= 1
     return number
 
 
-def name_of(ctx: Ctx, split: Split, number: int) -> str:
+def format_id(ctx: Ctx, split: Split, number: int) -> str:
     """The id of a conversation, from `c1`. On a branch, one that is not shared with what was left is a second version of it."""
-    return f"c{number + 1}.2" if _anew(ctx, split, number) else f"c{number + 1}"
+    return f"c{number + 1}.2" if _is_second_version(ctx, split, number) else f"c{number + 1}"
 
 
-def number_of(ctx: Ctx, split: Split, name: str) -> tuple[int, str]:
+def parse_id(ctx: Ctx, split: Split, name: str) -> tuple[int, str]:
     """The number of the conversation that an id names, and its id now, another one where an edit superseded it. -1 = none."""
     head, _, version = name.strip().lower().partition(".")
     digits = head.removeprefix("c")
     if not (digits.isascii() and digits.isdigit() and version in ("", "1", "2")) or not 1 <= len(digits) <= 9:
         return -1, ""
     number = int(digits) - 1
-    if not 0 <= number <= current(ctx, split) or (version == "2" and not _anew(ctx, split, number)):
+    if not 0 <= number <= find_current(ctx, split) or (version == "2" and not _is_second_version(ctx, split, number)):
         return -1, ""
-    return number, name_of(ctx, split, number)
+    return number, format_id(ctx, split, number)
 
 
-def pinned(ctx: Ctx) -> Span:
+def find_current_prompt(ctx: Ctx) -> Span:
     """The prompt that is being answered: it stands, whatever of its answers is left out."""
-    at = before(ctx.index.turns, ctx.request.cut - 1)
+    at = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
     if at is None:
         return Span(0, 0)
     message = ctx.session.messages[ctx.session.blocks[at].message]
     return Span(at, min(message.stop, ctx.request.cut)) if message.role == "user" else Span(at, at)
 
 
-def without_prompt(ctx: Ctx, span: Span) -> Iterator[Span]:
+def exclude_prompt(ctx: Ctx, span: Span) -> Iterator[Span]:
     """A span without the prompt that is being answered, which stands whatever leaves."""
-    pin = pinned(ctx)
+    pin = find_current_prompt(ctx)
     parts = (Span(span.start, min(span.stop, pin.start)), Span(max(span.start, pin.stop), span.stop)) if pin.stop else (span,)
     yield from (part for part in parts if part.start < part.stop)
 
 
-def _anew(ctx: Ctx, split: Split, number: int) -> bool:
+def _is_second_version(ctx: Ctx, split: Split, number: int) -> bool:
     session = ctx.session
     branch = session.parent and session.at >= 0 and session.id != session.parent and "agent" not in session.about
-    return bool(branch) and span_of(ctx, split, number).stop > session.at
+    return bool(branch) and get_span(ctx, split, number).stop > session.at
 
 
-def _stands(envelope: Envelope, ctx: Ctx, span: Span) -> bool:
+def _is_present(envelope: Envelope, ctx: Ctx, span: Span) -> bool:
     """Whether anything of a conversation stands besides system blocks and the prompt that is being answered."""
-    for part in (talk for one in without_prompt(ctx, span) for talk in ctx.index.talk(*one)):
+    for part in (talk for one in exclude_prompt(ctx, span) for talk in ctx.index.find_conversation_spans(*one)):
         piece = envelope.at(part.start)
         if piece.body != () or piece.stop < part.stop:
             return True
     return False
 
 
-def _turns(ctx: Ctx, split: Split) -> tuple[int, ...]:
+def _split_turns(ctx: Ctx, split: Split) -> tuple[int, ...]:
     turns = ctx.index.turns
     if split.split == "turn" or not turns:
         return turns
-    begins = _after_gaps(ctx, turns, split.gap * 60) if split.split == "idle gap" else _topics(ctx, turns)
+    begins = _find_idle_gaps(ctx, turns, split.gap * 60) if split.split == "idle gap" else _find_topic_changes(ctx, turns)
     return (turns[0], *begins)
 
 
-def _after_gaps(ctx: Ctx, turns: tuple[int, ...], seconds: int) -> Iterator[int]:
+def _find_idle_gaps(ctx: Ctx, turns: tuple[int, ...], seconds: int) -> Iterator[int]:
     messages, blocks = ctx.session.messages, ctx.session.blocks
     heard: float | None = None
     place = 0
@@ -137,22 +137,22 @@ def _after_gaps(ctx: Ctx, turns: tuple[int, ...], seconds: int) -> Iterator[int]
             yield at
 
 
-def _topics(ctx: Ctx, turns: tuple[int, ...]) -> Iterator[int]:
+def _find_topic_changes(ctx: Ctx, turns: tuple[int, ...]) -> Iterator[int]:
     """Where a prompt shares no word with those of the conversation so far. A prompt without any words goes on."""
     about: set[str] = set()
     for number, at in enumerate(turns):
-        words = {*content_words(prompt_at(ctx, at))}
+        words = {*find_content_words(read_prompt(ctx, at))}
         if number and about and words and len(about & words) < NEAR:
             about = set()
             yield at
         about |= words
 
 
-def left_out(ctx: Ctx, span: Span) -> tuple[Span, ...]:
+def find_manual_drops(ctx: Ctx, span: Span) -> tuple[Span, ...]:
     """What of a span a person left out by hand: no layer tells of it, and nothing puts it back."""
     found: list[Span] = []
     recorded = ctx.session.recorded.wishes
-    for edit in (edit for n in sorted(recorded) if n <= ctx.request.n for edit in wished(ctx.session, n)):
+    for edit in (edit for n in sorted(recorded) if n <= ctx.request.n for edit in find_wishes(ctx.session, n)):
         if edit.span and edit.restore:
             found = [one for one in found if one.stop <= edit.span.start or edit.span.stop <= one.start]
         elif edit.span and edit.action == "drop" and edit.span.start < span.stop and span.start < edit.span.stop:
@@ -160,22 +160,22 @@ def left_out(ctx: Ctx, span: Span) -> tuple[Span, ...]:
     return tuple(sorted(found))
 
 
-def wishing(ctx: Ctx) -> bool:
+def has_wishes(ctx: Ctx) -> bool:
     """Whether a person wished something for this very request: what was told before may have to be told otherwise."""
     return ctx.request.n in ctx.session.recorded.wishes
 
 
-def prompt_at(ctx: Ctx, at: int) -> str:
+def read_prompt(ctx: Ctx, at: int) -> str:
     """What the message at address `at` says, if a person says it."""
     message = ctx.session.messages[ctx.session.blocks[at].message]
     if message.role != "user":
         return ""
-    parts = without(Span(message.start, message.stop), left_out(ctx, Span(message.start, message.stop)))
+    parts = subtract_spans(Span(message.start, message.stop), find_manual_drops(ctx, Span(message.start, message.stop)))
     texts = (block.text for part in parts for block in ctx.session.blocks[part.start : part.stop] if block.kind == "text")
     return "\n".join(texts)
 
 
-def _parted(ctx: Ctx, turns: tuple[int, ...], most: int) -> Iterator[int]:
+def _split_long_turns(ctx: Ctx, turns: tuple[int, ...], most: int) -> Iterator[int]:
     """The borders, and further ones before answers wherever so many tokens stand behind the last."""
     messages, total = ctx.index.messages, ctx.own.total
     session = ctx.session

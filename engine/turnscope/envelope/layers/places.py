@@ -5,69 +5,75 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.conversations import Split, borders, current, without_prompt
+from turnscope.envelope.layers.conversations import Split, exclude_prompt, find_borders, find_current
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
 CONTEXT, HEADERS, SUMMARIES, REFERENCES, RETRIEVED = "context", "headers", "summaries", "references", "retrieved"
-YIELDING = (SUMMARIES, REFERENCES, RETRIEVED)  # slots that shrink before anything else does
+SHRINKABLE = (SUMMARIES, REFERENCES, RETRIEVED)  # slots that shrink before anything else does
 
 
-def front(ctx: Ctx) -> int:
+def find_front(ctx: Ctx) -> int:
     """Where the conversation begins."""
     return ctx.index.messages[0]
 
 
-def under_way(ctx: Ctx, split: Split) -> int:
+def find_current_start(ctx: Ctx, split: Split) -> int:
     """Where the conversation under way begins, which is where what is looked up stands."""
-    return borders(ctx, split)[current(ctx, split)]
+    return find_borders(ctx, split)[find_current(ctx, split)]
 
 
-def insert_at(envelope: Envelope, at: int, slot: str) -> Piece | None:
+def find_insert(envelope: Envelope, at: int, slot: str) -> Piece | None:
     """The insert of a slot at an address."""
-    return next((p for p in envelope.along(Span(at, at + 1)) if p.start == p.stop == at and p.slot == slot), None)
+    return next(
+        (p for p in envelope.iter_pieces_and_inserts(Span(at, at + 1)) if p.start == p.stop == at and p.slot == slot), None
+    )
 
 
-def put(envelope: Envelope, at: int, slot: str, texts: tuple[str, ...], because: str, facts: dict[str, Any]) -> Iterator[Edit]:
+def put_texts(
+    envelope: Envelope, at: int, slot: str, texts: tuple[str, ...], because: str, facts: dict[str, Any]
+) -> Iterator[Edit]:
     """The edit after which these texts stand in a slot; none where they do already."""
-    held = insert_at(envelope, at, slot)
+    held = find_insert(envelope, at, slot)
     body = tuple(Part("user", "text", text) for text in texts)
     if body != ((held.body or ()) if held else ()):
         yield Edit("insert" if body else "drop", because, Span(at, at), body, slot=slot, facts=facts)
 
 
-def moved(envelope: Envelope, old: int | None, at: int, slot: str) -> Iterator[Edit]:
+def remove_outdated_insert(envelope: Envelope, old: int | None, at: int, slot: str) -> Iterator[Edit]:
     """The edit that takes a slot's insert away from where it stood, if it is to stand elsewhere."""
-    if old is not None and 0 <= old < envelope.stop and old != at and insert_at(envelope, old, slot):
+    if old is not None and 0 <= old < envelope.stop and old != at and find_insert(envelope, old, slot):
         yield Edit("drop", f"a conversation began: the slot {slot} stands before that one now", Span(old, old), (), slot=slot)
 
 
-def standing(envelope: Envelope, ctx: Ctx, span: Span) -> Iterator[Span]:
+def find_present(envelope: Envelope, ctx: Ctx, span: Span) -> Iterator[Span]:
     """What stands of the conversation in a span, but for the prompt that is being answered."""
-    for part in without_prompt(ctx, span):
-        yield from droppable(ctx, envelope, *part)
+    for part in exclude_prompt(ctx, span):
+        yield from find_droppable(ctx, envelope, *part)
 
 
-def standing_tokens(envelope: Envelope, ctx: Ctx, span: Span) -> int:
+def count_present_tokens(envelope: Envelope, ctx: Ctx, span: Span) -> int:
     """Tokens of what stands of the conversation in a span, but for the prompt being answered, in the policy's units."""
     found = 0
-    for part in standing(envelope, ctx, span):
-        for piece in envelope.over(part):
+    for part in find_present(envelope, ctx, span):
+        for piece in envelope.iter_pieces(part):
             whole = piece.body is None
             found += (
-                ctx.tokens(max(piece.start, part.start), min(piece.stop, part.stop)) if whole else sum(ctx.own.body(piece.body))
+                ctx.tokens(max(piece.start, part.start), min(piece.stop, part.stop))
+                if whole
+                else sum(ctx.own.count_placeholder(piece.body))
             )
     return found
 
 
-def yielding(envelope: Envelope, ctx: Ctx, split: Split) -> int:
+def count_shrinkable_tokens(envelope: Envelope, ctx: Ctx, split: Split) -> int:
     """Tokens of inserts that give way before a conversation does."""
-    starts = borders(ctx, split)
+    starts = find_borders(ctx, split)
     cut = ctx.previous.request.cut if ctx.previous else 0
-    places = {under_way(ctx, split), starts[max(0, upto(starts, cut) - 1)]}
-    inserts = (p for at in places for p in envelope.along(Span(at, at + 1)) if p.start == p.stop == at)
-    return sum(sum(ctx.own.body(piece.body)) for piece in inserts if piece.slot in YIELDING)
+    places = {find_current_start(ctx, split), starts[max(0, count_before(starts, cut) - 1)]}
+    inserts = (p for at in places for p in envelope.iter_pieces_and_inserts(Span(at, at + 1)) if p.start == p.stop == at)
+    return sum(sum(ctx.own.count_placeholder(piece.body)) for piece in inserts if piece.slot in SHRINKABLE)

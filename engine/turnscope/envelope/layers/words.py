@@ -28,7 +28,7 @@ _EMPTY = frozenset(
 )
 
 
-class About(Struct, frozen=True, gc=False):
+class TextNames(Struct, frozen=True, gc=False):
     """What a text names, each once, in the order of its first mention."""
 
     files: tuple[str, ...] = ()
@@ -43,42 +43,42 @@ class About(Struct, frozen=True, gc=False):
         return tuple(dict.fromkeys((*self.files, *self.signs, *self.errors, *self.functions)))
 
 
-def clipped(text: str, most: int = READ) -> str:
+def clip_text(text: str, most: int = READ) -> str:
     """The beginning and the end of a text."""
     return text if len(text) <= most else f"{text[: most // 2]}\n{text[-most // 2 :]}"
 
 
 @lru_cache(maxsize=4_096)
-def about(text: str) -> About:
+def find_names(text: str) -> TextNames:
     """What a text names; of a long one its beginning and end are read."""
-    text = clipped(text)
+    text = clip_text(text)
     calls = (a or b for a, b in _FUNCTION.findall(text))
     files = _FILE.findall(text)
     functions = (name for name in calls if name.lower() not in _NOT_CALLS and name not in files)
-    found: tuple[Iterable[str], ...] = (files, functions, _ERROR.findall(text), _SIGN.findall(text), content_words(text))
-    return About(*(_once(one) for one in found))
+    found: tuple[Iterable[str], ...] = (files, functions, _ERROR.findall(text), _SIGN.findall(text), find_content_words(text))
+    return TextNames(*(_drop_duplicates(one) for one in found))
 
 
-def content_words(text: str, most: int = 40) -> tuple[str, ...]:
+def find_content_words(text: str, most: int = 40) -> tuple[str, ...]:
     """The first words of a text that carry meaning, in small letters."""
-    found = dict.fromkeys(word.lower() for word in _WORD.findall(clipped(text)))
+    found = dict.fromkeys(word.lower() for word in _WORD.findall(clip_text(text)))
     return tuple(word for word in found if word not in _EMPTY)[:most]
 
 
-def topic(text: str, most: int = 6) -> tuple[str, ...]:
+def find_topic(text: str, most: int = 6) -> tuple[str, ...]:
     """The words that say what a text is about, as they stand in its first telling sentence: names first where it has any."""
-    first = next((one for one in sentences(text) if content_words(one)), "")
+    first = next((one for one in split_sentences(text) if find_content_words(one)), "")
     words = [*re.findall(r"[\w./@'-]*\w", first)]
     telling = [word for word in dict.fromkeys(words) if word.lower() not in _EMPTY and (len(word) > 2 or word[0].isdigit())]
     return tuple(telling[:most])
 
 
-def sentences(text: str) -> Iterator[str]:
+def split_sentences(text: str) -> Iterator[str]:
     """The sentences of a text, in order, without blank ones; a line ends a sentence."""
     for found in _END.split(text):
         if line := " ".join(found.split()).lstrip("#>*-• ").rstrip():
             yield line
 
 
-def _once(found: Iterable[str], most: int = 24) -> tuple[str, ...]:
+def _drop_duplicates(found: Iterable[str], most: int = 24) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:most]

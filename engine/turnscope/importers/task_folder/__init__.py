@@ -40,8 +40,8 @@ def finds(machine: Machine) -> Iterator[Place]:
     storages = [machine.config / editor / "User" / "globalStorage" for editor in EDITORS]
     storages.append(machine.home / ".vscode-server" / "data" / "User" / "globalStorage")
     for storage in storages:
-        yield from (Place(storage / extension / "tasks", "*/*_*.json") for extension in EXTENSIONS)
-    yield Place(machine.home / ".cline" / "data" / "tasks", "*/*_*.json")
+        yield from (Place(storage / extension / "tasks", "*/*_*.json", part_of) for extension in EXTENSIONS)
+    yield Place(machine.home / ".cline" / "data" / "tasks", "*/*_*.json", part_of)
 
 
 def related(source: Source) -> Iterator[Source]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from turnscope.planning.extract import extract
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 
 JSON = Any
 Sized = Callable[[Mapping[str, JSON]], int]  # input tokens of a body
@@ -61,7 +61,7 @@ def summary(body: Mapping[str, JSON], most: int = SUMMARY) -> str:
 
 def transcript(messages: list[JSON]) -> str:
     """Messages as `role: text` lines."""
-    return "\n".join(f"{message['role']}: {text_of(message.get('content'))}" for message in messages)
+    return "\n".join(f"{message['role']}: {extract_text(message.get('content'))}" for message in messages)
 
 
 def edits(body: Mapping[str, JSON]) -> list[Mapping[str, JSON]]:

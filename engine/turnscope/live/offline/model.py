@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from turnscope.counting.media import media_tokens
+from turnscope.counting.media import count_media
 from turnscope.counting.tokens import Counter, count_texts
-from turnscope.envelope.memories import found as found_in
+from turnscope.envelope.memories import find_facts as found_in
 from turnscope.live.offline.editing import visible
 from turnscope.live.offline.strict import signature
 from turnscope.planning.extract import extract
-from turnscope.session.content import block_text, dumps, text_of
+from turnscope.session.content import dumps, extract_block_text, extract_text
 from turnscope.views import attachments
 
 JSON = Any
@@ -79,13 +79,13 @@ def units(body: Mapping[str, JSON]) -> list[Unit]:
             (b, b.get("type", "") if isinstance(b, dict) else "text", PER_MESSAGE * (i == 0)) for i, b in enumerate(blocks)
         ]
     kinds = {"server_tool_use": "tool_use"}
-    texts = [block_text(kinds.get(kind, kind), _bare(raw)) for raw, kind, _ in raws]
+    texts = [extract_block_text(kinds.get(kind, kind), _bare(raw)) for raw, kind, _ in raws]
     counts = count_texts(texts, COUNTER)
     found = []
     for (raw, _, extra), count in zip(raws, counts, strict=True):
         mark = raw.get("cache_control") if isinstance(raw, dict) else None
         ttl = str(mark.get("ttl", "5m")) if isinstance(mark, dict) else ""
-        found.append(Unit(_digest(dumps(_bare(raw))), count + media_tokens(_bare(raw), COUNTER.family) + extra, ttl))
+        found.append(Unit(_digest(dumps(_bare(raw))), count + count_media(_bare(raw), COUNTER.family) + extra, ttl))
     if body.get("cache_control") and found:
         found[-1] = Unit(found[-1].digest, found[-1].tokens, str(body["cache_control"].get("ttl", "5m")))
     return found
@@ -173,7 +173,7 @@ def _seen(attached: list[JSON]) -> str:
     told = [
         f"the file {file[0]} ({len(file[1]):,} characters)"
         if file
-        else f"an image ({picture or 'elsewhere'}), counted as {media_tokens(raw, COUNTER.family):,} tokens"
+        else f"an image ({picture or 'elsewhere'}), counted as {count_media(raw, COUNTER.family):,} tokens"
         for file, picture, raw in found
     ]
     return f"You attached {'; '.join(told)}. I cannot see into either. " if told else ""
@@ -207,12 +207,12 @@ def within(blocks: list[JSON], most: int, body: Mapping[str, JSON], sent: list[J
 
 
 def _tokens(block: Mapping[str, JSON]) -> int:
-    return count_texts([block_text(block["type"], {k: v for k, v in block.items() if k != "signature"})], COUNTER)[0]
+    return count_texts([extract_block_text(block["type"], {k: v for k, v in block.items() if k != "signature"})], COUNTER)[0]
 
 
 def _say(text: str, results: list[JSON], size: int, messages: int) -> str:
     if results:
-        said = text_of(results[-1].get("content"))
+        said = extract_text(results[-1].get("content"))
         first = next((line for line in said.splitlines() if line.strip()), "")[:120]
         weight = "They now weigh on every later request of this chat."
         return f"The tool gave {len(said):,} characters, beginning with: {first}\n{weight}"

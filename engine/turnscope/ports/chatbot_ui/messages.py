@@ -54,12 +54,12 @@ def weights(session: Session, index: Index, own: Ledger) -> Weights:
     for number, ordinal in enumerate(ordinals):
         message = session.messages[ordinal]
         blocks = [b for b in session.blocks[message.start : message.stop] if b.kind not in ("image", "document")]
-        plain.append(own.content(blocks))
+        plain.append(own.count_content(blocks))
         tokens = plain[-1]
         found = passages(session, "file_items", ordinals[number + 1]) if number + 1 < len(ordinals) else None
         if found is not None and (last := text_block(blocks)):
             text = last.text + retrieval_text(found)
-            tokens += own.tokens_of((Part(last.role, "text", text),)) - own.content((last,))
+            tokens += own.count_parts((Part(last.role, "text", text),)) - own.count_content((last,))
             brought[number] = (last, text)
         sums.append(sums[-1] + tokens)
     return Weights(plain, sums, brought)

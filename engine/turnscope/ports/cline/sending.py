@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.ports.cline.ranges import MISSING, Entry, History, State, with_text
-from turnscope.session.builder import stand_in
-from turnscope.session.model import JSON, Body, Edit, Part, Span
+from turnscope.session.builder import make_part
+from turnscope.session.model import JSON, Edit, Part, Placeholder, Span
 
 Wanted = Generator[Edit, Envelope, Envelope]
 
@@ -85,7 +85,7 @@ def wanted(envelope: Envelope, history: History, message: int, content: str | li
     said = isinstance(content, str) or (not content and all(history.session.blocks[at].raw is None for at in addresses))
     items = [Item(at, None) for at in addresses] if said or isinstance(content, str) else content
     order = [item.at for item in items if item.at is not None]
-    bodies: dict[Span, Body]
+    bodies: dict[Span, Placeholder]
     if items and len(order) == len(items) and all(a < b for a, b in pairwise(order)):
         new = {item.at: (_part(history, message, item),) if item.new else None for item in items}
         bodies = {Span(at, at + 1): new.get(at, ()) for at in addresses}
@@ -104,7 +104,7 @@ def wanted(envelope: Envelope, history: History, message: int, content: str | li
     return envelope
 
 
-def _told(message: int, body: Body) -> tuple[Any, str]:
+def _told(message: int, body: Placeholder) -> tuple[Any, str]:
     if body is None:
         return "restore", f"message {message} is sent as it was said"
     if body == ():
@@ -123,7 +123,7 @@ def inserted(history: History, message: int, content: str | list[Item]) -> tuple
 
 def _part(history: History, message: int, item: Item) -> Part:
     if item.new or item.at is None:
-        return stand_in(history.role(message), item.raw)
+        return make_part(history.role(message), item.raw)
     block = history.session.blocks[item.at]
     return Part(block.role, block.kind, ref=item.at)
 

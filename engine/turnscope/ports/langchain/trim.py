@@ -14,7 +14,7 @@ from typing import Any
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.rule import Ctx
 from turnscope.ports.rows import Row, content, raws, remembered, rows, rows_of, texts
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.index import Index
 from turnscope.session.model import JSON, Part, Session
 
@@ -129,7 +129,7 @@ class Lists:
         found, own = rows(self.ctx), self.ctx.own
         start, stop = found.starts[a], found.rows[b - 1].stop
         tools = own.sums[1][stop] - own.sums[1][start]
-        return self.primer + own.tokens(start, stop) - tools + self.frame * (found.unframed[b] - found.unframed[a])
+        return self.primer + own.count_tokens(start, stop) - tools + self.frame * (found.unframed[b] - found.unframed[a])
 
     def size(self, number: int, held: str | Sequence[JSON]) -> int:
         """Tokens of one row with `held` for its content, without the primer."""
@@ -141,8 +141,12 @@ class Lists:
         if isinstance(held, str):
             bare = any(isinstance(b.raw, str) for b in blocks)
             changed = texts(session, row) if bare else [b for b in blocks if b.kind != "tool_use"]
-            return whole - own.content(changed) + own.tokens_of((Part(blocks[0].role, "text", held),))
+            return whole - own.count_content(changed) + own.count_parts((Part(blocks[0].role, "text", held),))
         if row.role == "tool":
-            return whole - own.content(blocks) + own.tokens_of(Part(blocks[0].role, "text", text_of(part)) for part in held)
+            return (
+                whole
+                - own.count_content(blocks)
+                + own.count_parts(Part(blocks[0].role, "text", extract_text(part)) for part in held)
+            )
         some = blocks[-len(held) :] if held[-1] is blocks[-1].raw else blocks[: len(held)]
-        return whole - own.content(blocks) + own.content(some)
+        return whole - own.count_content(blocks) + own.count_content(some)

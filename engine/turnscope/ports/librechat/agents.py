@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from turnscope.ports.librechat.counts import Column, fitting, total
 from turnscope.ports.librechat.history import Bodies, History, call_id
-from turnscope.session.content import block_text
+from turnscope.session.content import extract_block_text
 from turnscope.session.model import Part
 
 PRIMER = 3  # tokens of the label that every reply begins with
@@ -120,7 +120,7 @@ def _attached(history: History, counts: Column[int], fit: Fit, block: int, room:
 def _part(history: History, at: int) -> Part:
     raw = history.session.blocks[at].raw
     kind = str(raw.get("type", "thinking"))
-    return Part("assistant", kind, block_text(kind, raw), raw)
+    return Part("assistant", kind, extract_block_text(kind, raw), raw)
 
 
 def with_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodies:

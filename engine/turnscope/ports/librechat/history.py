@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnscope.counting.ledger import Ledger, text_key
+from turnscope.counting.ledger import Ledger, make_text_key
 from turnscope.ports.librechat.cuts import compact, narrow, unpacked, wide
 from turnscope.ports.rows import Row, rows_of
-from turnscope.session.content import block_text
+from turnscope.session.content import extract_block_text
 from turnscope.session.model import JSON, Block, Part, Session
 
 TOGETHER = 128  # texts counted at once: so few are counted on one core, which takes half the CPU time of two
@@ -58,7 +58,7 @@ class Shortened(Part, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        return text_key(f"{self.of.digest} {self.kept.decode('utf-8', 'surrogatepass')}") if self.of else ""
+        return make_text_key(f"{self.of.digest} {self.kept.decode('utf-8', 'surrogatepass')}") if self.of else ""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is Shortened and other.of is self.of:
@@ -291,16 +291,16 @@ class History(Struct, frozen=True, gc=False):
 
     def counted(self, parts: Iterable[Part]) -> int:
         """What the counter says of a message of these parts."""
-        return self.frame + self.own.tokens_of(parts)
+        return self.frame + self.own.count_parts(parts)
 
     def counted_each(self, parts: Sequence[Part]) -> list[int]:
         """What the counter says of messages of one part each."""
         batches = (parts[i : i + TOGETHER] for i in range(0, len(parts), TOGETHER))
-        return [self.frame + tokens for batch in batches for tokens in self.own.each(batch)]
+        return [self.frame + tokens for batch in batches for tokens in self.own.count_each_part(batch)]
 
     def recounted(self, i: int) -> int:
         """What the counter says of a message as it was said."""
-        return self.frame + self.own.content(self.blocks(i))
+        return self.frame + self.own.count_content(self.blocks(i))
 
     def parts(self, i: int, bodies: Bodies) -> list[Part]:
         """A message as parts, with other bodies for some of its blocks."""
@@ -320,5 +320,5 @@ class History(Struct, frozen=True, gc=False):
         for at, given in inputs.items():
             block = self.session.blocks[at]
             raw = {**block.raw, "input": given}
-            bodies[at] = (Part(block.role, "tool_use", block_text("tool_use", raw), raw),)
+            bodies[at] = (Part(block.role, "tool_use", extract_block_text("tool_use", raw), raw),)
         return bodies

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 
 PRIMER = 3  # tokens that prime the reply
 NO_PARENT = "00000000-0000-0000-0000-000000000000"  # Constants.NO_PARENT
@@ -69,7 +69,7 @@ def begin(ctx: Ctx, first: int, room: int) -> int:
     From the newest backwards: one is taken up while less than `room` is used, and stays if all fit then. The first that does
     not fit ends it. Without any that fits, the number of messages of the request.
     """
-    starts, there = ctx.index.messages, upto(ctx.index.messages, ctx.request.cut)
+    starts, there = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     if room <= 0:
         return there
     numbers = range(first, there)
@@ -88,5 +88,5 @@ def talk(ctx: Ctx, start: int) -> int:
 def instructions(ctx: Ctx) -> int | None:
     """Tokens of the system prompt; None where there is none."""
     cut = ctx.request.cut
-    held = any(ctx.session.blocks[at].role == "system" for at in ctx.index.static[: upto(ctx.index.static, cut)])
+    held = any(ctx.session.blocks[at].role == "system" for at in ctx.index.static[: count_before(ctx.index.static, cut)])
     return ctx.own.sums[0][cut] if held else None

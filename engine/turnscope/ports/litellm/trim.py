@@ -14,7 +14,7 @@ from typing import NamedTuple
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.rule import Ctx
 from turnscope.ports.rows import Row, content, remembered, rows, size, texts
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.index import Index
 from turnscope.session.model import Part, Session
 
@@ -73,16 +73,16 @@ def text_in(session: Session, row: Row, join: bool) -> str | None:
     held = content(session, row)
     if isinstance(held, str):
         return held
-    return "\n".join(text_of(block.raw) for block in texts(session, row)) if join else None
+    return "\n".join(extract_text(block.raw) for block in texts(session, row)) if join else None
 
 
 def system_text(ctx: Ctx, given: str, frame: int) -> tuple[str, int]:
     """The joined system text, shortened where it alone exceeds the limit, and the tokens of a list that holds it alone."""
 
     def count(text: str) -> int:
-        return PRIMER + frame + ctx.own.tokens_of((Part("system", "system", text, place="system"),))
+        return PRIMER + frame + ctx.own.count_parts((Part("system", "system", text, place="system"),))
 
-    total = PRIMER + frame + sum(ctx.own.body((Part("system", "system", given, place="system"),)))
+    total = PRIMER + frame + sum(ctx.own.count_placeholder((Part("system", "system", given, place="system"),)))
     if total <= ctx.limit:
         return given, total
     text, tokens = shorten(given, ctx.limit, count, "gpt" in ctx.request.model, total)

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from turnscope.envelope.condensing import standing
+from turnscope.envelope.condensing import find_next_present
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
 from turnscope.ports.roo import management
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Bucket, Part
 
 Place = tuple[int, int]
@@ -80,12 +80,12 @@ def condensed_now(envelope: Envelope, ctx: Ctx) -> Piece | None:
 def started_afresh(envelope: Envelope, ctx: Ctx) -> tuple[Part, ...]:
     """The summary that now stands for all messages; () where there is none, or where anything stands behind it."""
     piece = condensed_now(envelope, ctx)
-    return piece.body or () if piece and standing(envelope, ctx, piece.stop) >= ctx.request.cut else ()
+    return piece.body or () if piece and find_next_present(envelope, ctx, piece.stop) >= ctx.request.cut else ()
 
 
 def stored(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: Summary | None, factor: float) -> Summary:
     """What is stored of a summary that begins this request; `older` is the one before."""
-    count = sum(ctx.own.body(parts))
+    count = sum(ctx.own.count_placeholder(parts))
     system, tools = (static_tokens(envelope, ctx, bucket) for bucket in (Bucket.SYSTEM, Bucket.TOOLS))
     size = math.ceil((system + count) * factor) + math.ceil(tools * factor)
     ts, texts = last_stamp(ctx, older), tuple(part.text for part in parts)
@@ -96,11 +96,11 @@ def stored(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: Summary
 def measured(ctx: Ctx, newest: Summary | None, factor: float, counted: bool) -> Size | None:
     """The size that Roo compares, None before anything was billed. `counted`: right after a condense its own count is read,
     because that event stands behind the request's in Roo's list."""
-    events: list[Entry] = [{"type": "say", "say": "api_req_started", "text": {"tokensIn": ctx.reported}}]
+    events: list[Entry] = [{"type": "say", "say": "api_req_started", "text": {"tokensIn": ctx.previous_usage}}]
     if counted and ctx.previous and newest and newest.request == ctx.previous.request.n:
         events.append({"type": "say", "say": "condense_context", "contextCondense": {"newContextTokens": newest.size}})
     total = management.context_tokens(events)
-    place = upto(ctx.index.messages, ctx.request.cut) - 1
+    place = count_before(ctx.index.messages, ctx.request.cut) - 1
     if not total or place < 0:
         return None
     start = ctx.index.messages[place]
@@ -116,7 +116,7 @@ def tokens(ctx: Ctx, start: int, factor: float) -> int:
 
 def static_tokens(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> int:
     """Tokens of the system prompt or of the tools that stand in an envelope, as counted."""
-    there = ctx.index.static[: upto(ctx.index.static, ctx.request.cut)]
+    there = ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
     blocks = (ctx.session.blocks[at] for at in there if envelope.at(at).body is None)
     return sum(ctx.tokens(block.at, block.at + 1) for block in blocks if block.bucket == bucket)
 
@@ -136,7 +136,7 @@ def message(ctx: Ctx, start: int) -> Entry:
 
 def last_stamp(ctx: Ctx, newest: Summary | None) -> int | None:
     """Time of the history's last entry."""
-    start = ctx.index.messages[upto(ctx.index.messages, ctx.request.cut) - 1]
+    start = ctx.index.messages[count_before(ctx.index.messages, ctx.request.cut) - 1]
     return newest.ts if newest and newest.at > start else stamp(ctx, start)
 
 
@@ -150,7 +150,7 @@ def since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> list[
     """The history from the newest summary on, hidden messages and markers included; all of it where there is no summary."""
     begin = newest.at if newest else 0
     starts = ctx.index.messages
-    found = [message(ctx, start) for start in starts[upto(starts, begin) : upto(starts, ctx.request.cut)]]
+    found = [message(ctx, start) for start in starts[count_before(starts, begin) : count_before(starts, ctx.request.cut)]]
     for piece in envelope.pieces:
         if piece.start == piece.stop and piece.start >= begin and piece.body and piece.slot.startswith(SLOT):
             text = piece.body[0].text
@@ -170,8 +170,8 @@ def visible(ctx: Ctx, store: Store) -> list[Entry]:
     """Roles, times and tags, without content, of what no truncation hides; and a hidden newest summary with a marker for it."""
     starts, blocks = ctx.index.messages, ctx.session.blocks
     found = [*_summaries(store)]
-    first = upto(starts, store.first[0]) if store.first else 1
-    for start in (*starts[:1], *starts[max(1, first) : upto(starts, ctx.request.cut)]):
+    first = count_before(starts, store.first[0]) if store.first else 1
+    for start in (*starts[:1], *starts[max(1, first) : count_before(starts, ctx.request.cut)]):
         entry: Entry = {"at": (start, 1), "role": blocks[start].role, "ts": stamp(ctx, start)}
         if store.summary and start < store.summary.at:
             entry["condenseParent"] = store.summary.number

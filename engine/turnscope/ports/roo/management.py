@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from turnscope.session.content import block_text, text_of
+from turnscope.session.content import extract_block_text, extract_text
 from turnscope.session.model import JSON
 
 Stored = Mapping[str, Any]
@@ -171,7 +171,7 @@ def transcript(messages: Iterable[Stored]) -> str:
     for message in messages:
         for block in _listed(message.get("content")):
             kind = str(_type(block))
-            text = text_of(block.get("content")) if kind == "tool_result" else block_text(kind, block)
+            text = extract_text(block.get("content")) if kind == "tool_result" else extract_block_text(kind, block)
             speaker = "summary" if message.get("isSummary") else "tool" if kind == "tool_result" else message.get("role")
             if kind not in ("thinking", "redacted_thinking", "reasoning"):
                 lines.append(f"{speaker}: {'calls ' if kind == 'tool_use' else ''}{text.strip() or f'({kind})'}")

@@ -6,17 +6,17 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from turnscope.envelope.conversation import alone, droppable
+from turnscope.envelope.conversation import find_droppable, find_replaceable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.chatbot_ui.messages import OBJECT, passages, retrieval_text, text_block, weights
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Only the system prompt as the log holds it is charged; where not even the newest message fits, it is sent alone."""
-    starts, there, weight = ctx.index.messages, upto(ctx.index.messages, ctx.request.cut), weights(ctx)
+    starts, there, weight = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut), weights(ctx)
     room = ctx.limit - ctx.own.sums[0][ctx.request.cut]
     newest = weight.plain[there - 1] if there else 0  # nothing follows it yet that could bring passages
 
@@ -29,10 +29,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if first:
         because = f"counted from the newest, {kept:,} of {there:,} messages fit the {room:,} tokens beside the prompt"
         stop = starts[first] if kept else ctx.request.cut
-        for span in droppable(ctx, envelope, starts[0], stop):
+        for span in find_droppable(ctx, envelope, starts[0], stop):
             envelope = yield Edit("drop", because, span, facts=facts)
     for number, (block, text) in _brought(ctx, first, there - 1):
-        if alone(envelope, block.at):
+        if find_replaceable(envelope, block.at):
             because = "passages stored with the next message stand behind the question that they were found for"
             envelope = yield Edit("retrieve", because, *_with(ctx, block, text), facts={"message": number})
     found = passages(ctx.session, "retrieved", ctx.session.blocks[starts[there - 1]].message) if there else None
@@ -58,9 +58,11 @@ def _question(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> I
     facts: dict[str, Any] = {"passages": len(found)}
     if newest is None:
         held = [
-            at for at in ctx.index.static[: upto(ctx.index.static, ctx.request.cut)] if ctx.session.blocks[at].role == "system"
+            at
+            for at in ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
+            if ctx.session.blocks[at].role == "system"
         ]
-        if held and alone(envelope, held[-1]):
+        if held and find_replaceable(envelope, held[-1]):
             block = ctx.session.blocks[held[-1]]
             part = Part("system", "system", block.text + text, place="system")
             yield Edit("retrieve", because, Span(block.at, block.at + 1), (part,), facts=facts)
@@ -82,7 +84,7 @@ def _question(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> I
             (part,),
             facts=facts,
         )
-    elif (last := text_block(blocks)) and alone(envelope, last.at):
+    elif (last := text_block(blocks)) and find_replaceable(envelope, last.at):
         yield Edit("retrieve", because, *_with(ctx, last, last.text + text), facts=facts)
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, NamedTuple
 
-from turnscope.envelope import recorded
-from turnscope.envelope.clearing import cleared
-from turnscope.envelope.conversation import once
+from turnscope.envelope import recorded_compactions
+from turnscope.envelope.clearing import clear_results
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Session
 
 
@@ -38,8 +38,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: up to which address results are cleared, by this rule or by a compaction."""
     done: int = ctx.state or 0
     seen = _results(ctx) if params.tools == port.TOOLS else _found(ctx.session, ctx.index, params.tools)
-    there = upto(seen.at, ctx.request.cut)
-    first = upto(seen.at, done)
+    there = count_before(seen.at, ctx.request.cut)
+    first = count_before(seen.at, done)
     while first < there and envelope.at(seen.at[first]).body is not None:  # a summary stands for it, or it was cleared
         first += 1
     held = seen.sums[there] - seen.sums[first]
@@ -51,14 +51,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     gone = seen.sums[first + number] - seen.sums[first]
     because = f"results have {held:,} tokens, {params.target:,} may stay: {number} of them are cleared"
     chosen = seen.at[first : first + number]
-    yield from cleared(envelope, ctx, chosen, port.CLEARED, because, {"tokens": held, "cleared": gone})
+    yield from clear_results(envelope, ctx, chosen, port.CLEARED, because, {"tokens": held, "cleared": gone})
     return seen.at[first + number - 1] + 1 if number else done
 
 
 def _reported(ctx: Ctx) -> int:
     """Tokens of the previous request, as the compaction beside this sees them."""
-    last = ctx.previous.state("compact_into_summary") if ctx.previous else None
-    return recorded.reported(ctx, -1 if last is None else last, 0)
+    last = ctx.previous.get_state("compact_into_summary") if ctx.previous else None
+    return recorded_compactions.count_previous_usage(ctx, -1 if last is None else last, 0)
 
 
 def _found(session: Session, index: Index, tools: tuple[str, ...]) -> _Results:
@@ -67,7 +67,7 @@ def _found(session: Session, index: Index, tools: tuple[str, ...]) -> _Results:
     return _Results(at, sizes, tuple(accumulate(sizes, initial=0)))
 
 
-@once
+@memoize
 def _results(session: Session, index: Index) -> _Results:
     return _found(session, index, port.TOOLS)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, Any, Literal
 
-from turnscope.envelope import recorded
-from turnscope.envelope.condensing import How, condense, led
-from turnscope.envelope.conversation import call_input, once, path_in, result_text
+from turnscope.envelope import recorded_compactions
+from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary
+from turnscope.envelope.conversation import find_path, get_call_input, get_result_text, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.claude_code import limits as port
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Part, Session, Span
 
 SLOT = "files read"
@@ -38,8 +38,8 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: the request that compacted last. A summary that the log holds for this very compaction is taken as it is."""
     last: int = -1 if ctx.state is None else ctx.state
-    seen = recorded.condensed(ctx)
-    at, text = recorded.told(ctx, seen)
+    seen = recorded_compactions.find_compactions(ctx)
+    at, text = recorded_compactions.find_recorded_summary(ctx, seen)
     asked = any(edit.facts.get("trigger") == "manual" for edit in seen)
     mark = params.tokens or port.trigger(ctx.budget.limit, params.buffer, params.percent)
     size = _size(ctx, last, at if at >= 0 else ctx.request.cut)
@@ -54,11 +54,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield from _as_told(envelope, ctx, seen, text, because, facts)
         return ctx.request.n
     none = (ctx.request.cut, None, ctx.request.cut)
-    begin, _, fresh = led(envelope, ctx) if upto(ctx.index.messages, ctx.request.cut) else none
+    begin, _, fresh = find_leading_summary(envelope, ctx) if count_before(ctx.index.messages, ctx.request.cut) else none
     if fresh >= ctx.request.cut or (not seen and ctx.tokens(fresh, ctx.request.cut) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return last
-    how = How("hand-over", cap=params.cap)
+    how = SummaryOptions("hand-over", cap=params.cap)
     before = envelope
     envelope = yield from condense(envelope, ctx, Span(begin, ctx.request.cut), how, because, facts)
     if envelope is before:
@@ -71,10 +71,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _as_told(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, because: str, facts: dict[str, Any]) -> Edits:
     """The log's own summary, for what the log says it stands for; what the tool preserved stays."""
-    found = [*recorded.spans(ctx, seen)]
+    found = [*recorded_compactions.iter_compacted_spans(ctx, seen)]
     if any(_inside(envelope, at) for span in found for at in span):  # of what stands as one, nothing can be preserved
-        found = [*ctx.index.talk(envelope.at(found[0].start).start, found[-1].stop)]
-    messages = sum(upto(ctx.index.messages, b) - upto(ctx.index.messages, a) for a, b in found)
+        found = [*ctx.index.find_conversation_spans(envelope.at(found[0].start).start, found[-1].stop)]
+    messages = sum(count_before(ctx.index.messages, b) - count_before(ctx.index.messages, a) for a, b in found)
     body = (Part("user", "summary", text),)
     for number, span in enumerate(found):
         why = f"{because}: the summary in the log now stands for {messages:,} messages"
@@ -94,20 +94,24 @@ def _size(ctx: Ctx, last: int, stop: int) -> int:
         return port.padded(sums[stop])
     request = ctx.previous.request
     answer = port.padded(sums[request.stop] - sums[request.cut])
-    return recorded.reported(ctx, last, answer) + port.padded(sums[stop] - sums[min(request.stop, stop)])
+    return recorded_compactions.count_previous_usage(ctx, last, answer) + port.padded(
+        sums[stop] - sums[min(request.stop, stop)]
+    )
 
 
-@once
+@memoize
 def _sums(session: Session, _index: Index) -> tuple[int, ...]:
     """Estimated tokens of all blocks before each."""
     return tuple(accumulate((port.estimate(len(block.text)) for block in session.blocks), initial=0))
 
 
-@once
+@memoize
 def _reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
     """Results that hold a file, and its path."""
     found = (
-        (at, path_in(call_input(session, session.blocks[at]))) for at in index.results if session.blocks[at].name == "Read"
+        (at, find_path(get_call_input(session, session.blocks[at])))
+        for at in index.results
+        if session.blocks[at].name == "Read"
     )
     return tuple((at, path) for at, path in found if path)
 
@@ -115,8 +119,8 @@ def _reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
 def _files(ctx: Ctx, params: Params) -> Iterator[Part]:
     """The files read last, as they were read last; never from the disk."""
     reads, left, met = _reads(ctx), params.files_tokens, set[str]()
-    for at, path in reversed(reads[: upto([at for at, _ in reads], ctx.request.cut)]):
-        text = None if path in met else result_text(ctx.session.blocks[at])
+    for at, path in reversed(reads[: count_before([at for at, _ in reads], ctx.request.cut)]):
+        text = None if path in met else get_result_text(ctx.session.blocks[at])
         if text is None or len(met) >= params.files:
             continue
         met.add(path)

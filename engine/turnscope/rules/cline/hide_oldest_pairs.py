@@ -8,18 +8,18 @@ from typing import Annotated, Any, Literal
 
 from msgspec import structs
 
-from turnscope.envelope.condensing import without
-from turnscope.envelope.conversation import once
+from turnscope.envelope.condensing import subtract_spans
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.envelope.wishes import by_hand
+from turnscope.envelope.wishes import find_manual_spans
 from turnscope.ports.cline import ranges
 from turnscope.ports.cline.ranges import NOTICE, Entry, History, State, Text
 from turnscope.ports.cline.reads import rewritten, saved
 from turnscope.ports.cline.sending import inserted, lost, places, sent, wanted
 from turnscope.session.model import Edit, Span
 
-starts = once(ranges.starts)
+starts = memoize(ranges.starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     touched = {*range(max(0, known - 1), len(history)), *range(state.start, old.start + 1), state.start}
     if state.entries is not old.entries:
         touched |= {message for message, entry in state.entries.items() if entry is not old.entries.get(message)}
-    summed = by_hand(envelope, ctx)  # what a person had condensed stays so
+    summed = find_manual_spans(envelope, ctx)  # what a person had condensed stays so
     if summed:
         hidden = frozenset(message for message in range(len(history)) if _in(history.at(message), summed))
         history, touched = replace(history, summed=hidden), touched - hidden
@@ -52,7 +52,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     history = replace(history, lost=state.lost)
     told = not because
     for action, first, last in (("drop", min(old.start, known), state.start), ("restore", state.start, min(old.start, known))):
-        for span in (left for talk in _talk(ctx, history, max(2, first), last) for left in without(talk, summed)):
+        for span in (left for talk in _talk(ctx, history, max(2, first), last) for left in subtract_spans(talk, summed)):
             text = f"messages 2 to {state.start - 1} are hidden" + (f": {because}" if because else "")
             envelope = yield Edit(action, text, span, restore=action == "restore", facts=facts)  # type: ignore[arg-type]
             told = True
@@ -99,13 +99,13 @@ def _used(ctx: Ctx) -> int | None:
     """Tokens of the previous request. One whose log carries no usage counts as nothing where others carry it."""
     if ctx.previous is None:
         return None
-    return 0 if ctx.previous.request.usage is None and ctx.calibration.seen else ctx.reported
+    return 0 if ctx.previous.request.usage is None and ctx.calibration.seen else ctx.previous_usage
 
 
 def _talk(ctx: Ctx, history: History, first: int, last: int) -> Iterator[Span]:
     """The conversation from message `first` up to and without message `last`."""
     if first < last:
-        yield from ctx.index.talk(history.at(first), history.at(last))
+        yield from ctx.index.find_conversation_spans(history.at(first), history.at(last))
 
 
 def _twice(history: History, state: State, old: State) -> Iterator[Edit]:

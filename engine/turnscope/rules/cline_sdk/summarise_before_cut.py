@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, NamedTuple
 
-from turnscope.envelope.condensing import How, condense, led, summary_of
-from turnscope.envelope.conversation import once
+from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary, get_summary
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.cline_sdk import messages as port
 from turnscope.ports.rows import raws
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Bucket, Edit, Session, Span
 
 
@@ -35,13 +35,13 @@ class _Sizes(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Counted is every request, by the SDK's estimate: a third of the characters of its JSON."""
     starts, sizes = ctx.index.messages, _sizes(ctx)
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     if not there:
         return
-    begin, old, fresh = led(envelope, ctx)
-    first = upto(starts, fresh)
-    held = port.estimate(port.units(summary_of(old))) if old else 0
-    overhead = sizes.static[upto(ctx.index.static, ctx.request.cut)]
+    begin, old, fresh = find_leading_summary(envelope, ctx)
+    first = count_before(starts, fresh)
+    held = port.estimate(port.units(get_summary(old))) if old else 0
+    overhead = sizes.static[count_before(ctx.index.static, ctx.request.cut)]
     total, trigger = overhead + held + sizes.sums[there] - sizes.sums[first], ctx.budget.limit
     if total < trigger:
         return
@@ -59,11 +59,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if at <= first or ctx.tokens(starts[first], starts[at]) <= params.cap:
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return
-    how = How("summarise", cap=params.cap)
+    how = SummaryOptions("summarise", cap=params.cap)
     yield from condense(envelope, ctx, Span(begin, starts[at]), how, because, facts)
 
 
-@once
+@memoize
 def _sizes(session: Session, index: Index) -> _Sizes:
     messages = [session.messages[session.blocks[at].message] for at in index.messages]
     counts, prompts, begins = [], [], []

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from turnscope.envelope import recorded
-from turnscope.envelope.condensing import How, account, ask, stand_in
-from turnscope.envelope.conversation import droppable, once
+from turnscope.envelope import recorded_compactions
+from turnscope.envelope.condensing import SummaryOptions, build_summary_ask, build_summary_parts, describe_answer
+from turnscope.envelope.conversation import find_droppable, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.codex import compaction as port
 from turnscope.session.content import dumps
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Answer, Ask, Block, Bucket, Edit, Part, Session, Span
 
 SLOT = "summary of all before"
@@ -56,33 +56,36 @@ class _Read(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Before a turn the new prompt is no part of what is compacted; amid a turn all of it is."""
     state: Compacted | None = ctx.state
-    seen, read, cut = recorded.condensed(ctx), _read(ctx), ctx.request.cut
+    seen, read, cut = recorded_compactions.find_compactions(ctx), _read(ctx), ctx.request.cut
     last = state.request if state else -1
     first = ctx.previous is None or ctx.previous.request.turn != ctx.request.turn
-    turns = ctx.index.turns[: upto(ctx.index.turns, cut)]
+    turns = ctx.index.turns[: count_before(ctx.index.turns, cut)]
     stop = turns[-1] if first and turns else cut
     used, mark = _used(ctx, read, last, stop), _mark(ctx, params)
     if not (seen if params.trigger == "observed" else used >= mark):
         return state
     facts: dict[str, Any] = {"tokens": used, "mark": mark}
     because = f"the tool did so here, at {used:,} tokens" if params.trigger == "observed" else f"{used:,} tokens of {mark:,}"
-    start = state.first if state else ctx.index.messages[0] if upto(ctx.index.messages, cut) else cut
+    start = state.first if state else ctx.index.messages[0] if count_before(ctx.index.messages, cut) else cut
     since = max(start, state.at if state else 0)
     if stop <= start or (not seen and ctx.tokens(since, stop) <= max(params.cap, mark // LEAST)):
         yield Edit("keep", f"{because}, but too little came since to be summed up", facts=facts)
         return state
     stays = _stays(envelope, read, Span(start, stop), params)
-    how = How("hand-over", cap=params.cap)
-    question = ask(envelope, ctx, Span(start, stop), how, state.summary if state else "")
-    answer = yield from _summary(recorded.told(ctx, seen)[1], question, because, facts)
+    how = SummaryOptions("hand-over", cap=params.cap)
+    question = build_summary_ask(envelope, ctx, Span(start, stop), how, state.summary if state else "")
+    answer = yield from _summary(recorded_compactions.find_recorded_summary(ctx, seen)[1], question, because, facts)
     if answer is None:
         return state
-    facts |= {**account(answer), "messages": upto(ctx.index.messages, stop) - upto(ctx.index.messages, start)}
+    facts |= {
+        **describe_answer(answer),
+        "messages": count_before(ctx.index.messages, stop) - count_before(ctx.index.messages, start),
+    }
     if state:
         yield Edit("drop", f"{because}: the summary before gives way to a new one", Span(state.at, state.at), slot=SLOT)
     for edit in _left_out(ctx, envelope, read, Span(start, stop), stays, because, facts):
         envelope = yield edit
-    (part,) = stand_in(answer, facts["messages"], How("hand-over"))
+    (part,) = build_summary_parts(answer, facts["messages"], SummaryOptions("hand-over"))
     body = (Part("user", "summary", f"{port.PREFIX}\n{part.text}"),)
     yield Edit(
         "condense", f"{because}: a summary stands behind the newest prompts", Span(stop, stop), body, slot=SLOT, facts=facts
@@ -104,7 +107,7 @@ def _summary(told: str, question: Ask | None, because: str, facts: dict[str, Any
 
 def _stays(envelope: Envelope, read: _Read, span: Span, params: Params) -> dict[Span, tuple[int, int]]:
     """The prompts that stay, each with the tokens that it may have and those that it has."""
-    there = read.prompts[upto(read.starts, span.start) : upto(read.starts, span.stop)]
+    there = read.prompts[count_before(read.starts, span.start) : count_before(read.starts, span.stop)]
     held = [(prompt, size) for prompt in there if (size := _size(envelope, read, prompt))]
     kept = port.kept([size for _, size in held], params.prompts)
     return {held[number][0]: (most, held[number][1]) for number, most in kept}
@@ -123,7 +126,7 @@ def _left_out(
     at = span.start
     context = [Span(a, a + 1) for a in read.context if span.start <= a < span.stop]
     for prompt in (*sorted([*stays, *context]), Span(span.stop, span.stop)):
-        for part in droppable(ctx, envelope, at, prompt.start):
+        for part in find_droppable(ctx, envelope, at, prompt.start):
             yield Edit("condense", f"{because}: a summary stands for what is no prompt of the user", part, facts=facts)
         at = max(at, prompt.stop)
     for prompt, (most, size) in stays.items():
@@ -138,7 +141,7 @@ def _size(envelope: Envelope, read: _Read, span: Span) -> int:
     piece = envelope.at(span.start)
     if piece.body and (piece.start, piece.stop) == span:
         return sum(port.estimate(len(part.text.encode("utf-8", "surrogatepass"))) for part in piece.body)
-    stands = all(piece.body is None for piece in envelope.over(span))
+    stands = all(piece.body is None for piece in envelope.iter_pieces(span))
     return max(1, read.sums[span.stop] - read.sums[span.start]) if stands else 0
 
 
@@ -147,7 +150,7 @@ def _used(ctx: Ctx, read: _Read, last: int, stop: int) -> int:
     request = ctx.previous.request if ctx.previous else None
     since = min(request.stop, stop) if request else 0
     answer = read.sums[request.stop] - read.sums[request.cut] if request else 0
-    return recorded.reported(ctx, last, answer) + read.sums[stop] - read.sums[since]
+    return recorded_compactions.count_previous_usage(ctx, last, answer) + read.sums[stop] - read.sums[since]
 
 
 def _mark(ctx: Ctx, params: Params) -> int:
@@ -163,7 +166,7 @@ def _estimate(block: Block) -> int:
     return port.estimate(len(dumps(block.raw).encode("utf-8", "surrogatepass")))
 
 
-@once
+@memoize
 def _read(session: Session, index: Index) -> _Read:
     sums = tuple(accumulate((_estimate(block) for block in session.blocks), initial=0))
     said = [session.messages[session.blocks[at].message] for at in index.messages]

@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Struct
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.condensing import question
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.condensing import build_text_ask
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import chat_of
@@ -83,7 +83,7 @@ def _history(ctx: Ctx) -> History:
 
 
 def _count(ctx: Ctx, text: str) -> int:
-    return ctx.own.tokens_of((Part("user", "text", text),))
+    return ctx.own.count_parts((Part("user", "text", text),))
 
 
 def _items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
@@ -95,13 +95,13 @@ def _items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
             call = next((c for c in found[-1][1]["calls"] if c["id"] == message["tool_call_id"]), None)
             if call is not None:
                 call["output"] = blocks[0].text
-                found[-1][2][blocks[0].text] = ctx.own.content(blocks)
+                found[-1][2][blocks[0].text] = ctx.own.count_content(blocks)
                 continue
         held = [b for b in blocks if b.kind in ("text", "tool_result", "thinking")]
         text = "\n".join(b.text for b in held)
         calls = [{"id": c["id"], **c["function"]} for c in message.get("tool_calls") or ()]
         item = {"role": message["role"], "content": text, "calls": calls, "context": message.get("context")}
-        found.append((one.start, item, {text: ctx.own.content(held)} if held else {}))
+        found.append((one.start, item, {text: ctx.own.count_content(held)} if held else {}))
     return found
 
 
@@ -113,9 +113,9 @@ def _static(session: Session, index: Index, own: Ledger) -> list[tuple[int, int,
     for at in index.static:
         block = session.blocks[at]
         if block.role == "system":
-            text += own.content((block,)) + (0 if text else SYSTEM)
+            text += own.count_content((block,)) + (0 if text else SYSTEM)
         elif block.bucket is Bucket.TOOLS:
-            one = tool_tokens([_function(block.raw)], lambda said: own.tokens_of((Part("user", "text", said),)))
+            one = tool_tokens([_function(block.raw)], lambda said: own.count_parts((Part("user", "text", said),)))
             tools += one - (2 * TOOLS if tools else 0)
         found.append((at, text, tools))
     return found
@@ -161,7 +161,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         else:
             text = answer.text.strip()
             state = Compacted(ctx.request.cut, text, adjusted(_count(ctx, text), ctx.request.model) + 2 + LISTED)
-            for number, span in enumerate(droppable(ctx, envelope, 0, ctx.request.cut)):
+            for number, span in enumerate(find_droppable(ctx, envelope, 0, ctx.request.cut)):
                 part = Part("assistant", "summary", text)
                 facts = {"tokens": total, "threshold": due, "messages": there - first, "asked": stop}
                 made = ((part,), facts) if not number else ((), {})
@@ -172,7 +172,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if first + left < there:
         because = f"the newest {there - first - left:,} of {there:,} messages go, until the request fits"
         start = talk.starts[first + left] if first + left < there else ctx.request.cut
-        for span in droppable(ctx, envelope, start, ctx.request.cut):
+        for span in find_droppable(ctx, envelope, start, ctx.request.cut):
             envelope = yield Edit("drop", because, span)
     return state
 
@@ -195,7 +195,7 @@ def _seen(talk: History, first: int, there: int, state: Compacted | None) -> tup
 
 
 def _ask(content: str, params: Params) -> Ask:
-    return question(params.prompt, content, params.cap, params.model, capped=False)
+    return build_text_ask(params.prompt, content, params.cap, params.model, capped=False)
 
 
 RULE = Rule(

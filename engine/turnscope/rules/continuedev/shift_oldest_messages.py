@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import Chat, chat
@@ -54,12 +54,12 @@ def _sizes(ctx: Ctx, talk: Chat) -> Sizes:
 
 def _tokens(ctx: Ctx, start: int, stop: int) -> int:
     blocks = ctx.session.blocks[start:stop]
-    tokens = FRAME + adjusted(ctx.own.content(blocks), ctx.request.model)
+    tokens = FRAME + adjusted(ctx.own.count_content(blocks), ctx.request.model)
     for block in blocks:
         tokens += CALL if block.kind == "tool_use" else 0
         if block.kind == "tool_result" and isinstance(block.raw, dict):
             name = Part("user", "text", str(block.raw.get("tool_use_id") or ""))
-            tokens += RESULT + adjusted(ctx.own.tokens_of((name,)), ctx.request.model)
+            tokens += RESULT + adjusted(ctx.own.count_parts((name,)), ctx.request.model)
     return tokens
 
 
@@ -89,7 +89,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts = {"used": used, "room": room(window, params.output)}
     because = f"the oldest {first:,} of {there:,} messages go, so that the rest fits {room(window, params.output):,.0f} tokens"
     if first:
-        for span in droppable(ctx, envelope, 0, talk.starts[first] if first < there else ctx.request.cut):
+        for span in find_droppable(ctx, envelope, 0, talk.starts[first] if first < there else ctx.request.cut):
             envelope = yield Edit("drop", because, span, facts=facts)
     if budget < 0 and params.cut and there:
         yield from _shortened(ctx, talk, there, int(sizes.sums[there] - sizes.sums[there - 1] + budget))
@@ -109,7 +109,7 @@ def _shortened(ctx: Ctx, talk: Chat, there: int, most: int) -> Iterator[Edit]:
     for block in ctx.session.blocks[talk.said[there - 1].start : talk.said[there - 1].stop]:
         if block.kind == "text":
             lines = block.text.split("\n")
-            sizes = [ctx.own.tokens_of((Part(block.role, "text", line),)) for line in lines]
+            sizes = [ctx.own.count_parts((Part(block.role, "text", line),)) for line in lines]
             left = lines_kept(sizes, max(0, most), top=True)
             text = "\n".join(lines[left.start : left.stop]) or " "
             yield Edit(

@@ -6,12 +6,12 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.conversation import since
+from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import chat
 from turnscope.ports.continuedev.compiling import TOOL, empty
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import Edit, Part, Span
 
 
@@ -25,7 +25,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone."""
     talk = chat(ctx, TOOL)
-    for one in talk.said[bisect_left(talk.starts, since(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
+    for one in talk.said[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
         blocks = ctx.session.blocks[one.start : one.stop]
         if envelope.at(one.start).body is not None:
             continue
@@ -34,7 +34,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             continue
         pictures = not params.images and any(b.kind == "image" for b in blocks)
         held = [b for b in blocks if b.kind in ("text", "tool_result")]
-        text = text_of(one.message.get("content") or "")
+        text = extract_text(one.message.get("content") or "")
         if pictures or (held and not text.strip()):
             sent = "\n".join(b.text for b in held if b.kind == "text") if pictures else " "
             first = next((b for b in blocks if b.kind in ("text", "image")), None)

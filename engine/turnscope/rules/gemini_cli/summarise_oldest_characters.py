@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, NamedTuple
 
-from turnscope.envelope.condensing import How, condense, led, summary_of
-from turnscope.envelope.conversation import alone, once, result, result_text
+from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary, get_summary
+from turnscope.envelope.conversation import build_result, find_replaceable, get_result_text, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.gemini_cli import compression as port
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
 
@@ -37,13 +37,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if prompt < ctx.budget.limit or ctx.previous is None:
         return
     starts, sizes = ctx.index.messages, _sizes(ctx)
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     if not there:
         return
-    begin, old, fresh = led(envelope, ctx)
-    first = upto(starts, fresh)
+    begin, old, fresh = find_leading_summary(envelope, ctx)
+    first = count_before(starts, fresh)
     lengths = [b - a for a, b in zip(sizes.sums[first:there], sizes.sums[first + 1 : there + 1], strict=True)]
-    before = [port.units(summary_of(old))] if old else []
+    before = [port.units(get_summary(old))] if old else []
     index = port.split_point(
         [*before, *lengths],
         [*(False for _ in before), *sizes.begins[first:there]],
@@ -55,18 +55,20 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts = {"prompt": prompt, "mark": ctx.budget.limit, "messages": index, "of": there - first}
     stop = starts[first + index] if first + index < there else ctx.request.cut
     if index and ctx.tokens(begin, stop) > params.cap:
-        how = How("summarise", cap=params.cap, shape="pair")
+        how = SummaryOptions("summarise", cap=params.cap, shape="pair")
         envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
     else:
         yield Edit("keep", f"{because}, but what could be compressed is no larger than a summary", facts=facts)
     left = params.outputs
-    for at in reversed(ctx.index.results[bisect_left(ctx.index.results, stop) : upto(ctx.index.results, ctx.request.cut)]):
+    for at in reversed(
+        ctx.index.results[bisect_left(ctx.index.results, stop) : count_before(ctx.index.results, ctx.request.cut)]
+    ):
         block = ctx.session.blocks[at]
-        text = result_text(block)
+        text = get_result_text(block)
         left -= port.tokens_of([{"text": text or ""}])
-        if left < 0 and text and len(text) > port.EXCERPT and alone(envelope, at):
+        if left < 0 and text and len(text) > port.EXCERPT and find_replaceable(envelope, at):
             why = f"{because}; results beyond the newest {params.outputs:,} tokens are shortened"
-            envelope = yield Edit("truncate", why, Span(at, at + 1), (result(block, port.excerpt(text)),), facts=facts)
+            envelope = yield Edit("truncate", why, Span(at, at + 1), (build_result(block, port.excerpt(text)),), facts=facts)
 
 
 def _prompt(ctx: Ctx) -> int:
@@ -75,11 +77,11 @@ def _prompt(ctx: Ctx) -> int:
         return 0
     request = ctx.previous.request
     usage = request.usage
-    answer = usage.output_tokens if usage else round(ctx.calibration.scale * ctx.ledger.tokens(request.cut, request.stop))
-    return ctx.reported - answer
+    answer = usage.output_tokens if usage else round(ctx.calibration.scale * ctx.ledger.count_tokens(request.cut, request.stop))
+    return ctx.previous_usage - answer
 
 
-@once
+@memoize
 def _sizes(session: Session, index: Index) -> _Sizes:
     messages = [session.messages[session.blocks[at].message] for at in index.messages]
     contents = [port.content_of(m.role, session.blocks[m.start : m.stop]) for m in messages]

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from turnscope.envelope import recorded
-from turnscope.envelope.condensing import How, account, ask, led, stand_in
+from turnscope.envelope import recorded_compactions
+from turnscope.envelope.condensing import (
+    SummaryOptions,
+    build_summary_ask,
+    build_summary_parts,
+    describe_answer,
+    find_leading_summary,
+)
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Answer, Edit, Part, Span
 
 # Ours: what the assistant says behind the summary, where the newest message is a prompt and where it is not.
@@ -30,19 +36,19 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Compared are the tokens of the last response, before the first request of a turn. State: the request that compacted."""
     last: int = -1 if ctx.state is None else ctx.state
-    seen = recorded.condensed(ctx)
+    seen = recorded_compactions.find_compactions(ctx)
     new = ctx.previous is not None and ctx.previous.request.turn != ctx.request.turn
     if params.trigger == "observed":
         met, because, used = bool(seen), "the tool did so here", 0
     else:
-        used = recorded.reported(ctx, last, 0) if new else 0
+        used = recorded_compactions.count_previous_usage(ctx, last, 0) if new else 0
         met, because = new and used > ctx.budget.limit, f"the last response had {used:,} tokens, more than {ctx.budget.limit:,}"
     starts = ctx.index.messages
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     if not met or not there:
         return last
-    begin, _, fresh = led(envelope, ctx)
-    at, text = recorded.told(ctx, seen)
+    begin, _, fresh = find_leading_summary(envelope, ctx)
+    at, text = recorded_compactions.find_recorded_summary(ctx, seen)
     stop = at if at >= 0 else starts[there - 1] if _plain(ctx, starts[there - 1]) else ctx.request.cut
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit}
     if fresh >= stop or (not seen and ctx.tokens(fresh, stop) <= params.cap):
@@ -50,18 +56,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return last
     answer = Answer(text, source="recorded")
     if not text:
-        question = ask(envelope, ctx, Span(begin, ctx.request.cut), How("summarise", cap=params.cap))
+        question = build_summary_ask(envelope, ctx, Span(begin, ctx.request.cut), SummaryOptions("summarise", cap=params.cap))
         answer = (yield question) if question else Answer(failed="nothing in it can be read")
     if answer.failed or not answer.text.strip():
         why = answer.failed or "the summary was empty"
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return last
-    messages = upto(starts, stop) - upto(starts, begin)
-    body = stand_in(answer, messages, How("summarise"))
+    messages = count_before(starts, stop) - count_before(starts, begin)
+    body = build_summary_parts(answer, messages, SummaryOptions("summarise"))
     if at < 0:
         body += _behind(ctx, begin, stop)
-    facts |= {**account(answer), "messages": messages}
-    for number, span in enumerate(ctx.index.talk(begin, stop)):
+    facts |= {**describe_answer(answer), "messages": messages}
+    for number, span in enumerate(ctx.index.find_conversation_spans(begin, stop)):
         envelope = yield Edit("condense", because, span, () if number else body, facts=facts)
     return ctx.request.n
 
@@ -71,7 +77,7 @@ def _behind(ctx: Ctx, begin: int, stop: int) -> tuple[Part, ...]:
     if stop < ctx.request.cut:
         return (Part("assistant", "text", GO_ON),)
     starts = ctx.index.messages
-    at = next((a for a in reversed(starts[upto(starts, begin) : upto(starts, stop)]) if _plain(ctx, a)), None)
+    at = next((a for a in reversed(starts[count_before(starts, begin) : count_before(starts, stop)]) if _plain(ctx, a)), None)
     held = ctx.session.blocks[at : ctx.session.messages[ctx.session.blocks[at].message].stop] if at is not None else ()
     again = "\n".join(block.text for block in held if block.kind == "text")
     parts = (Part("assistant", "text", GO_ON_WITH_TOOLS),)

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Annotated, Any
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.conversation import first_standing
+from turnscope.envelope.conversation import find_first_present
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.jan.messages import DONE, Unit, joined, mended, with_files, without_images
@@ -17,7 +17,7 @@ from turnscope.ports.jan.units import gathered
 from turnscope.ports.rows import remembered
 from turnscope.reading.jan_threads import called
 from turnscope.session.index import Index
-from turnscope.session.model import Body, Edit, Part, Session, Span
+from turnscope.session.model import Edit, Part, Placeholder, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def _runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[tup
 
 
 @remembered
-def _bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Body]:
+def _bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Placeholder]:
     """What runs of messages became that stand as a whole."""
     return {}
 
@@ -68,7 +68,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     talk = gathered(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
     changed, bodies = _changed(ctx, params.vision), _bodies(ctx)
-    begin = bisect_right(changed, first_standing(envelope, talk.starts), key=itemgetter(1))
+    begin = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
     for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
         held = talk.units[start : min(stop, there)]
         held = [unit for unit in held if envelope.at(unit.start).body is None]
@@ -85,7 +85,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield Edit("repair" if body else "drop", because, Span(held[0].start, stop_at), body)
 
 
-def _body(held: list[Unit], vision: bool) -> Body:
+def _body(held: list[Unit], vision: bool) -> Placeholder:
     """What stands for messages; None where they are sent as they stand."""
     made = _sent(held, vision)
     if made == [_plain(unit) for unit in held]:

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from turnscope.envelope.condensing import question
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.condensing import build_text_ask
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import leading
@@ -56,7 +56,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if params.compact and budget > 0:
             answer: Answer = yield _ask([unit.message for unit in _end(talk.units[:first], limit)], params, limit)
             text = "" if answer.failed else f"{HEAD}{answer.text}"
-        for span in droppable(ctx, envelope, 0, talk.starts[first]):
+        for span in find_droppable(ctx, envelope, 0, talk.starts[first]):
             envelope = yield Edit("condense" if text else "drop", because, span, facts=facts)
         if text and talk.sums[there] - talk.sums[first] + tokens_of(text) + FRAME <= budget:
             part = Part("system", "summary", text, place="system")
@@ -79,7 +79,7 @@ def _end(dropped: list[Unit], limit: int) -> list[Unit]:
 
 
 def _ask(messages: list[dict[str, Any]], params: Params, limit: int) -> Ask:
-    return question(params.prompt, excerpt(messages, limit), SUMMARY_TOKENS, params.model, capped=False)
+    return build_text_ask(params.prompt, excerpt(messages, limit), SUMMARY_TOKENS, params.model, capped=False)
 
 
 RULE = Rule(

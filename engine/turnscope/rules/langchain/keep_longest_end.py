@@ -10,8 +10,8 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.langchain.trim import SPLITTERS, TYPES, Lists, content_of, longest
 from turnscope.ports.rows import intact, rows, stretches, with_text
-from turnscope.session.content import text_of
-from turnscope.session.index import upto
+from turnscope.session.content import extract_text
+from turnscope.session.index import count_before
 from turnscope.session.model import JSON, Edit, Part, Span
 
 
@@ -44,7 +44,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         why = "start_on and include_system are only valid with the strategy `last`"
         yield Edit("refuse", why, facts={"error": "value_error"})
         return
-    there = upto(found.starts, ctx.request.cut)
+    there = count_before(found.starts, ctx.request.cut)
     lists = Lists(ctx, params.counter == "approximate", params.primer, params.frame)
     lo, hi, room = 0, there, ctx.limit
     while last and params.end_on and hi and TYPES[found.rows[hi - 1].role] not in params.end_on:
@@ -113,7 +113,7 @@ def _partly(ctx: Ctx, number: int, part: _Part, because: str, facts: dict[str, J
             if start < stop:
                 yield Edit("truncate", because, Span(start, stop), facts=facts)
     elif not isinstance(part.held, str):
-        shorter = Part(block.role, "tool_result", text_of(part.held), {**block.raw, "content": part.held})
+        shorter = Part(block.role, "tool_result", extract_text(part.held), {**block.raw, "content": part.held})
         yield Edit("truncate", because, Span(row.start, row.stop), (shorter,), facts=facts)
     elif row.role == "tool" or any(isinstance(b.raw, str) for b in session.blocks[row.start : row.stop]):
         yield from with_text(session, row, part.held, "truncate", because, facts)

@@ -6,13 +6,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from turnscope.envelope.conversation import newest, static_tokens
+from turnscope.envelope.conversation import count_static_tokens, find_newest_message
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.conversations import Split, current, memo, pinned, span_of
-from turnscope.envelope.layers.places import CONTEXT, HEADERS, YIELDING, front, insert_at, standing_tokens, under_way
-from turnscope.envelope.layers.trio import moment
+from turnscope.envelope.layers.conversations import Split, find_current, find_current_prompt, get_memo, get_span
+from turnscope.envelope.layers.forms import format_time
+from turnscope.envelope.layers.places import (
+    CONTEXT,
+    HEADERS,
+    SHRINKABLE,
+    count_present_tokens,
+    find_current_start,
+    find_front,
+    find_insert,
+)
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Bucket, Edit
 
 _ENVIRONMENT = re.compile(r"<env>|working directory|environment|platform:|operating system", re.IGNORECASE)
@@ -20,13 +28,15 @@ _GUARDRAILS = re.compile(r"\b(never|must not|do not|don't|refuse|not allowed|for
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Split) -> Edits:
-    if current(ctx, params) < 0:
+    if find_current(ctx, params) < 0:
         return
-    at = under_way(ctx, params)
-    system, said = static_tokens(envelope, ctx), _input(ctx, params)
-    inserts = {slot: _tokens(envelope, ctx, front(ctx), slot) for slot in (CONTEXT, HEADERS)}
-    inserts |= {slot: _tokens(envelope, ctx, at, slot) for slot in YIELDING}
-    asked = standing_tokens(envelope, ctx, span_of(ctx, params, current(ctx, params))) + ctx.tokens(*pinned(ctx))
+    at = find_current_start(ctx, params)
+    system, said = count_static_tokens(envelope, ctx), _input(ctx, params)
+    inserts = {slot: _tokens(envelope, ctx, find_front(ctx), slot) for slot in (CONTEXT, HEADERS)}
+    inserts |= {slot: _tokens(envelope, ctx, at, slot) for slot in SHRINKABLE}
+    asked = count_present_tokens(envelope, ctx, get_span(ctx, params, find_current(ctx, params))) + ctx.tokens(
+        *find_current_prompt(ctx)
+    )
     whole = ctx.size(envelope)
     layers = {slot: tokens for slot, tokens in inserts.items() if tokens}
     context = max(0, whole - system - asked)
@@ -38,14 +48,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Split) -> Edits:
 
 
 def _tokens(envelope: Envelope, ctx: Ctx, at: int, slot: str) -> int:
-    piece = insert_at(envelope, at, slot)
-    return sum(ctx.own.body(piece.body)) if piece else 0
+    piece = find_insert(envelope, at, slot)
+    return sum(ctx.own.count_placeholder(piece.body)) if piece else 0
 
 
 def _kinds(ctx: Ctx) -> dict[str, int]:
     """Tokens of the system prompt by what its blocks are about: tools, environment, guardrails, other."""
-    blocks = ctx.index.static[: upto(ctx.index.static, ctx.request.cut)]
-    known, key = memo(ctx), ("system", len(blocks), id(ctx.own))
+    blocks = ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
+    known, key = get_memo(ctx), ("system", len(blocks), id(ctx.own))
     if key not in known:
         found: dict[str, int] = {}
         for block in (ctx.session.blocks[at] for at in blocks):
@@ -60,12 +70,12 @@ def _kinds(ctx: Ctx) -> dict[str, int]:
 
 def _input(ctx: Ctx, split: Split) -> dict[str, Any]:
     """What is said now: a query, an answer of a tool, or feedback: a further prompt of the conversation that goes on."""
-    message = ctx.session.messages[ctx.session.blocks[newest(ctx)].message]
+    message = ctx.session.messages[ctx.session.blocks[find_newest_message(ctx)].message]
     blocks = ctx.session.blocks[message.start : min(message.stop, ctx.request.cut)]
     raws = [block.raw for block in blocks if block.kind == "tool_result" and isinstance(block.raw, Mapping)]
-    begins = message.start in (under_way(ctx, split), ctx.index.turns[0])
+    begins = message.start in (find_current_start(ctx, split), ctx.index.turns[0])
     kind = "tool_response" if raws else "user_query" if begins else "user_feedback" if message.role == "user" else "answer"
-    told: dict[str, Any] = {"type": kind, "timestamp": moment(message.sent_at)}
+    told: dict[str, Any] = {"type": kind, "timestamp": format_time(message.sent_at)}
     told |= {"tool_ids": [str(raw.get("tool_use_id")) for raw in raws]} if raws else {}
     told |= {"errors": sum(bool(raw.get("is_error")) for raw in raws)} if raws else {}
     attached = [block.kind for block in blocks if block.kind in ("image", "document")]

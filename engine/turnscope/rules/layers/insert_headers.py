@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.conversations import Split, current, left_out, memo, name_of, wishing
-from turnscope.envelope.layers.places import HEADERS, front, put
-from turnscope.envelope.layers.trio import header_line
+from turnscope.envelope.layers.conversations import Split, find_current, find_manual_drops, format_id, get_memo, has_wishes
+from turnscope.envelope.layers.forms import build_header_line
+from turnscope.envelope.layers.places import HEADERS, find_front, put_texts
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.model import Span
 
@@ -26,26 +26,26 @@ class Params(Split):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    here = current(ctx, params)
-    if here > 0 and (here != ctx.state or wishing(ctx)):
+    here = find_current(ctx, params)
+    if here > 0 and (here != ctx.state or has_wishes(ctx)):
         over = here - max(0, params.most)
         first = min(here, -(-over // PAGE) * PAGE) if over > 0 else 0  # by whole pages: each turn would move every page
-        older = f"{name_of(ctx, params, 0)} to {name_of(ctx, params, first - 1)}: {first} older conversations, not listed"
+        older = f"{format_id(ctx, params, 0)} to {format_id(ctx, params, first - 1)}: {first} older conversations, not listed"
         texts = (HEAD, *((older,) if first else ()), *_pages(ctx, params, first, here))
         because = f"{here - first} of {here} conversations that are over have a header of at most {params.header_cap} tokens"
         facts = {"headers": here - first, "conversations": here, "cap": params.header_cap}
-        yield from put(envelope, front(ctx), HEADERS, texts, because, facts)
+        yield from put_texts(envelope, find_front(ctx), HEADERS, texts, because, facts)
     return here if here > 0 else ctx.state
 
 
 def _pages(ctx: Ctx, params: Params, first: int, stop: int) -> Iterator[str]:
-    known = memo(ctx)
+    known = get_memo(ctx)
     for at in range(first - first % PAGE, stop, PAGE):
         end = min(at + PAGE, stop)
-        gone = left_out(ctx, Span(0, ctx.request.cut)) if ctx.session.recorded.wishes else ()
+        gone = find_manual_drops(ctx, Span(0, ctx.request.cut)) if ctx.session.recorded.wishes else ()
         key = ("page", params, id(ctx.own), max(at, first), end, gone)
         if key not in known:
-            known[key] = "\n".join(header_line(ctx, params, n, params.header_cap) for n in range(max(at, first), end))
+            known[key] = "\n".join(build_header_line(ctx, params, n, params.header_cap) for n in range(max(at, first), end))
         yield known[key]
 
 

@@ -9,11 +9,11 @@ from typing import Annotated
 from msgspec import Struct
 
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.caps import capped
-from turnscope.envelope.layers.conversations import Split, first_full, name_of
-from turnscope.envelope.layers.places import REFERENCES, insert_at, moved, put, under_way
-from turnscope.envelope.layers.related import LEARNED, asked, naming, read
-from turnscope.envelope.layers.trio import counts, over
+from turnscope.envelope.layers.caps import fit_points
+from turnscope.envelope.layers.conversations import Split, find_first_full, format_id
+from turnscope.envelope.layers.forms import list_completed, make_counter
+from turnscope.envelope.layers.mentions import LEARNED, find_mentions, find_prompt_names, parse_learned
+from turnscope.envelope.layers.places import REFERENCES, find_current_start, find_insert, put_texts, remove_outdated_insert
 from turnscope.envelope.rule import Ctx, Edits, Rule
 
 HEAD = "[Where what is asked about was spoken of before; any can be retrieved by its id]"
@@ -38,21 +38,21 @@ class Named(Struct, frozen=True, gc=False):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     state: Named | None = ctx.state
-    if not over(ctx, params):
+    if not list_completed(ctx, params):
         return state
-    was, at = state.at if state else None, under_way(ctx, params)
-    if was == at and (ctx.size(envelope) <= ctx.limit or not insert_at(envelope, at, REFERENCES)):
+    was, at = state.at if state else None, find_current_start(ctx, params)
+    if was == at and (ctx.size(envelope) <= ctx.limit or not find_insert(envelope, at, REFERENCES)):
         return state
     learned = state.learned if state else (yield LEARNED).items if params.learn else ()
-    for edit in moved(envelope, was, at, REFERENCES):
+    for edit in remove_outdated_insert(envelope, was, at, REFERENCES):
         envelope = yield edit
-    rows = _rows(ctx, params, first_full(envelope, ctx, params), read(learned)) if was != at else []
-    text = capped(HEAD, [(name, " ", ids) for name, ids in rows], params.cap, counts(ctx)) if rows else ""
-    if "\n" not in text or counts(ctx)([text])[0] > ctx.limit - ctx.size(envelope):
+    rows = _rows(ctx, params, find_first_full(envelope, ctx, params), parse_learned(learned)) if was != at else []
+    text = fit_points(HEAD, [(name, " ", ids) for name, ids in rows], params.cap, make_counter(ctx)) if rows else ""
+    if "\n" not in text or make_counter(ctx)([text])[0] > ctx.limit - ctx.size(envelope):
         text = ""
     because = f"{len(rows)} names in the prompt were spoken of before" if text else "there is no room for references"
     facts = {"names": len(rows), "cap": params.cap}
-    yield from put(envelope, at, REFERENCES, (text,) if text else (), because, facts)
+    yield from put_texts(envelope, at, REFERENCES, (text,) if text else (), because, facts)
     return Named(at, learned)
 
 
@@ -64,12 +64,12 @@ def _rows(ctx: Ctx, params: Params, first: int, learned: Mapping[str, int]) -> l
 
 
 def _named(ctx: Ctx, params: Params, first: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    named = asked(ctx, params)
+    named = find_prompt_names(ctx, params)
     words = (word for word in named.concepts if not any(word in entity.lower() for entity in named.entities))
     for name in dict.fromkeys((*named.entities, *words)):
-        numbers = [number for number in naming(ctx, params, name) if number < first]
+        numbers = [number for number in find_mentions(ctx, params, name) if number < first]
         if numbers and (name in named.entities or len(numbers) <= RARE):
-            yield name, tuple(name_of(ctx, params, number) for number in numbers[: -NEWEST - 1 : -1])
+            yield name, tuple(format_id(ctx, params, number) for number in numbers[: -NEWEST - 1 : -1])
 
 
 RULE = Rule(

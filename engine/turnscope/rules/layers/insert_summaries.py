@@ -8,9 +8,9 @@ from typing import Annotated
 from msgspec import Struct
 
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.conversations import Split, first_full, name_of, wishing
-from turnscope.envelope.layers.places import SUMMARIES, insert_at, moved, put, under_way
-from turnscope.envelope.layers.trio import counts, over, summary_text
+from turnscope.envelope.layers.conversations import Split, find_first_full, format_id, has_wishes
+from turnscope.envelope.layers.forms import build_summary, list_completed, make_counter
+from turnscope.envelope.layers.places import SUMMARIES, find_current_start, find_insert, put_texts, remove_outdated_insert
 from turnscope.envelope.rule import Ctx, Edits, Rule
 
 
@@ -32,29 +32,29 @@ class Standing(Struct, frozen=True, gc=False):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     was: Standing | None = ctx.state
-    if not over(ctx, params):
+    if not list_completed(ctx, params):
         return was
-    at = under_way(ctx, params)
-    stop = first_full(envelope, ctx, params)
+    at = find_current_start(ctx, params)
+    stop = find_first_full(envelope, ctx, params)
     first = max(0, stop - max(0, params.count))
     size = ctx.size(envelope)
-    if was and (was.at, was.stop) == (at, stop) and size <= ctx.limit and not wishing(ctx):
+    if was and (was.at, was.stop) == (at, stop) and size <= ctx.limit and not has_wishes(ctx):
         return was
-    for edit in moved(envelope, was.at if was else None, at, SUMMARIES):
+    for edit in remove_outdated_insert(envelope, was.at if was else None, at, SUMMARIES):
         envelope = yield edit
-    texts = [summary_text(ctx, params, n, params.summary_cap) for n in range(first, stop)]
+    texts = [build_summary(ctx, params, n, params.summary_cap) for n in range(first, stop)]
     wanted = len(texts)
     room = ctx.limit - ctx.size(envelope)
-    standing = insert_at(envelope, at, SUMMARIES)
-    room += sum(ctx.own.body(standing.body)) if standing else 0
-    sizes = counts(ctx)(texts)
+    standing = find_insert(envelope, at, SUMMARIES)
+    room += sum(ctx.own.count_placeholder(standing.body)) if standing else 0
+    sizes = make_counter(ctx)(texts)
     while texts and sum(sizes[len(sizes) - len(texts) :]) > room:
         texts.pop(0)
     because = f"summaries of {len(texts)} conversations behind those in full"
-    because += f", up to {name_of(ctx, params, stop - 1)}" if stop else ""
+    because += f", up to {format_id(ctx, params, stop - 1)}" if stop else ""
     because += f": {wanted} would not fit" if len(texts) < wanted else ""
     facts = {"summaries": len(texts), "cap": params.summary_cap}
-    yield from put(envelope, at, SUMMARIES, tuple(texts), because, facts)
+    yield from put_texts(envelope, at, SUMMARIES, tuple(texts), because, facts)
     return Standing(at, stop - len(texts), stop)
 
 

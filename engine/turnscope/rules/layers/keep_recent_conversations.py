@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.conversations import Split, current, name_of, span_of
-from turnscope.envelope.layers.places import front, standing, standing_tokens, yielding
+from turnscope.envelope.layers.conversations import Split, find_current, format_id, get_span
+from turnscope.envelope.layers.places import count_present_tokens, count_shrinkable_tokens, find_front, find_present
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.model import Edit, Span
 
@@ -20,23 +20,25 @@ class Params(Split):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    here, was = current(ctx, params), ctx.state or 0
+    here, was = find_current(ctx, params), ctx.state or 0
     wanted = max(was, here - max(0, params.keep))
     size = ctx.size(envelope)
     if here <= 0 or (wanted == was and size <= ctx.limit):
         return ctx.state
-    begin, first = front(ctx), wanted
-    size -= standing_tokens(envelope, ctx, Span(begin, span_of(ctx, params, first).start)) + yielding(envelope, ctx, params)
+    begin, first = find_front(ctx), wanted
+    size -= count_present_tokens(envelope, ctx, Span(begin, get_span(ctx, params, first).start)) + count_shrinkable_tokens(
+        envelope, ctx, params
+    )
     while first < here and size > ctx.limit:
-        size -= standing_tokens(envelope, ctx, span_of(ctx, params, first))
+        size -= count_present_tokens(envelope, ctx, get_span(ctx, params, first))
         first += 1
     if first == was:
         return ctx.state
-    because = f"the newest {here - first} of {here} conversations stand in full, from {name_of(ctx, params, first)} on"
+    because = f"the newest {here - first} of {here} conversations stand in full, from {format_id(ctx, params, first)} on"
     if first > wanted:
         because += f": {here - wanted} would not fit the limit of {ctx.limit:,} tokens"
     facts = {"full": here - first, "wanted": params.keep, "conversations": here, "limit": ctx.limit}
-    for span in [*standing(envelope, ctx, Span(begin, span_of(ctx, params, first).start))]:
+    for span in [*find_present(envelope, ctx, Span(begin, get_span(ctx, params, first).start))]:
         envelope = yield Edit("drop", because, span, facts=facts)
     return first
 

@@ -8,47 +8,47 @@ from msgspec import structs
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.archive import Grant
-from turnscope.envelope.layers.places import RETRIEVED, moved
-from turnscope.envelope.layers.related import LEARNED
-from turnscope.envelope.layers.retrieved import Forms, Retrieved, answered, fitting, laid
-from turnscope.envelope.layers.trio import over, told_of
+from turnscope.envelope.layers.forms import get_metadata, list_completed
+from turnscope.envelope.layers.mentions import LEARNED
+from turnscope.envelope.layers.places import RETRIEVED, remove_outdated_insert
+from turnscope.envelope.layers.retrieval import RetrievalLimits, RetrievalState, answer_calls, build_edits, fit_forms
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.model import Edit
 
 NAMES = 6  # of one conversation
 
 
-def edits(envelope: Envelope, ctx: Ctx, params: Forms) -> Edits:
-    if not over(ctx, params):
+def edits(envelope: Envelope, ctx: Ctx, params: RetrievalLimits) -> Edits:
+    if not list_completed(ctx, params):
         return ctx.state
-    was: Retrieved | None = ctx.state
+    was: RetrievalState | None = ctx.state
     learned: tuple[str, ...] = ()
     if was is None and params.learn:
         learned = (yield LEARNED).items
-    now, found = answered(envelope, ctx, params, was, learned)
-    for edit in moved(envelope, was.at if was else None, now.at, RETRIEVED):
+    now, found = answer_calls(envelope, ctx, params, was, learned)
+    for edit in remove_outdated_insert(envelope, was.at if was else None, now.at, RETRIEVED):
         envelope = yield edit
     for _, answers in found:
         yield _look(answers, now, [*dict.fromkeys(_names(ctx, params, answers))])
     shown = was.shown if was else ()
     if now.shown or shown:
-        now = structs.replace(now, shown=fitting(envelope, ctx, params, was, now))
-        for edit in [*laid(envelope, ctx, params, dict(shown), dict(now.shown), now.at)]:
+        now = structs.replace(now, shown=fit_forms(envelope, ctx, params, was, now))
+        for edit in [*build_edits(envelope, ctx, params, dict(shown), dict(now.shown), now.at)]:
             envelope = yield edit
     return was if now == was else now
 
 
-def _names(ctx: Ctx, params: Forms, found: list[Grant]) -> Iterator[str]:
+def _names(ctx: Ctx, params: RetrievalLimits, found: list[Grant]) -> Iterator[str]:
     """What the conversations that are given speak of: by these names later sessions know what is looked up again."""
     for grant in found:
-        if grant.what in ("given", "superseded"):
-            yield from told_of(ctx, params, grant.number).named.entities[:NAMES]
+        if grant.status in ("given", "superseded"):
+            yield from get_metadata(ctx, params, grant.number).names.entities[:NAMES]
 
 
-def _look(found: list[Grant], now: Retrieved, names: list[str]) -> Edit:
+def _look(found: list[Grant], now: RetrievalState, names: list[str]) -> Edit:
     """The answer to one request as a decision: the pieces change in others."""
     asked = now.hits + now.misses
-    facts = {"answers": [[g.id, g.what, g.form] for g in found], "ready": now.hits, "asked": asked, "used": now.used}
+    facts = {"answers": [[g.id, g.status, g.form] for g in found], "ready": now.hits, "asked": asked, "used": now.used}
     facts |= {"names": names} if names else {}
     rate = f"; {now.hits} of {asked} asked for so far were ready" if asked else ""
     return Edit("retrieve", ("; ".join(g.sentence for g in found) or "no conversation was named") + rate, facts=facts)
@@ -58,7 +58,7 @@ RULE = Rule(
     "retrieve_conversations",
     "Put back what the model asks for by id: header, summary or full text; smaller forms where there is no room.",
     edits,
-    Forms,
+    RetrievalLimits,
     source="Smart Context Management for AI Code Assistants: layer 5, flexible archive, retrieval by id with a quota per turn",
-    state=Retrieved,
+    state=RetrievalState,
 )

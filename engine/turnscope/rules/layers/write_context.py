@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.layers.conversations import Split, current, wishing
-from turnscope.envelope.layers.places import CONTEXT, front, put
-from turnscope.envelope.layers.story import context, reported
+from turnscope.envelope.layers.context_summary import build_context, read_report
+from turnscope.envelope.layers.conversations import Split, find_current, has_wishes
+from turnscope.envelope.layers.places import CONTEXT, find_front, put_texts
 from turnscope.envelope.rule import Ctx, Edits, Rule
 
 
@@ -20,14 +20,14 @@ class Params(Split):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    here = current(ctx, params)
-    if here > 0 and (here != ctx.state or wishing(ctx)):
-        text = context(ctx, params, params.cap)
+    here = find_current(ctx, params)
+    if here > 0 and (here != ctx.state or has_wishes(ctx)):
+        text = build_context(ctx, params, params.cap)
         because = f"conversation {here + 1} begins: the context summary tells of the {here} before it"
-        report = {field: [*said] for field, said in reported(ctx).items() if said}
+        report = {field: [*said] for field, said in read_report(ctx).items() if said}
         because += f"; the model's own report is in it: {', '.join(report)}" if report else ""
         facts = {"conversations": here, "cap": params.cap, "reported": report}
-        yield from put(envelope, front(ctx), CONTEXT, (text,) if text else (), because, facts)
+        yield from put_texts(envelope, find_front(ctx), CONTEXT, (text,) if text else (), because, facts)
     return here if here > 0 else ctx.state
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, Any, Literal, NamedTuple
 
-from turnscope.envelope import recorded
-from turnscope.envelope.condensing import How, condense, led, summary_of
-from turnscope.envelope.conversation import once
+from turnscope.envelope import recorded_compactions
+from turnscope.envelope.condensing import SummaryOptions, condense, find_leading_summary, get_summary
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.letta import summarizer as port
 from turnscope.ports.rows import raws
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
 
@@ -42,22 +42,22 @@ class _Read(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Compared are the tokens of the last step, prompt and answer. State: the request that compacted last."""
     last: int = -1 if ctx.state is None else ctx.state
-    seen, starts = recorded.condensed(ctx), ctx.index.messages
-    used = recorded.reported(ctx, last, 0) if ctx.previous else 0
-    if not (seen if params.trigger == "observed" else used > ctx.budget.limit) or not upto(starts, ctx.request.cut):
+    seen, starts = recorded_compactions.find_compactions(ctx), ctx.index.messages
+    used = recorded_compactions.count_previous_usage(ctx, last, 0) if ctx.previous else 0
+    if not (seen if params.trigger == "observed" else used > ctx.budget.limit) or not count_before(starts, ctx.request.cut):
         return last
     because = f"the last step had {used:,} tokens, more than {ctx.budget.limit:,}"
     because = because if params.trigger == "default" else "messages left the context here"
-    begin, old, fresh = led(envelope, ctx)
-    first, there = upto(starts, fresh), upto(starts, ctx.request.cut)
-    place = _place(ctx, params, first, there, summary_of(old) if old else "") if "all" not in params.mode else None
+    begin, old, fresh = find_leading_summary(envelope, ctx)
+    first, there = count_before(starts, fresh), count_before(starts, ctx.request.cut)
+    place = _place(ctx, params, first, there, get_summary(old) if old else "") if "all" not in params.mode else None
     stop = ctx.request.cut if place is None else starts[place]
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit, "messages": there - first}
     if stop <= fresh or (not seen and ctx.tokens(fresh, stop) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return last
     model = ctx.request.model if params.mode.startswith("self") else ""
-    how = How("summarise", model, params.cap)
+    how = SummaryOptions("summarise", model, params.cap)
     before, why = envelope, because + ("" if place is not None else "; no cut is enough, so all of it goes")
     envelope = yield from condense(envelope, ctx, Span(begin, stop), how, why, facts)
     if place is not None and envelope is not before and _left(envelope, ctx) > ctx.budget.limit:
@@ -87,7 +87,7 @@ def _left(envelope: Envelope, ctx: Ctx) -> int:
     return ctx.calibration.predict(envelope.tokens)
 
 
-@once
+@memoize
 def _read(session: Session, index: Index) -> _Read:
     messages = [session.messages[session.blocks[at].message] for at in index.messages]
     written = ({"role": m.role, "content": raws(session.blocks[m.start : m.stop])} for m in messages)

@@ -1,17 +1,17 @@
 """LibreChat's legacy path: it begins at the newest message that carries a stored summary, and that summary takes its place."""
 
-from turnscope.envelope.conversation import droppable, since
+from turnscope.envelope.conversation import find_droppable, get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.librechat.legacy import path_to, summary_of
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Reads what is new since the previous request: an older summary already stands in the envelope."""
     session, starts = ctx.session, ctx.index.messages
-    new = starts[upto(starts, since(ctx)) : upto(starts, ctx.request.cut)]
+    new = starts[count_before(starts, get_previous_cut(ctx)) : count_before(starts, ctx.request.cut)]
     ordinals = [session.blocks[at].message for at in new]
     stored = [
         {**session.messages[n].extra, "messageId": str(n), "parentMessageId": str(before)}
@@ -23,7 +23,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         return
     message = session.messages[int(path[0]["messageId"])]
     because = "a summary is stored with this message: it stands for it and for all that came before"
-    for span in droppable(ctx, envelope, starts[0], message.stop):
+    for span in find_droppable(ctx, envelope, starts[0], message.stop):
         envelope = yield Edit("condense", because, span)
     part = Part("system", "summary", text, place="system")
     yield Edit("insert", because, Span(0, 0), (part,), slot="summary", facts={"message": message.id})

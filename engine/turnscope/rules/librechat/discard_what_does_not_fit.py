@@ -1,16 +1,16 @@
 """LibreChat's legacy discard strategy: the newest messages that fit beside the instructions and the reply's primer."""
 
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, talk
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Refuses where the original raises INPUT_LENGTH; `info` is what its error says."""
-    held, starts, there = instructions(ctx), ctx.index.messages, upto(ctx.index.messages, ctx.request.cut)
+    held, starts, there = instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     if held and held > ctx.limit:
         why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
         yield Edit("refuse", why, facts={"info": f"{held} / {ctx.limit}"})
@@ -20,7 +20,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if first:
         stop = starts[first] if first < there else ctx.request.cut
         because = f"counted from the newest, {there - first:,} of {there:,} messages fit the limit of {ctx.limit:,} tokens"
-        for span in droppable(ctx, envelope, starts[0], stop):
+        for span in find_droppable(ctx, envelope, starts[0], stop):
             envelope = yield Edit("drop", because, span, facts=facts)
     if first == there and held is not None:
         why = f"beside the instructions no message fits the limit of {ctx.limit:,} tokens"

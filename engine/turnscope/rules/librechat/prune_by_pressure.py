@@ -9,19 +9,19 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import structs
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.condensing import How, condense, summary_at
+from turnscope.envelope.condensing import SummaryOptions, condense, find_summary
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.envelope.wishes import by_hand
+from turnscope.envelope.wishes import find_manual_spans
 from turnscope.ports.librechat.agents import Trigger, recent, triggered
 from turnscope.ports.librechat.fading import shortened_for_good
 from turnscope.ports.librechat.history import Bodies, History, Reading, read
 from turnscope.ports.librechat.pruning import Outcome, Settings, prepare
 from turnscope.ports.librechat.state import Scale, Seen, Sent, State, anew
 from turnscope.ports.rows import remembered, size, stretches
-from turnscope.session.index import Index, upto
-from turnscope.session.model import Action, Ask, Block, Body, Edit, Session, Span
+from turnscope.session.index import Index, count_before
+from turnscope.session.model import Action, Ask, Block, Edit, Placeholder, Session, Span
 
 Known = tuple[Reading, tuple[int, ...], dict[Any, Any], dict[int, Any]]
 Applied = Generator[Edit | Ask, Any, Envelope]
@@ -60,12 +60,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         start = history.since + recent(history, params.retain_turns, params.retain_tokens or None, outcome.state.held.counts)[0]
         rows = history.reading.rows
         span = Span(rows[0].start, rows[start].start if start < history.there else ctx.request.cut)
-        how = How("summarise", params.model, params.summary, lost=True)
+        how = SummaryOptions("summarise", params.model, params.summary, include_dropped=True)
         envelope = yield from condense(envelope, ctx, span, how, _told(outcome, len(history)), dict(outcome.facts))
-        piece = summary_at(envelope, span.start)
+        piece = find_summary(envelope, span.start)
         if piece and piece.stop <= span.stop and start > history.since:
             touched |= set(_shortened(history, outcome.state))
-            begun = anew(history, begun, start, ctx.own.tokens_of(piece.body or ()))
+            begun = anew(history, begun, start, ctx.own.count_parts(piece.body or ()))
             history = structs.replace(history, since=start, attached=None)
             outcome = prepare(history, begun, None, ctx.budget.limit, used + begun.summary, params)
     because = _told(outcome, len(history))
@@ -79,7 +79,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def prepared(ctx: Ctx, params: Params) -> Prepared:
     """What comes out of a request before anything is summarised."""
     reading, host, memo, whole = _reading(ctx, params)
-    there = upto(reading.starts, ctx.request.cut)
+    there = count_before(reading.starts, ctx.request.cut)
     history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo, whole=whole)
     old: State | None = ctx.state
     seen = _seen(ctx)
@@ -107,7 +107,7 @@ def _reading(ctx: Ctx, params: Params) -> Known:
 
 def _start(ctx: Ctx, reading: Reading, there: int) -> int:
     """Messages that the host has counted before the first request that the rule plans."""
-    return upto(reading.starts, ctx.previous.request.cut) if ctx.previous else there
+    return count_before(reading.starts, ctx.previous.request.cut) if ctx.previous else there
 
 
 def _shortened(history: History, state: State | None) -> Iterator[int]:
@@ -125,7 +125,7 @@ def _summarise(history: History, outcome: Outcome, params: Params) -> bool:
 def _seen(ctx: Ctx) -> Seen | None:
     usage = ctx.previous.request.usage if ctx.previous else None
     answer = usage.output_tokens if usage else 0
-    prompt = ctx.reported - answer
+    prompt = ctx.previous_usage - answer
     return Seen(prompt, answer) if answer > 0 and prompt > 0 else None
 
 
@@ -150,8 +150,8 @@ def _changes(
     touched = {i for i in touched if i >= new.first} | set(range(min(old.first, new.first), max(old.first, new.first)))
     touched |= old.gone | new.gone | old.shaped | new.shaped
     touched = {i for i in touched if history.since <= i < history.there}
-    wishes: list[tuple[Span, Body]] = []
-    summed = by_hand(envelope, ctx)
+    wishes: list[tuple[Span, Placeholder]] = []
+    summed = find_manual_spans(envelope, ctx)
     for i in sorted(touched):
         row = history.reading.rows[i]
         if any(span.start <= row.start < span.stop for span in summed):  # what a person had condensed stays so
@@ -161,7 +161,7 @@ def _changes(
             continue
         bodies = _standing(history, outcome, i)
         wishes += [(Span(at, at + 1), bodies.get(at)) for at in range(row.start, row.stop)]
-    ctx.ledger.expect(part for _, body in wishes for part in body or ())
+    ctx.ledger.count_ahead(part for _, body in wishes for part in body or ())
     for span, body in _joined(wishes):
         if body == ():
             for part in stretches(ctx, envelope, *span):
@@ -172,7 +172,7 @@ def _changes(
     return envelope
 
 
-def _how(block: Block, body: Body) -> tuple[Action, str]:
+def _how(block: Block, body: Placeholder) -> tuple[Action, str]:
     """What is done to a block for which `body` stands, and what there is to say about it."""
     if not body:
         return "restore", ""
@@ -186,9 +186,9 @@ def _standing(history: History, outcome: Outcome, i: int) -> Bodies:
     return outcome.state.held.bodies(history, i - history.since) if shaped is None else shaped
 
 
-def _joined(wishes: Iterable[tuple[Span, Body]]) -> list[tuple[Span, Body]]:
+def _joined(wishes: Iterable[tuple[Span, Placeholder]]) -> list[tuple[Span, Placeholder]]:
     """Neighbours that are both left out, or both stand as they were said, as one."""
-    joined: list[tuple[Span, Body]] = []
+    joined: list[tuple[Span, Placeholder]] = []
     for span, body in wishes:
         if joined and not body and joined[-1][1] == body and joined[-1][0].stop == span.start:
             joined[-1] = (Span(joined[-1][0].start, span.stop), body)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from turnscope.envelope.condensing import STAND_IN, SUMMARY, question, standing
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.condensing import STAND_IN, SUMMARY, build_text_ask, find_next_present
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, summary_of, talk
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Answer, Edit, Part, Span
 
 SLOT = "summary"
@@ -28,7 +28,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Refuses where the original raises INPUT_LENGTH; `info` is what its error says."""
-    held, starts, there = instructions(ctx), ctx.index.messages, upto(ctx.index.messages, ctx.request.cut)
+    held, starts, there = instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     if held and held > ctx.limit:
         why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
         yield Edit("refuse", why, facts={"info": f"{held} / {ctx.limit}"})
@@ -36,14 +36,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not there:
         return
     old, room = _old(envelope), ctx.limit - (held or 0) - PRIMER
-    oldest = upto(starts, standing(envelope, ctx, starts[0]))
+    oldest = count_before(starts, find_next_present(envelope, ctx, starts[0]))
     first = begin(ctx, oldest, room)
     if first == there and held is not None:
         why = f"beside the instructions no message fits the limit of {ctx.limit:,} tokens"
         yield Edit("refuse", why, facts={"info": f"{held + PRIMER} / {ctx.limit}"})
         return
     left = room - (talk(ctx, starts[first]) if first < there else 0)
-    gone = first - oldest + (old is not None and not (first == oldest and sum(ctx.own.body((old,))) <= left > 0))
+    gone = first - oldest + (old is not None and not (first == oldest and sum(ctx.own.count_placeholder((old,))) <= left > 0))
     if not gone:
         return
     because = f"counted from the newest, {there - first:,} messages fit the limit of {ctx.limit:,} tokens"
@@ -58,7 +58,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         text = stored
     else:
         text = yield from _asked(ctx, params, "\n".join(_lines(ctx, old, starts[oldest], stop)), gone, facts)
-    for span in droppable(ctx, envelope, starts[0], stop):
+    for span in find_droppable(ctx, envelope, starts[0], stop):
         envelope = yield Edit("condense" if text else "drop", because, span, facts=facts)
     if text:
         part = Part("system", "summary", text, place="system")
@@ -73,7 +73,7 @@ def _old(envelope: Envelope) -> Part | None:
 
 def _asked(ctx: Ctx, params: Params, content: str, count: int, facts: dict[str, Any]) -> Any:
     """Ask for the summary; gives "" where none was made."""
-    answer: Answer = yield question(params.prompt, content, params.cap, params.model)
+    answer: Answer = yield build_text_ask(params.prompt, content, params.cap, params.model)
     if answer.failed or not answer.text.strip():
         facts["failed"] = answer.failed or "the summary was empty"
         return ""
@@ -85,7 +85,7 @@ def _asked(ctx: Ctx, params: Params, content: str, count: int, facts: dict[str, 
 def _lines(ctx: Ctx, old: Part | None, start: int, stop: int) -> Iterator[str]:
     if old:
         yield "summary: " + old.text.partition("\n")[2]
-    for span in ctx.index.talk(start, stop):
+    for span in ctx.index.find_conversation_spans(start, stop):
         for block in ctx.session.blocks[span.start : span.stop]:
             if block.kind != "thinking" and block.text.strip():
                 yield f"{'tool' if block.kind == 'tool_result' else block.role}: {block.text.strip()}"

@@ -24,7 +24,7 @@ from turnscope.ports.litellm.trim import (
     walked_rows,
 )
 from turnscope.ports.rows import Rows, intact, rows, stretches, texts, with_text
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
 
@@ -55,13 +55,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not ctx.budget.known:
         return
     found, every, limit = rows(ctx), walked_rows(ctx, params.frame, systems=True), ctx.limit
-    there = tail = upto(found.starts, ctx.request.cut)
+    there = tail = count_before(found.starts, ctx.request.cut)
     while tail and found.rows[tail - 1].role == "tool":  # the trailing run of results is sent, and never counted
         tail -= 1
     tokens = PRIMER + every.prefix[tail]
     because = f"{tokens:,} tokens are not below the limit of {limit:,}"
     facts = {"tokens": tokens, "limit": limit}
-    systems = found.systems[: upto(found.systems, tail)]
+    systems = found.systems[: count_before(found.systems, tail)]
     try:
         given = joined(text_in(ctx.session, found.rows[i], params.lists == "join") for i in systems)
         if tokens < limit:
@@ -95,7 +95,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _shortened(envelope: Envelope, ctx: Ctx, params: Params, walked: Walked) -> Callable[[int, int], tuple[str, int] | None]:
     """How the walk shortens a row: gives the text and the row's tokens with it."""
     found, session, own, gpt = rows(ctx).rows, ctx.session, ctx.own, "gpt" in ctx.request.model
-    least = sum(own.body((Part(text=MARK),)))  # what is shortened holds the mark, and weighs no less
+    least = sum(own.count_placeholder((Part(text=MARK),)))  # what is shortened holds the mark, and weighs no less
 
     def shortened(i: int, room: int) -> tuple[str, int] | None:
         row = found[walked.numbers[i]]
@@ -108,12 +108,12 @@ def _shortened(envelope: Envelope, ctx: Ctx, params: Params, walked: Walked) -> 
         if not intact(envelope, row):
             return None
         tokens = walked.prefix[i + 1] - walked.prefix[i]
-        fixed = tokens - own.content(texts(session, row))
+        fixed = tokens - own.count_content(texts(session, row))
         if fixed + least > room:
             return None
 
         def count(text: str) -> int:
-            return PRIMER + fixed + own.tokens_of((Part(text=text),))
+            return PRIMER + fixed + own.count_parts((Part(text=text),))
 
         new, total = shorten(text, room, count, gpt, PRIMER + tokens)
         return new, (count(new) if total is None else total) - PRIMER
@@ -139,7 +139,7 @@ def _changes(envelope: Envelope, ctx: Ctx, found: Rows, plan: _Trimmed, because:
         row = found.rows[first]
         part = Part("system", "system", plan.system, place="system")
         yield Edit("condense", f"{because}: all system messages become one", Span(row.start, row.stop), (part,))
-        for i in found.systems[1 : upto(found.systems, upto(found.starts, ctx.request.cut))]:
+        for i in found.systems[1 : count_before(found.systems, count_before(found.starts, ctx.request.cut))]:
             yield Edit("drop", "its text stands in the first system message", Span(found.rows[i].start, found.rows[i].stop))
 
 

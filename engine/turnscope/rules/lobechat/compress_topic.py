@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from msgspec import Struct
 
-from turnscope.envelope.condensing import question
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.condensing import build_text_ask
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import Said
@@ -84,7 +84,7 @@ def _hidden(
         if unit.message["role"] == "system":
             envelope = yield Edit("condense", because, Span(unit.start, unit.stop), facts=facts)
         if after is None or after.start != unit.stop or unit.stop in listed:
-            for one in droppable(ctx, envelope, start, unit.stop):
+            for one in find_droppable(ctx, envelope, start, unit.stop):
                 envelope = yield Edit("condense", because, one, facts=facts)
             start = after.start if after else start
     return envelope
@@ -94,7 +94,7 @@ def _ask(gone: list[Said], params: Params) -> Ask:
     old = stored_summary([unit.message for unit in gone])
     lines = [f"summary: {old}"] if old else []
     lines += [f"{m['role']}: {m['content']}" for m in (unit.message for unit in gone) if m.get("content")]
-    return question(params.prompt, "\n".join(lines), params.cap, params.model)
+    return build_text_ask(params.prompt, "\n".join(lines), params.cap, params.model)
 
 
 RULE = Rule(

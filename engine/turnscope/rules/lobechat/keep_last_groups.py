@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from turnscope.envelope.conversation import droppable
+from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
@@ -72,7 +72,7 @@ def _newest(envelope: Envelope, found: Topic, there: int) -> Iterator[_Group]:
 
 def _left(envelope: Envelope, ctx: Ctx, found: Topic, kept: list[_Group], first: int) -> Iterator[tuple[Span, str]]:
     """What is not kept: all before the first that is, and what stands between those that are."""
-    yield from ((span, "") for span in droppable(ctx, envelope, 0, first))
+    yield from ((span, "") for span in find_droppable(ctx, envelope, 0, first))
     numbers = {number for group in kept for number in group.numbers}
     slots = {group.summary.slot for group in kept if group.summary}
     begin, there = bisect_left(found.starts, first), bisect_left(found.starts, ctx.request.cut)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from msgspec import Struct
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.condensing import question
-from turnscope.envelope.conversation import droppable, once
+from turnscope.envelope.condensing import build_text_ask
+from turnscope.envelope.conversation import find_droppable, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import chat, chat_of, leading, parts
@@ -79,7 +79,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     kept, because = there - first, f"the {there - first:,} newest of {there:,} messages are sent"
     if first:
         stop = talk.starts[first] if kept else ctx.request.cut
-        for span in droppable(ctx, envelope, 0, stop):
+        for span in find_droppable(ctx, envelope, 0, stop):
             envelope = yield Edit("drop", because, span, facts=facts)
         systems = _systems(ctx)
         for number in systems[: bisect_left(systems, first)]:
@@ -104,7 +104,7 @@ def _stored(ctx: Ctx) -> str:
     return str(about.get("historySummary") or "") if behind is not None and behind <= ctx.request.cut else ""
 
 
-@once
+@memoize
 def _behind(session: Session, _index: Index) -> int | None:
     """Where the message ends behind which an export's summary was made; None where it holds none."""
     name = session.about.get("historySummaryBehind")
@@ -148,7 +148,7 @@ def _summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:
     if read < 2:
         return Topic(state.summary, turn) if state else None
     lines = (f"{one.message['role']}: {one.message['content']}" for one in talk.said[:read] if one.message.get("content"))
-    answer: Answer = yield question(params.prompt, "\n".join(lines), params.cap, params.model)
+    answer: Answer = yield build_text_ask(params.prompt, "\n".join(lines), params.cap, params.model)
     if answer.failed or not answer.text.strip():
         return Topic(state.summary if state else "", turn)
     return Topic(answer.text.strip(), turn, read)

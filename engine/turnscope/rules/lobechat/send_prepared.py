@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.conversation import first_standing
+from turnscope.envelope.conversation import find_first_present
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import parts
@@ -47,7 +47,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if shape not in known:
         known[shape] = tuple(_odd(found, shape))
     there = bisect_left(found.starts, ctx.request.cut)
-    first = first_standing(envelope, found.starts)
+    first = find_first_present(envelope, found.starts)
     last, begin = stretch(found, there - 1), stretch(found, first)
     odd = known[shape][bisect_left(known[shape], begin) : bisect_left(known[shape], last)]
     for number in sorted({*odd, begin, last}) if first < there else ():

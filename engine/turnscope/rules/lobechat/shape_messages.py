@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Annotated
 
-from turnscope.envelope.conversation import since
+from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import chat, leading, parts
@@ -32,7 +32,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone."""
     talk, session = chat(ctx, TOOL), ctx.session
     variables = variables_of(params.variables)
-    for block in session.blocks[since(ctx) : ctx.request.cut] if params.variables else ():
+    for block in session.blocks[get_previous_cut(ctx) : ctx.request.cut] if params.variables else ():
         if block.role == "system" and (text := filled(block.text, variables)) != block.text:
             part = Part("system", "system", text, place="system")
             envelope = yield Edit("repair", "variables are filled in", Span(block.at, block.at + 1), (part,))
@@ -43,7 +43,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if held and held.body and text != held.body[0].text:
             part = Part("system", "summary", text, place="system")
             envelope = yield Edit("insert", "variables are filled in", Span(held.start, held.stop), (part,), slot="summary")
-    for one in talk.said[bisect_left(talk.starts, since(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
+    for one in talk.said[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
         message, body = one.message, envelope.at(one.start).body
         thoughts = [b for b in session.blocks[one.start : one.stop] if b.kind == "thinking"]
         if message["role"] not in ROLES or body is not None or (thoughts and "reasoning" not in message):

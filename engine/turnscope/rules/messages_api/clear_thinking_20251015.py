@@ -27,7 +27,9 @@ class Params:
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     if params.keep_all or sends(params, ctx.request.settings) is None:
         return 0
-    done: int = ctx.state if ctx.carried and ctx.state else 0  # what stands before was cleared for an earlier request
+    done: int = (
+        ctx.state if ctx.continues_previous and ctx.state else 0
+    )  # what stands before was cleared for an earlier request
     stop = max(done, kept_from(seen, ctx, params.keep))
     because = f"the server is asked to keep the thinking of the newest {params.keep} turns that hold any"
     yield from clear_thinking(seen, ctx, done, stop, because, {"keep": params.keep})

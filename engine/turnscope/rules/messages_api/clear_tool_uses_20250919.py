@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.clearing import cleared
+from turnscope.envelope.clearing import clear_results
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.messages_api.edits import CLEARED, TOOL_USES, clearable, size, uses
@@ -27,15 +27,17 @@ class Params:
 
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
-    done: int = ctx.state if ctx.carried and ctx.state else 0  # what stands before was cleared for an earlier request
+    done: int = (
+        ctx.state if ctx.continues_previous and ctx.state else 0
+    )  # what stands before was cleared for an earlier request
     found, tokens = uses(seen, ctx), size(seen, ctx)
     met = len(found) > params.trigger_uses if params.trigger_uses else tokens > params.trigger
     stop = ctx.request.cut if params.keep <= 0 else found[-params.keep] if params.keep <= len(found) else 0
     if not (met or done) or stop <= done:
         return done
     chosen = [*clearable(seen, ctx, done, stop, params.exclude_tools)]
-    left = sum(ctx.ledger.body((Part("user", "tool_result", CLEARED),)))
-    gain = round(ctx.calibration.scale * sum(ctx.ledger.tokens(at, at + 1) - left for at in chosen))
+    left = sum(ctx.ledger.count_placeholder((Part("user", "tool_result", CLEARED),)))
+    gain = round(ctx.calibration.scale * sum(ctx.ledger.count_tokens(at, at + 1) - left for at in chosen))
     facts = {"tokens": tokens, "tool_uses": len(found), "clears": gain, "clear_at_least": params.clear_at_least}
     if not done and gain < params.clear_at_least:
         why = f"the server would clear {gain:,} tokens, less than the {params.clear_at_least:,} that are asked for"
@@ -44,7 +46,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     over = f"more than {params.trigger_uses} tool uses" if params.trigger_uses else f"more than {params.trigger:,} tokens"
     because = f"the server is asked to clear from {over} on, and to keep the newest {params.keep} tool uses"
     inputs = params.clear_tool_inputs_of or params.clear_tool_inputs
-    yield from cleared(seen, ctx, chosen, CLEARED, because, facts, inputs)
+    yield from clear_results(seen, ctx, chosen, CLEARED, because, facts, inputs)
     return stop
 
 

@@ -45,7 +45,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     made: Compacted | None = ctx.state
     if made and made.stop <= begin(seen, ctx):  # a summary that the server really made stands there
         made = None
-    if made and not ctx.carried:
+    if made and not ctx.continues_previous:
         because = "the server goes on from its summary, and reads nothing that stands before it"
         for edit in summed(ctx, begin(seen, ctx), made.stop, made.summary, because, {}):
             seen = yield edit

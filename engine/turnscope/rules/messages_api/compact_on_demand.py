@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.condensing import fill
+from turnscope.envelope.condensing import compute_fill
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.messages_api.edits import asked, summed
-from turnscope.session.index import before
+from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Edit, Span
 
 
@@ -24,9 +24,9 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    level, start = min(fill(envelope, ctx), 100.0), before(ctx.index.turns, ctx.request.cut - 1) or 0
+    level, start = min(compute_fill(envelope, ctx), 100.0), find_at_or_before(ctx.index.turns, ctx.request.cut - 1) or 0
     begun = ctx.previous is not None and ctx.previous.request.cut > start  # a turn with its tool calls is finished first
-    if level <= params.share or begun or not any(ctx.index.talk(0, start)):
+    if level <= params.share or begun or not any(ctx.index.find_conversation_spans(0, start)):
         return
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"

@@ -6,13 +6,13 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import NamedTuple
 
-from turnscope.envelope.clearing import cleared
-from turnscope.envelope.conversation import once
+from turnscope.envelope.clearing import clear_results
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.opencode.history import units
 from turnscope.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, PRUNE_MINIMUM, PRUNE_PROTECT, estimate
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Session
 
 
@@ -26,7 +26,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     done, turns = ctx.state or 0, ctx.index.turns
     if ctx.previous is None or ctx.previous.request.turn == ctx.request.turn:
         return done
-    now = upto(turns, ctx.request.cut) - 1
+    now = count_before(turns, ctx.request.cut) - 1
     found = _outputs(ctx)
     first, last = bisect_left(found.at, done), bisect_left(found.at, turns[now - 2] if now >= 2 else 0)
     whole = found.sums[last]
@@ -36,11 +36,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if gain <= PRUNE_MINIMUM:
         return done
     because = f"outputs beyond the newest {PRUNE_PROTECT:,} tokens have {gain:,}, more than {PRUNE_MINIMUM:,}"
-    yield from cleared(envelope, ctx, found.at[first:stop], CLEARED, because, {"tokens": gain})
+    yield from clear_results(envelope, ctx, found.at[first:stop], CLEARED, because, {"tokens": gain})
     return found.at[stop - 1] + 1
 
 
-@once
+@memoize
 def _outputs(session: Session, index: Index) -> _Outputs:
     at = tuple(at for at in index.results if session.blocks[at].name not in PROTECTED_TOOLS)
     return _Outputs(at, tuple(accumulate((estimate(units(session.blocks[a].text)) for a in at), initial=0)))

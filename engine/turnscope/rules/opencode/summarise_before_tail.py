@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Annotated, NamedTuple
 
-from turnscope.envelope.condensing import How, condense, opening, standing, summary_at
-from turnscope.envelope.conversation import once
+from turnscope.envelope.condensing import SummaryOptions, condense, find_condensable_start, find_next_present, find_summary
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.opencode.history import size_of, units_of
 from turnscope.ports.opencode.limits import fitting, keep_most
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Bucket, Edit, Session, Span
 
 
@@ -33,21 +33,21 @@ class _Sizes(NamedTuple):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Compared is what was billed for the previous request, answer included."""
-    if ctx.previous is None or ctx.reported < ctx.budget.limit:
+    if ctx.previous is None or ctx.previous_usage < ctx.budget.limit:
         return
     starts = ctx.index.messages
-    begin = opening(envelope, ctx, False) if starts and starts[0] < ctx.request.cut else ctx.request.cut
-    old = summary_at(envelope, begin) if begin < ctx.request.cut else None
-    fresh = standing(envelope, ctx, old.stop) if old else begin
-    because = f"the previous request had {ctx.reported:,} tokens, {ctx.budget.limit:,} is the mark"
-    facts = {"reported": ctx.reported, "limit": ctx.budget.limit}
+    begin = find_condensable_start(envelope, ctx, False) if starts and starts[0] < ctx.request.cut else ctx.request.cut
+    old = find_summary(envelope, begin) if begin < ctx.request.cut else None
+    fresh = find_next_present(envelope, ctx, old.stop) if old else begin
+    because = f"the previous request had {ctx.previous_usage:,} tokens, {ctx.budget.limit:,} is the mark"
+    facts = {"reported": ctx.previous_usage, "limit": ctx.budget.limit}
     if fresh >= ctx.request.cut:
         return
     stop = _tail(ctx, params, fresh)
     if ctx.tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return
-    how = How("hand-over", cap=params.cap, shape="user" if stop == ctx.request.cut else "pair")
+    how = SummaryOptions("hand-over", cap=params.cap, shape="user" if stop == ctx.request.cut else "pair")
     yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
 
 
@@ -55,7 +55,7 @@ def _tail(ctx: Ctx, params: Params, fresh: int) -> int:
     """Where what stays begins; the end of the request where nothing does."""
     cut, sizes, turns = ctx.request.cut, _sizes(ctx), ctx.index.turns
     most = keep_most(ctx.budget.limit, None if params.preserve_recent_tokens < 0 else params.preserve_recent_tokens)
-    starts = list(turns[bisect_left(turns, fresh) : upto(turns, cut)])
+    starts = list(turns[bisect_left(turns, fresh) : count_before(turns, cut)])
     recent = starts if params.tail_turns < 0 else starts[max(0, len(starts) - params.tail_turns) :]
     spans = list(zip(recent, [*recent[1:], cut], strict=True)) if recent else []
     kept, left = fitting([_size(ctx, *span) for span in spans], most)
@@ -74,7 +74,7 @@ def _size(ctx: Ctx, start: int, stop: int) -> int:
     return size_of(sums[b] - sums[a], b - a)
 
 
-@once
+@memoize
 def _sizes(session: Session, index: Index) -> _Sizes:
     lengths, begins = [], []
     for at in index.messages:

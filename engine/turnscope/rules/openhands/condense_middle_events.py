@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.condensing import How, condense, summary_at
-from turnscope.envelope.conversation import droppable, once
+from turnscope.envelope.condensing import SummaryOptions, condense, find_summary
+from turnscope.envelope.conversation import find_droppable, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.openhands import sdk
 from turnscope.ports.openhands.events import Piece, pieces_of
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
 
@@ -32,7 +32,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: the number of the first event behind what was forgotten; 0 = nothing was."""
     pieces, starts = _pieces(ctx)
-    there, head, gone = upto(starts, ctx.request.cut), params.keep_first, ctx.state or 0
+    there, head, gone = count_before(starts, ctx.request.cut), params.keep_first, ctx.state or 0
     first = max(head, gone)
     size = min(head, there) + (gone > 0 and params.summarise) + max(0, there - first)
     total = ctx.size(envelope) if params.tokens else 0
@@ -47,13 +47,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return gone
     span = Span(starts[begin], starts[stop] if stop < there else ctx.request.cut)
     if not params.summarise:
-        for part in droppable(ctx, envelope, *span):
+        for part in find_droppable(ctx, envelope, *span):
             envelope = yield Edit("drop", f"{why}: those in the middle are forgotten", part, facts=facts)
         return stop
-    old = summary_at(envelope, span.start)
-    how = How("summarise", cap=params.cap)
+    old = find_summary(envelope, span.start)
+    how = SummaryOptions("summarise", cap=params.cap)
     envelope = yield from condense(envelope, ctx, span, how, why, facts)
-    return stop if any(p.by >= 0 and p.body for p in envelope.over(span)) and summary_at(envelope, span.start) != old else gone
+    return (
+        stop
+        if any(p.by >= 0 and p.body for p in envelope.iter_pieces(span)) and find_summary(envelope, span.start) != old
+        else gone
+    )
 
 
 def _span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, gone: int, over: bool) -> tuple[int, int]:
@@ -90,7 +94,7 @@ def _event(piece: Piece) -> sdk.Event:
     return {"id": piece.start, "type": piece.type, "call": piece.call, "batch": piece.batch, "thinking": piece.thinking}
 
 
-@once
+@memoize
 def _pieces(session: Session, _index: Index) -> tuple[tuple[Piece, ...], tuple[int, ...]]:
     found = pieces_of(session)
     return found, tuple(piece.start for piece in found)

@@ -6,13 +6,13 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.clearing import cleared
-from turnscope.envelope.conversation import once
+from turnscope.envelope.clearing import clear_results
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.openhands.events import pieces_of
 from turnscope.ports.openhands.legacy import MASK
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Session
 
 
@@ -26,15 +26,15 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: the address up to which results were masked."""
     starts, results, done = _starts(ctx), ctx.index.results, ctx.state or 0
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     old = there - max(0, params.window)
     stop = max(done, 0 if old <= 0 else starts[old] if old < there else ctx.request.cut)
     because = f"its event is not among the newest {params.window:,}"
-    yield from cleared(envelope, ctx, results[bisect_left(results, done) : bisect_left(results, stop)], MASK, because)
+    yield from clear_results(envelope, ctx, results[bisect_left(results, done) : bisect_left(results, stop)], MASK, because)
     return stop
 
 
-@once
+@memoize
 def _starts(session: Session, _index: Index) -> tuple[int, ...]:
     return tuple(piece.start for piece in pieces_of(session))
 

@@ -6,10 +6,20 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from turnscope.envelope.conversation import alone, begin, droppable, head, newest, reach, result, result_text, static_tokens
+from turnscope.envelope.conversation import (
+    build_result,
+    count_static_tokens,
+    find_droppable,
+    find_fitting_start,
+    find_head_end,
+    find_newest_message,
+    find_replaceable,
+    find_start,
+    get_result_text,
+)
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 
@@ -23,21 +33,21 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     starts, size, limit = ctx.index.messages, ctx.size(envelope), ctx.limit
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     half = params.messages // 2 if params.messages and params.models in ctx.request.model else 0
     many = bool(half) and there > params.messages
     if not there or (size <= limit and not many):
         return
-    room = limit - static_tokens(envelope, ctx)
+    room = limit - count_static_tokens(envelope, ctx)
     count = bisect_right(range(1, there + 1), room // 2, key=lambda n: _tokens(ctx, starts[0], _end(ctx, n)))
-    first = head(ctx, min(count, half) if many else count)
-    last = reach(envelope, ctx, room - _tokens(ctx, starts[0], first))
-    start = max(first, begin(ctx, max(last, starts[there - half]) if many else last))
+    first = find_head_end(ctx, min(count, half) if many else count)
+    last = find_fitting_start(envelope, ctx, room - _tokens(ctx, starts[0], first))
+    start = max(first, find_start(ctx, max(last, starts[there - half]) if many else last))
     what = f"{there:,} messages are more than {params.messages:,}" if many else f"{size:,} tokens exceed the limit of {limit:,}"
-    kept = upto(starts, first), there - upto(starts, start)
+    kept = count_before(starts, first), there - count_before(starts, start)
     because = f"{what}: {kept[0]:,} messages from the start and {kept[1]:,} from the end stay"
     facts: dict[str, Any] = {"tokens": size, "limit": limit, "from_start": kept[0], "from_end": kept[1]}
-    for span in droppable(ctx, envelope, first, start):
+    for span in find_droppable(ctx, envelope, first, start):
         envelope = yield Edit("drop", because, span, facts=facts)
     over = ctx.size(envelope) - limit
     if over > 0 and (edit := _shortened(envelope, ctx, over)):
@@ -51,12 +61,16 @@ def _end(ctx: Ctx, count: int) -> int:
 
 
 def _tokens(ctx: Ctx, start: int, stop: int) -> int:
-    return sum(ctx.own.span(start, stop)[2:]) if start < stop else 0
+    return sum(ctx.own.count_by_bucket(start, stop)[2:]) if start < stop else 0
 
 
 def _shortened(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:
     """The longest text of the newest message without its middle, where even that message does not fit."""
-    held = [block for block in ctx.session.blocks[newest(ctx) : ctx.request.cut] if alone(envelope, block.at)]
+    held = [
+        block
+        for block in ctx.session.blocks[find_newest_message(ctx) : ctx.request.cut]
+        if find_replaceable(envelope, block.at)
+    ]
     block = max(held, key=lambda b: len(_text(b)), default=None)
     text = _text(block) if block else ""
     if block is None or not text:
@@ -64,13 +78,13 @@ def _shortened(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:
     tokens = max(1, ctx.tokens(block.at, block.at + 1))
     keep = max(0, len(text) * (tokens - over) // tokens - 1)
     cut = f"{text[: keep // 2]}…{text[len(text) - (keep - keep // 2) :]}"
-    part = result(block, cut) if block.kind == "tool_result" else Part(block.role, "text", cut)
+    part = build_result(block, cut) if block.kind == "tool_result" else Part(block.role, "text", cut)
     because = f"the newest message alone is {over:,} tokens too long: the middle of its longest text is cut out"
     return Edit("truncate", because, Span(block.at, block.at + 1), (part,), facts={"over": over, "characters": len(text)})
 
 
 def _text(block: Block) -> str:
-    return block.text if block.kind == "text" else result_text(block) or ""
+    return block.text if block.kind == "text" else get_result_text(block) or ""
 
 
 RULE = Rule(

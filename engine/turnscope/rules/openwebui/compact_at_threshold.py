@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from msgspec import Struct
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.condensing import question
-from turnscope.envelope.conversation import droppable, since
+from turnscope.envelope.condensing import build_text_ask
+from turnscope.envelope.conversation import find_droppable, get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import chat, chat_of, leading, parts
@@ -61,7 +61,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A summary that failed leaves the history whole, and the next request asks again."""
     talk, state = chat(ctx, TOOL), ctx.state
     there = bisect_right(talk.stops, ctx.request.cut)
-    new = bisect_right(talk.stops, since(ctx))
+    new = bisect_right(talk.stops, get_previous_cut(ctx))
     found = checkpoint([one.message for one in talk.said[new:there]])
     if found.summary is not None and (state is None or talk.starts[new + found.start] > state.start):
         state = Compacted(talk.starts[new + found.start], found.summary)
@@ -98,20 +98,20 @@ def _size(ctx: Ctx, numbers: History, first: int, there: int, summary: str | Non
     beside = estimated(system[0]["content"] if system else "") + estimated(summary or "")
     total = size(numbers, first, there, beside)
     before = ctx.previous.request if ctx.previous else None
-    if before is None or before.usage is None or not ctx.reported or numbers.usages:
+    if before is None or before.usage is None or not ctx.previous_usage or numbers.usages:
         return total
     talk = chat(ctx, TOOL)
-    return ctx.reported + numbers.sums[there] - numbers.sums[bisect_left(talk.starts, before.stop)]
+    return ctx.previous_usage + numbers.sums[there] - numbers.sums[bisect_left(talk.starts, before.stop)]
 
 
 def _ask(messages: list[dict[str, Any]], previous: str | None, params: Params) -> Ask:
     lines = [f"summary: {previous}"] if previous else []
     lines += [f"{m.get('role')}: {m['content']}" for m in messages if m.get("content")]
-    return question(params.prompt, "\n".join(lines), params.summary, params.model)
+    return build_text_ask(params.prompt, "\n".join(lines), params.summary, params.model)
 
 
 def _cut(envelope: Envelope, ctx: Ctx, state: Compacted, because: str, facts: dict[str, Any]) -> Edits:
-    for span in droppable(ctx, envelope, 0, state.start):
+    for span in find_droppable(ctx, envelope, 0, state.start):
         envelope = yield Edit("condense", because, span, facts=facts)
     place = leading(ctx)
     made = with_system((), f"{HEADING}\n{state.summary}")[0]["content"]

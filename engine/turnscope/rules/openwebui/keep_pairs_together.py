@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import Any
 
 from turnscope.counting.ledger import Ledger
-from turnscope.envelope.conversation import alone
+from turnscope.envelope.conversation import find_replaceable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.chats import chat, chat_of
@@ -48,7 +48,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if last >= 0 and talk.said[last].message.get("tool_calls"):
         _taken(ctx.session, talk.said[last : bisect_left(talk.starts, cut)], late)
     for at in sorted(set(late)):
-        if envelope.at(at).body != () and alone(envelope, at):
+        if envelope.at(at).body != () and find_replaceable(envelope, at):
             envelope = yield Edit("repair", "a call and its result stand side by side or not at all", Span(at, at + 1))
 
 

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.conversation import since
+from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.chats import Said, chat, parts
@@ -26,7 +26,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone; an answer that is under way stands as it was said."""
     talk = chat(ctx, TOOL)
-    for one in talk.said[bisect_right(talk.stops, since(ctx)) : bisect_right(talk.stops, ctx.request.cut)]:
+    for one in talk.said[bisect_right(talk.stops, get_previous_cut(ctx)) : bisect_right(talk.stops, ctx.request.cut)]:
         if envelope.at(one.start).body is not None:
             continue
         yield from _one(envelope, ctx, one, params)

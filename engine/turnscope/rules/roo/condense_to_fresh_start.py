@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any
 
-from turnscope.envelope.condensing import prompt
-from turnscope.envelope.conversation import once
+from turnscope.envelope.condensing import load_prompt
+from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.readings import Reading, readings, shown
+from turnscope.envelope.file_reads import FileRead, find_file_reads, get_file_text
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.roo import folding, management
 from turnscope.ports.roo.history import SLOT, Size, Summary, measured, message, since_summary, stored
-from turnscope.session.content import text_of
-from turnscope.session.index import Index, upto
+from turnscope.session.content import extract_text
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Answer, Ask, Edit, Part, Session, Span
 
 NEWEST = "newest"
@@ -72,7 +72,7 @@ def _due(size: Size, ctx: Ctx, params: Params) -> bool:
 def _ask(messages: list[Any], params: Params) -> Ask:
     """The question: everything since the last summary, what is hidden as well, with results put in for calls that have none."""
     open_calls = management.synthetic(messages)
-    text = prompt(params.prompt)
+    text = load_prompt(params.prompt)
     content = management.transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
     key = blake2b(f"{text}\0{params.model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16)
     return Ask("summary", key.hexdigest(), text, content, model=params.model)
@@ -89,11 +89,11 @@ def _content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
     )
 
 
-@once
-def _read(session: Session, _index: Index) -> tuple[Reading, ...]:
+@memoize
+def _read(session: Session, _index: Index) -> tuple[FileRead, ...]:
     """Every reading of a file, in order."""
     said = (block for block in session.blocks if block.role == "user")
-    return tuple(reading for block in said for reading in readings(block, session))
+    return tuple(reading for block in said for reading in find_file_reads(block, session))
 
 
 def _files(ctx: Ctx) -> Iterator[tuple[str, str]]:
@@ -102,19 +102,19 @@ def _files(ctx: Ctx) -> Iterator[tuple[str, str]]:
     for path in dict.fromkeys(reading.path for reading in reversed(known)):
         of = [reading for reading in known if reading.path == path]
         newest = next((reading for reading in reversed(of) if not reading.part), of[-1])
-        yield path, shown(ctx.session.blocks[newest.at], path)
+        yield path, get_file_text(ctx.session.blocks[newest.at], path)
 
 
 def _environments(ctx: Ctx) -> Iterator[str]:
-    newest = ctx.index.messages[upto(ctx.index.messages, ctx.request.cut) - 1]
+    newest = ctx.index.messages[count_before(ctx.index.messages, ctx.request.cut) - 1]
     content = message(ctx, newest)["content"]
     for block in reversed(content if isinstance(content, list) else []):
-        if isinstance(block, Mapping) and block.get("type") == "text" and text_of(block).startswith(_ENVIRONMENT):
-            yield text_of(block)
+        if isinstance(block, Mapping) and block.get("type") == "text" and extract_text(block).startswith(_ENVIRONMENT):
+            yield extract_text(block)
 
 
 def _replace(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], because: str, facts: dict[str, Any]) -> Edits:
-    for number, span in enumerate(ctx.index.talk(ctx.index.messages[0], ctx.request.cut)):
+    for number, span in enumerate(ctx.index.find_conversation_spans(ctx.index.messages[0], ctx.request.cut)):
         body = () if number else parts
         markers = [p.slot for p in envelope.pieces if number and p.start == p.stop == span.start and p.slot.startswith(SLOT)]
         for slot in markers:

@@ -6,7 +6,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.roo import management
 from turnscope.ports.roo.history import message, started_afresh
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 SUMMARY = {"role": "user", "content": "", "isSummary": True}
@@ -17,7 +17,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     newest: int | None = ctx.state
     since = max(newest, ctx.previous.request.cut) if newest is not None and ctx.previous else ctx.request.cut
     blocks, results = ctx.session.blocks, ctx.index.results
-    for at in results[upto(results, since) : upto(results, ctx.request.cut)]:
+    for at in results[count_before(results, since) : count_before(results, ctx.request.cut)]:
         if newest is None or envelope.at(at).body is not None or blocks[at].role != "user":
             continue
         call, start = blocks[at].pair, ctx.session.messages[blocks[at].message].start

@@ -79,7 +79,7 @@ def _spans(envelope: Envelope, ctx: Ctx, store: Store, messages: list[Any], stop
     start = min(m["at"][0] for m in hidden)
     if store.summary and not store.hides_summary:
         start = ctx.index.messages[0]
-    for span in ctx.index.talk(start, stop):
+    for span in ctx.index.find_conversation_spans(start, stop):
         piece = envelope.at(span.start)
         if piece.body != () or piece.stop < span.stop:
             yield span

@@ -6,14 +6,14 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.roo import management
 from turnscope.ports.roo.history import message
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     starts, messages, blocks = ctx.index.messages, ctx.session.messages, ctx.session.blocks
     since = ctx.previous.request.cut if ctx.previous else 0
-    for place in range(max(1, upto(starts, since)), upto(starts, ctx.request.cut)):
+    for place in range(max(1, count_before(starts, since)), count_before(starts, ctx.request.cut)):
         before, start = starts[place - 1], starts[place]
         stop = messages[blocks[start].message].stop
         joined = blocks[start].role == blocks[before].role and not messages[blocks[start].message].fence

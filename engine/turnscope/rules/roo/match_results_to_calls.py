@@ -9,7 +9,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.roo.history import message
 from turnscope.ports.roo.results import as_text, validate
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 SLOT = "results put in"
@@ -42,12 +42,12 @@ def _groups(envelope: Envelope, ctx: Ctx) -> Iterator[Group]:
     """User's messages that the previous plan did not hold."""
     starts, messages, blocks = ctx.index.messages, ctx.session.messages, ctx.session.blocks
     since = ctx.previous.request.cut if ctx.previous else 0
-    place = upto(starts, since)
+    place = count_before(starts, since)
     before: int | None = starts[place - 1] if place else None  # the answer before, where it stands
     if before is not None and (blocks[before].role != "assistant" or not _stands(envelope, before)):
         before = None
     held: list[Block] = []
-    for start in starts[place : upto(starts, ctx.request.cut)]:
+    for start in starts[place : count_before(starts, ctx.request.cut)]:
         if blocks[start].role == "user":
             there = blocks[start : messages[blocks[start].message].stop]
             held += [b for b in there if b.raw is not None and _stands(envelope, b.at)]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from turnscope.envelope.conversation import alone, result, since
+from turnscope.envelope.conversation import build_result, find_replaceable, get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.swe_agent.texts import closed, window
@@ -32,14 +32,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A window closes older ones of its file."""
     known: Windows = ctx.state or Windows()
     newest, kinds = dict(known.newest), ("text", "tool_result") if params.results else ("text",)
-    for block in ctx.session.blocks[since(ctx) : ctx.request.cut]:
+    for block in ctx.session.blocks[get_previous_cut(ctx) : ctx.request.cut]:
         file = window(block.text) if block.role == "user" and block.kind in kinds else None
-        if file is None or ctx.session.messages[block.message].extra.get("is_demo") or not alone(envelope, block.at):
+        if file is None or ctx.session.messages[block.message].extra.get("is_demo") or not find_replaceable(envelope, block.at):
             continue
         older = newest.get(file) if file else block.at
         if file:
             newest[file] = block.at
-        if older is None or not alone(envelope, older):
+        if older is None or not find_replaceable(envelope, older):
             continue
         because = f"a newer window of {file} was shown" if file else "its numbered lines name no file"
         stand_in = _stand_in(ctx.session.blocks[older], closed(ctx.session.blocks[older].text) if file else "")
@@ -50,7 +50,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _stand_in(block: Block, text: str) -> tuple[Part, ...]:
     """The block with another text. A result without any stays, empty: its call would be left without an answer."""
     if block.bucket is Bucket.TOOL_RESULTS:
-        return (result(block, text),)
+        return (build_result(block, text),)
     return (Part(block.role, "text", text),) if text else ()
 
 

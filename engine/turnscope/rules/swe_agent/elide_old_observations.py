@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from turnscope.envelope.conversation import since
+from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.errors import PolicyError
 from turnscope.ports.rows import Row, content, remembered, rows_of, with_text
 from turnscope.ports.swe_agent.texts import KEEP, REMOVE, elided, stand_in
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session
 
 OBSERVED = "observation"
@@ -41,13 +41,15 @@ class _Seen(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: how many observations were looked at as old."""
     seen, done = _seen(ctx), ctx.state or 1
-    if any(not tags.isdisjoint(params.remove_tags) for at, tags in seen.others if since(ctx) <= at < ctx.request.cut):
+    if any(
+        not tags.isdisjoint(params.remove_tags) for at, tags in seen.others if get_previous_cut(ctx) <= at < ctx.request.cut
+    ):
         why = "a tag that removes stands on a message that is no observation: the original stops here"
         yield Edit("keep", why, facts={"error": "assertion"})
-    there = upto(seen.starts, ctx.request.cut)
+    there = count_before(seen.starts, ctx.request.cut)
     old = max(done, elided(there, params.n, max(1, params.polling)))
     new = {*range(done, old)}
-    first = upto(seen.starts, since(ctx))
+    first = count_before(seen.starts, get_previous_cut(ctx))
     for number in seen.tagged:
         tags = _tags(ctx.session, seen.rows[number])
         if number in new and not tags.isdisjoint(params.keep_tags):

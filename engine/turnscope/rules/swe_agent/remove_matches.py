@@ -7,7 +7,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
-from turnscope.envelope.conversation import alone, result, result_text
+from turnscope.envelope.conversation import build_result, find_replaceable, get_result_text
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.errors import PolicyError
@@ -39,7 +39,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     for message in messages[done:old]:
         for block in ctx.session.blocks[message.start : message.stop]:
             found = _text(block, params)
-            if found and alone(envelope, block.at) and (left := without(found, params.remove)) != found:
+            if found and find_replaceable(envelope, block.at) and (left := without(found, params.remove)) != found:
                 because = "what a pattern matches is taken out"
                 envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (_part(block, left),))
     return old
@@ -47,14 +47,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _text(block: Block, params: Params) -> str | None:
     if block.bucket is Bucket.TOOL_RESULTS:
-        return result_text(block)
+        return get_result_text(block)
     searched = block.kind == "text" or (params.system and block.bucket is Bucket.SYSTEM)
     return block.text if searched else None
 
 
 def _part(block: Block, text: str) -> Part:
     if block.bucket is Bucket.TOOL_RESULTS:
-        return result(block, text)
+        return build_result(block, text)
     return Part(block.role, block.kind, text, place="system" if block.bucket is Bucket.SYSTEM else "own")
 
 

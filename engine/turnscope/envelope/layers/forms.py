@@ -1,0 +1,122 @@
+"""The three forms of a conversation as they are sent: its header (one line), its summary, its full text, each within its cap.
+
+Counted in the units of the policy. Made once per session and cap; the blocks of a full text are the session's own.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from turnscope.envelope.condensing import subtract_spans
+from turnscope.envelope.layers.caps import Count, cut_text, fit_points
+from turnscope.envelope.layers.conversations import Split, find_current, find_manual_drops, format_id, get_memo, get_span
+from turnscope.envelope.layers.metadata import Metadata, Outcome, list_key_points, read_metadata
+from turnscope.envelope.layers.model_metadata import apply_model_answer
+from turnscope.envelope.rule import Ctx
+from turnscope.session.model import Part
+
+MARKS = {"completed": "done", "ongoing": "open", "error": "error"}
+WORDS = 3  # of a topic, before anything else of a header has its turn
+
+
+class Header(Struct, frozen=True):
+    """A conversation as one line of a table. `timestamp`: when it began, seconds since the epoch, UTC; None = not told."""
+
+    id: str
+    timestamp: float | None
+    topic: str
+    entities: tuple[str, ...]
+    outcome: Outcome
+    tokens: int
+    summary: str
+
+
+def make_counter(ctx: Ctx) -> Count:
+    """How the policy counts texts."""
+    return lambda texts: ctx.own.count_each_part([Part(text=text) for text in texts])
+
+
+def get_metadata(ctx: Ctx, split: Split, number: int) -> Metadata:
+    """What is told of a conversation that is over."""
+    known, key = get_memo(ctx), _make_key("told", ctx, split, number)
+    if key not in known:
+        span = get_span(ctx, split, number)
+        parts = subtract_spans(span, find_manual_drops(ctx, span))
+        blocks = [block for part in parts for block in ctx.session.blocks[part.start : part.stop]]
+        known[key] = apply_model_answer(ctx.session, blocks, read_metadata(blocks))
+    found: Metadata = known[key]
+    return found
+
+
+def _make_key(what: str, ctx: Ctx, split: Split, number: int) -> tuple[object, ...]:
+    gone = find_manual_drops(ctx, get_span(ctx, split, number)) if ctx.session.recorded.wishes else ()
+    return (what, split.split, split.gap, split.part_over, id(ctx.own), number, gone)
+
+
+def build_header(ctx: Ctx, split: Split, number: int) -> Header:
+    """The header of a conversation that is over, all fields whole."""
+    known, span = get_metadata(ctx, split, number), get_span(ctx, split, number)
+    said = ctx.session.messages[ctx.session.blocks[span.start].message].sent_at
+    name, topic = format_id(ctx, split, number), " ".join(known.topic)
+    return Header(name, said, topic, known.names.entities[:6], known.outcome, ctx.tokens(*span), known.line)
+
+
+def build_header_line(ctx: Ctx, split: Split, number: int, cap: int) -> str:
+    """A header as one line of at most `cap` tokens: id and outcome first, then topic, entities, size, time, summary."""
+    known = get_memo(ctx)
+    key = (*_make_key("header", ctx, split, number), cap)
+    if key not in known:
+        known[key] = _format_header(build_header(ctx, split, number), cap, make_counter(ctx))
+    line: str = known[key]
+    return line
+
+
+def _format_header(head: Header, cap: int, count: Count) -> str:
+    words = [word.rstrip("/").rpartition("/")[2] for word in head.topic.split()]  # a path's folders would take all the room
+    first = cut_text(" ".join((head.id, MARKS[head.outcome], *words[:WORDS])), cap, count)
+    names = dict.fromkeys(name.rpartition("/")[2] for name in head.entities)
+    fields = [*words[WORDS:], *(name for name in names if name not in words), format_tokens(head.tokens)]
+    fields += [format_time(head.timestamp)] * (head.timestamp is not None) + ([f"- {head.summary}"] if head.summary else [])
+    costs = count([first, *(f" {field}" for field in fields)])
+    line, size, left = first, costs[0], False
+    for field, cost in zip(fields, costs[1:], strict=True):
+        if size + cost <= cap:
+            line, size = f"{line} {field}", size + cost
+        elif field.startswith("- ") and cap - size > 4:
+            line, left = f"{line} {cut_text(field, cap - size - 1, count)}".rstrip(" -"), True
+    return line if not left and count([line])[0] <= cap else cut_text(line, cap, count)
+
+
+def build_summary(ctx: Ctx, split: Split, number: int, cap: int) -> str:
+    """The summary of a conversation that is over, of at most `cap` tokens."""
+    known = get_memo(ctx)
+    key = (*_make_key("summary", ctx, split, number), cap)
+    if key not in known:
+        head = build_header(ctx, split, number)
+        first = ", ".join(
+            (head.id, MARKS[head.outcome], *([format_time(head.timestamp)] if head.timestamp is not None else []))
+        )
+        said = [*list_key_points(get_metadata(ctx, split, number))]
+        known[key] = fit_points(f"[{first}, full text of {format_tokens(head.tokens)} by its id]", said, cap, make_counter(ctx))
+    text: str = known[key]
+    return text
+
+
+def list_completed(ctx: Ctx, split: Split) -> range:
+    """The numbers of the conversations that are over."""
+    return range(max(0, find_current(ctx, split)))
+
+
+def format_time(at: float | None) -> str:
+    """A time in few characters, UTC."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%m-%d %H:%M") if at is not None else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def format_tokens(tokens: int) -> str:
+    """A number of tokens in few characters."""
+    return f"{tokens / 1000:.1f}k" if tokens >= 1000 else str(tokens)

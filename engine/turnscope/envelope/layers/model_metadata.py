@@ -1,0 +1,52 @@
+"""What a model wrote of a conversation that is over: asked after its last answer, read where headers and summaries are made.
+
+Nobody is asked while a request is planned. What names, files and outcome are is read off the conversation itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from msgspec import structs
+
+from turnscope.envelope.layers.metadata import Metadata
+from turnscope.session.model import Ask, Block, Session
+
+PROMPT = (
+    "Read this conversation, which is over. Write one line `header:` with what came out of it, in at most twelve words. Then "
+    "as many lines as it needs, each one short sentence: `decided:` for a decision, `noted:` for a fact that will be needed "
+    "again, `changed:` for a change of code, `solved:` for a problem and its solution, `open:` for an open question, `said:` "
+    "for what else matters. Keep names, numbers and paths as they are written."
+)
+FIELDS = ("decided", "noted", "changed", "solved", "open", "said")
+READ = 4_000  # characters of one block that are read
+CAP = 300  # tokens of an answer
+LINES = 24
+
+
+def build_metadata_ask(blocks: Sequence[Block]) -> Ask | None:
+    """What a model is asked of a conversation; None where it says nothing."""
+    lines = (f"{block.role}: {block.text[:READ]}" for block in blocks if block.kind != "thinking" and block.text.strip())
+    content = "\n".join(lines)
+    key = blake2b(f"{PROMPT}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return Ask("extract", f"conversation:{key}", PROMPT, content, CAP) if content else None
+
+
+def apply_model_answer(session: Session, blocks: Sequence[Block], known: Metadata) -> Metadata:
+    """What is told of a conversation, in the words of the model where it was asked and answered; else what is `known`."""
+    answers = session.recorded.answers
+    ask = build_metadata_ask(blocks) if any(key.startswith("conversation:") for key in answers) else None
+    answer = answers.get(ask.key) if ask else None
+    if answer is None or answer.failed:
+        return known
+    found: dict[str, list[str]] = {}
+    for line in answer.text.splitlines()[:LINES]:
+        field, _, text = line.strip(" -*").partition(":")
+        name = field.strip(" `*").lower()
+        name, text = (name, text.strip()) if name in ("header", *FIELDS) else ("said", line.strip(" -*"))
+        if text:
+            found.setdefault(name, []).append(text[:240])
+    said = {field: tuple(found[field]) for field in FIELDS if field in found}
+    line = found.get("header", [known.line])[0]
+    return structs.replace(known, line=line, **said) if said or "header" in found else known

@@ -1,0 +1,66 @@
+"""What a log says of the compactions of its own tool, for the policies that do again what this tool does.
+
+Nothing past the request at hand is read. Following the record itself is a rule of its own (`follow_the_record`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from turnscope.envelope.conversation import memoize
+from turnscope.envelope.rule import Ctx
+from turnscope.session.index import Index, find_at_or_before
+from turnscope.session.model import Edit, Session, Span
+
+
+def find_compactions(ctx: Ctx) -> list[Edit]:
+    """What the log shows as condensed first at this very request; empty where it shows nothing."""
+    return [edit for edit in _iter_edits(ctx, ctx.request.n) if edit.action == "condense"]
+
+
+def find_recorded_summary(ctx: Ctx, edits: list[Edit]) -> tuple[int, str]:
+    """Where the tool's own summary stands, and what it says: its block and its text; -1 and "" where the log holds none."""
+    at = next((edit.facts["summary"] for edit in edits if isinstance(edit.facts.get("summary"), int)), -1)
+    if not 0 <= at < ctx.request.cut:
+        return -1, ""
+    message = ctx.session.messages[ctx.session.blocks[at].message]
+    return at, "\n".join(block.text for block in ctx.session.blocks[message.start : message.stop])
+
+
+def iter_compacted_spans(ctx: Ctx, edits: list[Edit]) -> Iterator[Span]:
+    """The conversation that recorded edits took out."""
+    for edit in edits:
+        yield from ctx.index.find_conversation_spans(*edit.span) if edit.span else ()
+
+
+def count_previous_usage(ctx: Ctx, last: int, answer: int) -> int:
+    """Tokens of the previous request, prompt and answer, as its tool saw them; 0 before the first request.
+
+    As billed, less or more what this policy sent differently, where it compacted `last` (a request's number, -1 = never) when
+    the record did; else by count, for then another conversation was billed. `answer`: tokens of the previous answer as the
+    tool estimates them, taken where the log's own count cannot be true.
+    """
+    previous = ctx.previous
+    usage = previous.request.usage if previous else None
+    if previous is None or usage is None:
+        return ctx.previous_usage
+    prompt = ctx.previous_usage - usage.output_tokens
+    same = (find_at_or_before(_find_compaction_requests(ctx), ctx.request.n - 1) or -1) == last
+    if same and ctx.calibration.recorded == usage.prompt_tokens:
+        prompt = usage.prompt_tokens + round(ctx.calibration.scale * (previous.seen.tokens - ctx.calibration.counted))
+    return prompt + (max(answer, usage.output_tokens) if previous.request.output_stub else usage.output_tokens)
+
+
+def _iter_edits(ctx: Ctx, request: int) -> Iterator[Edit]:
+    observed = ctx.session.observed
+    for place in range(bisect_left(observed, request, key=lambda seen: seen.request), len(observed)):
+        if observed[place].request != request:
+            return
+        yield observed[place].edit
+
+
+@memoize
+def _find_compaction_requests(session: Session, _index: Index) -> tuple[int, ...]:
+    """Numbers of the requests at which the tool condensed something."""
+    return tuple(sorted({seen.request for seen in session.observed if seen.edit.action == "condense"}))

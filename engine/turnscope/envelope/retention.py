@@ -1,0 +1,152 @@
+"""What a summary kept of what it stands for: identifiers, numbers, decisions, questions that are still open.
+
+Pure readings of two texts, linear in both. A score stands beside a decision where somebody looks at it (`views.kept_of`): it
+changes no envelope, and no rule reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+ACTIVE = 3  # files named last in the source: what the work is at
+MOST = 2_000  # different names and different numbers of a source that are looked for
+TOLD = 3  # things lost that a fact names
+LONGEST = 80  # characters of each
+SHARE = 0.6  # of a sentence's words that have to be found for it to count as kept
+
+_NAME = re.compile(  # an empty group is a plain word, which is most of a text and no name
+    r"[A-Za-z][a-z]*+(?![\w./-])|([A-Za-z_](?:[\w./-]*\w)?|\d(?<![\w.]\d)[\d.,:]*\d(?!\w))"
+)
+_PATH = re.compile(r"[\w./-]+")
+_ENDING = re.compile(r"[A-Za-z][A-Za-z0-9]{0,5}")
+_IDENTIFIER = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|\w[./]\w")
+_DECIDED = re.compile(
+    r"\b(?:decided?|decision|agreed|chose|chosen|instead of|we(?:'ll| will)|let's|conclusion|root cause|fixed by)\b",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(r"\b(?:TODO|open question|still open|unresolved|not yet|remains to)\b", re.IGNORECASE)
+_TELLING = (  # one of them stands wherever one of these two finds something
+    *("deci", "agreed", "chose", "instead of", "we'll", "we will", "let's", "conclusion", "root cause", "fixed by"),
+    *("todo", "open question", "still open", "unresolved", "not yet", "remains to"),
+)
+_SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*(?:\.(?=\w)[^.!?\n]*)*[.!?]*")
+_SPEAKER = re.compile(r"(user|assistant|tool|summary|system): ?", re.IGNORECASE)
+_SPEAKS = re.compile(  # before each line, but for the first, that begins with a speaker
+    r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?=(?:user|assistant|tool|summary|system):)", re.IGNORECASE
+)
+_WORD = re.compile(r"[^\W\d_]{4,}")
+
+
+class Retention(NamedTuple):
+    """How many of each the source holds and the summary kept, as `(kept, all)`; `lost`: active files and open questions."""
+
+    identifiers: tuple[int, int]
+    numbers: tuple[int, int]
+    decisions: tuple[int, int]
+    questions: tuple[int, int]
+    lost: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """The mean of the four shares, of those that the source has any of; 1.0 where it has none."""
+        shares = [kept / there for kept, there in self[:4] if there]
+        return sum(shares) / len(shares) if shares else 1.0
+
+
+def score_summary(source: str, summary: str) -> dict[str, Any]:
+    """What a summary kept of its source, as facts of a decision; `flagged`: an active file or an open question it loses."""
+    kept = compare_summary(source, summary)
+    told = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
+    found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in told if b)}
+    if kept.lost:
+        more = f"; and {len(kept.lost) - TOLD} more" if len(kept.lost) > TOLD else ""
+        found["flagged"] = "it loses " + "; ".join(kept.lost[:TOLD]) + more
+    return found
+
+
+def compare_summary(source: str, summary: str) -> Retention:
+    """What `summary` kept of `source`, a transcript of `role: text` lines.
+
+    A file counts as named where its own name without folders is. Active: the files that the source names last. A question is
+    open where nobody answers it in the source, or where it says so of itself.
+    """
+    names, numbers = _find_names(source)
+    files = _find_last_files(source, names)
+    has, digits = _find_names(summary)
+    has |= {name.rpartition("/")[2] for name in has}
+    kept = sum(name in has or name.rpartition("/")[2] in has for name in names)
+    words = frozenset(_WORD.findall(summary.lower()))
+    decisions, questions = _find_statements(source)
+    lost = [f"the active file {name[-LONGEST:]}" for name in files if name not in has and name.rpartition("/")[2] not in has]
+    gone = [text for text in questions if not _is_covered(text, words)]
+    lost += (f"the open question {text[:LONGEST]!r}" for text in gone)
+    decided = sum(_is_covered(text, words) for text in decisions)
+    return Retention(
+        (kept, len(names)), (len(numbers & digits), len(numbers)), (decided, len(decisions)),
+        (len(questions) - len(gone), len(questions)), tuple(lost),
+    )  # fmt: skip
+
+
+def _find_names(text: str) -> tuple[set[str], set[str]]:
+    """Names that look like code or files, and numbers of two digits or more."""
+    names: dict[str, None] = {}
+    numbers: set[str] = set()
+    for found in filter(None, dict.fromkeys(_NAME.findall(text))):
+        if found[0].isdigit():
+            if len(numbers) < MOST:
+                numbers.add(found)
+        elif len(found) > 2 and len(names) < MOST and _IDENTIFIER.search(found):
+            names[found] = None
+    return set(names), numbers
+
+
+def _find_last_files(text: str, names: set[str]) -> list[str]:
+    """The files named last, newest first, of those among `names`."""
+    files: list[str] = []
+    for line in reversed(text[-20_000:].splitlines()):
+        for path in (path.rstrip(".-/") for path in _PATH.findall(line)) if "." in line else ():
+            if path in names and path not in files and "." in path and _ENDING.fullmatch(path.rpartition(".")[2]):
+                files.append(path)
+                if len(files) == ACTIVE:
+                    return files
+    return files
+
+
+def _find_statements(source: str) -> tuple[list[str], list[str]]:
+    """What was decided, and what is open: of what people and models said, not of what tools printed."""
+    speaker, decided, asked, marked = "", dict[str, None](), dict[str, str](), dict[str, None]()
+    for start, stop in pairwise((0, *(found.end() for found in _SPEAKS.finditer(source)), len(source))):
+        text = source[start:stop]
+        if found := _SPEAKER.match(text):
+            now = found[1].lower()
+            if now in ("user", "assistant") and now != speaker:
+                asked = {text: who for text, who in asked.items() if who == now}
+            speaker, text = now, text[found.end() :]
+        if speaker == "tool" or not ("?" in text or any(map(text.casefold().__contains__, _TELLING))):
+            continue
+        for line in text.splitlines():
+            tells = any(map(line.casefold().__contains__, _TELLING))
+            if "?" in line or (tells and (_DECIDED.search(line) or _OPEN.search(line))):
+                _sort_sentences(line, speaker, decided, asked, marked)
+    return [*decided], [*asked, *marked]
+
+
+def _sort_sentences(line: str, speaker: str, decided: dict[str, None], asked: dict[str, str], marked: dict[str, None]) -> None:
+    """Put each sentence of a line where it belongs, if anywhere."""
+    for sentence in _SENTENCE.findall(line[:4_000]):
+        text = sentence.strip()
+        if text.endswith("?") and len(text) > 8 and speaker in ("user", "assistant"):
+            asked[text] = speaker
+        elif _OPEN.search(text):
+            marked[text] = None
+        elif _DECIDED.search(text):
+            decided[text] = None
+
+
+def _is_covered(text: str, words: Iterable[str]) -> bool:
+    """Whether most of what a sentence says is among `words`."""
+    own = set(_WORD.findall(text.lower()))
+    return not own or len(own.intersection(words)) >= SHARE * len(own)

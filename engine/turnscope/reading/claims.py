@@ -1,0 +1,50 @@
+"""Which importer reads a source: the one whose `sniff` gives the highest score, of the file as it is or in another form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from turnscope.errors import UnknownFormat, UnreadableFile
+from turnscope.reading import forms
+from turnscope.reading.import_errors import ambiguous_format, unknown_format
+from turnscope.reading.importer import Importer
+from turnscope.reading.registry import find_importers
+from turnscope.reading.source import Source
+
+
+def claim(source: Source) -> Importer:
+    """The importer that recognises a source best. UnknownFormat where none does, or where several do equally well."""
+    importer = find_claim(source)
+    if importer is None:
+        raise unknown_format(source, find_importers())
+    return importer
+
+
+def find_claim(source: Source) -> Importer | None:
+    """The same, or None where no importer recognises the source."""
+    scores = {importer: importer.sniff(source) for importer in find_importers()}
+    best = max(scores.values())
+    claims = [importer for importer, score in scores.items() if score == best > 0]
+    if len(claims) > 1:
+        raise ambiguous_format(source, claims, [importer for importer in scores if importer not in claims])
+    return claims[0] if claims else None
+
+
+def find_claims(files: Iterable[Source]) -> Iterator[tuple[Source, Importer]]:
+    """Those of some files that an importer recognises, each with it. A file that cannot be read is left out."""
+    for file in files:
+        with suppress(RecursionError, UnknownFormat, UnreadableFile):
+            if importer := find_claim(file):
+                yield file, importer
+
+
+def recognize(source: Source) -> tuple[Source, Importer | None]:
+    """A source and its importer: as it is, or a file in another form (`forms`). None where no importer recognises either."""
+    importer = find_claim(source)
+    if importer is None and source.kind == "file":
+        if "recognized" not in source.kept:
+            wanted = len(forms.values(source)) <= forms.FEW or any(find_claims(forms.others(source, forms.FEW)))
+            source.kept["recognized"] = next(find_claims(forms.others(source)), (source, None)) if wanted else (source, None)
+        source, importer = source.kept["recognized"]
+    return source, importer

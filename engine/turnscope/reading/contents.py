@@ -1,0 +1,99 @@
+"""The conversations of a path or source: listed, found by their ids, and read. Raises `TurnscopeError`s only.
+
+A folder or an archive that no importer recognises as a whole holds what importers recognise inside it, and so does a file that
+is a list of sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import structs
+
+from turnscope.errors import BrokenFile
+from turnscope.reading.claims import claim, recognize
+from turnscope.reading.holders import open_source
+from turnscope.reading.import_errors import nested_too_deep, no_message, no_session_inside, no_such_entry
+from turnscope.reading.importer import Importer
+from turnscope.reading.nesting import find_files, may_hold_files, open_file
+from turnscope.reading.source import Entry, Source
+from turnscope.session.model import Session
+from turnscope.session.thread import Thread
+
+INSIDE = "#"  # between the name of a file in a folder or archive, and the id of a conversation in that file
+
+
+def list_entries(source: Source) -> Iterator[Entry]:
+    """The conversations of a source, the main one first; none is read for it."""
+    whole, importer = recognize(source)
+    if importer is not None:
+        yield from importer.entries(whole)
+        return
+    if not may_hold_files(source):
+        claim(source)  # says what would be read
+    empty = True
+    for name, file, inner in find_files(source):
+        for entry in inner.entries(file):
+            empty = False
+            id = f"{name}{INSIDE}{entry.id}" if entry.id else name
+            yield structs.replace(entry, id=id, title=entry.title or name)
+    if empty and source.kind == "zip":
+        claim(source)
+    elif empty:
+        raise no_session_inside(source)
+
+
+def locate_entry(source: Source, id: str) -> tuple[Source, Importer, str]:
+    """The file that an entry stands in, its importer, and the entry's id there."""
+    whole, importer = recognize(source)
+    if importer is not None:
+        whole.hear = source.hear
+        return whole, importer, id
+    if not may_hold_files(source):
+        claim(source)
+    id = id or next(list_entries(source)).id
+    at = len(id)
+    while at > 0:  # a file's name may hold the mark as well
+        file = open_file(source, id[:at])
+        if file is not None:
+            opened, importer = recognize(file)
+            return opened, importer or claim(opened), id[at + 1 :]
+        at = id.rfind(INSIDE, 0, at)
+    raise no_such_entry(source, id)
+
+
+def read_entry(source: Source, id: str = "") -> Thread:
+    """One conversation of a source, by the id of its entry; "" = the main one."""
+    try:
+        file, importer, inner = locate_entry(source, id)
+        entry = next((entry for entry in importer.entries(file) if inner in ("", entry.id)), None)
+        thread = importer.read(file, entry) if entry else None
+    except RecursionError as error:
+        raise nested_too_deep(source) from error
+    if entry is None and inner:
+        raise no_such_entry(source, id)
+    if thread is None or not thread.session.blocks:
+        raise no_message(source, importer)
+    return thread
+
+
+def read_path(path: Path | str) -> tuple[Session, ...]:
+    """Every session of a path, the main one first."""
+    return read_source(open_source(Path(path)))
+
+
+def read_source(source: Source) -> tuple[Session, ...]:
+    """Every session of a source that was opened, those without a message left out where there are others."""
+    try:
+        ids = [entry.id for entry in list_entries(source)]
+    except RecursionError as error:
+        raise nested_too_deep(source) from error
+    if len(ids) < 2:
+        return (read_entry(source).session,)
+    found: list[Session] = []
+    for id in ids:
+        with suppress(BrokenFile):
+            found.append(read_entry(source, id).session)
+    return tuple(found) or (read_entry(source).session,)

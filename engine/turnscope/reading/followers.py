@@ -1,0 +1,36 @@
+"""A conversation that may grow while somebody looks: read on where its format can be, else read again when it changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnscope.reading.claims import find_claim
+from turnscope.reading.contents import read_entry
+from turnscope.reading.holders import open_source
+from turnscope.reading.importer import Follower
+from turnscope.session.thread import Thread
+
+
+class _Rereader:
+    """A source whose format cannot be read on: it is read again when it changed."""
+
+    def __init__(self, path: Path, id: str) -> None:
+        self.path, self.id = path, id
+        self.version = ""
+        self.read: Thread | None = None
+
+    def thread(self) -> Thread:
+        source = open_source(self.path)
+        if self.read is None or source.version != self.version:
+            self.version, self.read = source.version, read_entry(source, self.id)
+        return self.read
+
+
+def follow(path: Path, id: str = "") -> Follower:
+    """Follow a conversation of a path, by the id of its entry; "" = the main one. Raises `TurnscopeError`s only."""
+    source = open_source(path)
+    importer = find_claim(source)
+    is_plain_file = source.kind == "file" and not id and "data" not in source.__dict__
+    if importer is not None and importer.follow is not None and is_plain_file:
+        return importer.follow(path)
+    return _Rereader(path, id)

@@ -1,0 +1,71 @@
+"""The errors of a file that cannot be opened, in words: which formats were tried, and what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from turnscope.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
+from turnscope.reading.importer import Importer
+from turnscope.reading.looks import looks
+from turnscope.reading.source import DEEP, Source
+
+
+def unknown_format(source: Source, importers: Sequence[Importer]) -> UnknownFormat:
+    """No importer recognises the content."""
+    tried = explain_refusals(source, importers)
+    hint = f"It is {looks(source)}. These were tried:\n{_list_refusals(tried)}"
+    return UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=hint, tried=tried)
+
+
+def ambiguous_format(source: Source, claims: Sequence[Importer], others: Sequence[Importer]) -> UnknownFormat:
+    """Several importers recognise the content equally well; the others less."""
+    tried = explain_refusals(source, others)
+    return UnknownFormat(
+        f"{source.path.name} looks like {' and like '.join(importer.title for importer in claims)}",
+        hint=f"Please report this file's shape. The others fit less:\n{_list_refusals(tried)}",
+        tried=tried,
+    )
+
+
+def explain_refusals(source: Source, importers: Iterable[Importer]) -> tuple[tuple[str, str], ...]:
+    """The titles of importers that do not recognise a source, each with the reason."""
+    end = source.path.suffix if source.kind == "file" else ""
+    return tuple((importer.title, _explain_refusal(importer, end)) for importer in importers)
+
+
+def _explain_refusal(importer: Importer, end: str) -> str:
+    usual = ""
+    if end and importer.suffixes and end not in importer.suffixes:
+        usual = f"; its files end in {' or '.join(importer.suffixes)}"
+    return f"no {importer.wants}{usual}" if importer.wants else f"its content does not fit{usual}"
+
+
+def _list_refusals(tried: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"{title}: {why}." for title, why in tried)
+
+
+def no_session_inside(source: Source) -> UnreadableFile:
+    """A folder in which nothing can be opened."""
+    return UnreadableFile(
+        f"{source.path.name or source.path} is a folder without a session that Turnscope knows",
+        hint="Choose another one, or one of the files inside it.",
+    )
+
+
+def no_such_entry(source: Source, id: str) -> UnknownEntry:
+    """The source holds no conversation of that id."""
+    return UnknownEntry(
+        f"{source.path.name} holds no conversation {id!r}", hint="It may have been removed since; choose another from its list."
+    )
+
+
+def no_message(source: Source, importer: Importer) -> BrokenFile:
+    """The format is known, but nothing was said."""
+    return BrokenFile(
+        f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session in which something was said."
+    )
+
+
+def nested_too_deep(source: Source) -> BrokenFile:
+    """JSON inside JSON, far deeper than any tool writes it."""
+    return BrokenFile(f"{source.path.name} is {DEEP}", hint="No chat tool writes such a file; check where it comes from.")

@@ -1,0 +1,82 @@
+"""What a format is, an `Importer`, and the `Place` where its tool keeps files. `registry` finds the importers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from turnscope.reading.source import Entry, Source
+from turnscope.session.thread import Thread
+from turnscope.settings import Machine
+
+
+def _open_itself(path: Path) -> Path:
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder in which a tool keeps its sessions, and the pattern of the files that make them up.
+
+    `part_of`: as of `Importer`, where the files that match are parts of sessions.
+    """
+
+    folder: Path
+    pattern: str
+    part_of: Callable[[Path], Path] = _open_itself
+
+    def paths(self) -> Iterator[Path]:
+        """The paths under which its sessions open. None is read."""
+        return iter(dict.fromkeys(map(self.part_of, self.folder.glob(self.pattern))))
+
+
+def _list_one(source: Source) -> Iterator[Entry]:
+    """The only conversation of a source."""
+    yield Entry(at=source.at, size=source.size)
+
+
+def _find_nowhere(_machine: Machine) -> Iterable[Place]:
+    return ()
+
+
+def _find_none(_source: Source) -> Iterable[Source]:
+    return ()
+
+
+class Follower(Protocol):
+    """A source that may grow, and what is known of it so far."""
+
+    def thread(self) -> Thread:
+        """What it holds now, as `Importer.read` would give it. `TurnscopeError`s where it cannot be read any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """One format. What has a default holds for a format of single files with one conversation each.
+
+    `sniff` says how well a source's content fits, 0 (not at all) to 100: the best one reads it. `entries` lists its
+    conversations without reading them, the main one first; `read` reads one. `finds` says where the tool keeps its files,
+    `related` which other files belong to a source's sessions, `part_of` the path that opens in place of a file that is part
+    of a session, `suffixes` which names are looked at in a folder. `follow` goes on reading a file that grows. `version` is
+    counted up by hand when `read` gives something else for the same file: what was read before is read again.
+
+    For people: `wants` says what its content holds, after "no"; `right` what is right about the reading. `sample`: it was
+    checked on real files, and not on the tool's own schema alone.
+    """
+
+    name: str
+    title: str
+    sniff: Callable[[Source], int]
+    read: Callable[[Source, Entry], Thread]
+    entries: Callable[[Source], Iterator[Entry]] = _list_one
+    finds: Callable[[Machine], Iterable[Place]] = _find_nowhere
+    related: Callable[[Source], Iterable[Source]] = _find_none
+    part_of: Callable[[Path], Path] = _open_itself
+    suffixes: tuple[str, ...] = (".json", ".jsonl")
+    follow: Callable[[Path], Follower] | None = None
+    version: int = 1
+    wants: str = ""
+    right: str = ""
+    sample: bool = True

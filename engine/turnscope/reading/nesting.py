@@ -1,0 +1,59 @@
+"""Files inside a source that no importer recognises as a whole: those of a folder or archive, and the values of a JSON file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path, PurePath
+
+from turnscope.errors import UnknownFormat, UnreadableFile
+from turnscope.reading import forms
+from turnscope.reading.claims import find_claims, recognize
+from turnscope.reading.holders import open_source
+from turnscope.reading.importer import Importer
+from turnscope.reading.registry import find_suffixes
+from turnscope.reading.source import Source
+
+HOLDERS = ("folder", "zip")  # kinds of sources whose files may be claimed one by one
+
+
+def may_hold_files(source: Source) -> bool:
+    """Whether conversations may stand one by one in a source that no importer recognises as a whole."""
+    if source.kind != "file":
+        return source.kind in HOLDERS
+    return any(True for _ in find_claims(islice(forms.each(source), forms.FEW)))
+
+
+def find_files(source: Source) -> Iterator[tuple[str, Source, Importer]]:
+    """The files inside that importers recognise, each with its name there. A file that is read with another one is left out."""
+    if source.kind == "file":
+        for number, file in enumerate(forms.each(source)):
+            yield from ((str(number), *found) for found in find_claims([file]))
+        return
+    taken: set[Path] = set()
+    suffixes = find_suffixes()
+    for file in source.files():
+        if file.path in taken or file.path.suffix not in suffixes:
+            continue
+        try:
+            opened, importer = recognize(open_source(file.path) if source.kind == "folder" else file)
+        except (RecursionError, UnknownFormat, UnreadableFile):  # a file that is of no use does not hide the others
+            continue
+        if importer is not None:
+            taken.update(other.path for other in importer.related(opened))
+            yield file.path.relative_to(source.path).as_posix(), opened, importer
+
+
+def open_file(source: Source, name: str) -> Source | None:
+    """The file of that name inside; None where there is none. A name that leads out of the source is none."""
+    if ".." in PurePath(name).parts or PurePath(name).is_absolute():
+        return None
+    if source.kind == "file":
+        return forms.one(source, int(name)) if name.isdecimal() and len(name) < 9 else None
+    if source.kind != "zip":
+        file = source.near(name)
+        return open_source(file.path) if file else None
+    # a file of an archive is kept while its conversations are read one after the other: it is parsed once
+    if name not in source.kept and (file := source.near(name)):
+        source.kept = {name: file}
+    return source.kept.get(name)

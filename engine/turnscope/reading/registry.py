@@ -1,0 +1,46 @@
+"""Every importer there is: the modules of `turnscope.importers`. Answers what has to be asked of all of them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from turnscope.reading.importer import Importer, Place
+from turnscope.reading.source import Source
+from turnscope.settings import Machine
+
+PACKAGE = "turnscope.importers"  # each of its modules defines `IMPORTER`
+
+
+@cache
+def find_importers() -> tuple[Importer, ...]:
+    """Every importer, by name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__))
+    return tuple(importlib.import_module(f"{PACKAGE}.{name}").IMPORTER for name in names)
+
+
+def find_suffixes() -> frozenset[str]:
+    """How the names of files end that are worth a look inside a folder."""
+    return frozenset((".zip", ".gz", *(suffix for importer in find_importers() for suffix in importer.suffixes)))
+
+
+def find_related(source: Source) -> list[Source]:
+    """Files that belong to the sessions of a source, and are read with it."""
+    return [file for importer in find_importers() for file in importer.related(source)]
+
+
+def find_session_path(path: Path) -> Path:
+    """The path under which the session opens that a file is part of; the path itself where it is part of none."""
+    for importer in find_importers():
+        whole = importer.part_of(path)
+        if whole != path:
+            return whole
+    return path
+
+
+def find_places(machine: Machine) -> Iterator[tuple[Importer, Place]]:
+    """Where the tools that are known keep their sessions on this machine."""
+    return ((importer, place) for importer in find_importers() for place in importer.finds(machine) if place.folder.is_dir())

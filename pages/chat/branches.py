@@ -1,0 +1,120 @@
+"""Other ways on from a chat: an edited prompt, another system prompt, a new chat with a summary, the session of other pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+from turnscope import Session
+from turnscope.live.branches import continued, reworded, summary
+from turnscope.views import Message, attachments
+
+from pages.chat import rooms
+from pages.chat.notices import attempt
+from pages.parts import chat_chosen, state
+from pages.parts.chat_values import about, value
+from pages.parts.formats import apart, esc, short
+
+
+def branches(held: rooms.Room | None) -> None:
+    """Other ways on: an edited prompt, a new chat with a summary, the session of the other pages from a request."""
+    with st.popover("Branch", icon=":material/fork_right:", key="chat-branch"):
+        if held and not held.busy:
+            _resend(held)
+            _summary(held)
+        _continue()
+
+
+def _resend(held: rooms.Room) -> None:
+    session = held.session
+    prompts = {m.start: _parted(session, m)[1] for m in session.messages if m.origin == "prompt"}
+    if not prompts:
+        return
+    st.html('<h3 class="chat-h">Edit and resend</h3><div class="chat-why" style="margin:0">What stands before the prompt is '
+            "shared with the branch and still cached; this chat stays as it is.</div>")  # fmt: skip
+    newest = list(reversed(prompts))
+    names = apart({at: short(text, 80) or "(only files)" for at, text in prompts.items()})
+    key = f"chat.at.{held.thread}.{newest[0]}"  # a newer prompt is the one to edit, not the one chosen before it came
+    at = st.selectbox("Prompt", newest, format_func=names.__getitem__, key=key)
+    text = st.text_area("Say instead", prompts[at], key=f"chat.instead.{held.thread}.{at}", height=90)
+    if st.button("Send as a branch", key="chat.resend", disabled=held.busy or not text.strip()):
+        attempt(lambda: _branched(held, at, text))
+
+
+def _parted(session: Session, message: Message) -> tuple[list[Any], str]:
+    """What is attached to a prompt, and its words."""
+    return attachments.parted([block.raw for block in session.blocks[message.start : message.stop]])
+
+
+def _branched(held: rooms.Room, at: int, text: str) -> None:
+    title = f"{held.session.title or 'Chat'} (branch)"
+    kept = {**about(), "from": held.thread}
+    new = chat_chosen.threads().create(title=title, parent=held.thread, at=at, about=kept)
+    files, _ = _parted(held.session, next(m for m in held.session.messages if m.start == at))
+    rooms.start(rooms.room(new), lambda chat: chat.send(attachments.with_text(files, text)))
+    chat_chosen.show(new)
+    st.rerun()
+
+
+def _summary(held: rooms.Room) -> None:
+    st.html('<h3 class="chat-h">New session with a summary</h3><div class="chat-why" style="margin:0">A new chat whose system '
+            "prompt ends with this summary. It begins small, with a cold cache.</div>")  # fmt: skip
+    session = held.session
+    if not session.requests:
+        return
+    key = f"chat.sum.{held.thread}.{len(session.requests)}"
+    text = st.text_area("Summary", summary(held.chat), key=key, height=110)
+    if st.button("Begin with this summary", key="chat.begin", disabled=not text.strip()):
+        attempt(lambda: _begun(held, text))
+
+
+def _begun(held: rooms.Room, text: str) -> None:
+    system = f"{value('system')}\n\nSummary of the conversation before this one:\n{text}".strip()
+    session = held.session
+    kept = {"from": held.thread, "from_request": len(session.requests), "summary": True}
+    made = rooms.create(f"{session.title or 'Chat'} (from a summary)", system, kept)
+    chat_chosen.show(made.thread)
+    st.rerun()
+
+
+def _continue() -> None:
+    """The session that the other pages show, from any of its requests, in a new chat."""
+    entry = state.found_by(st.session_state.get("state.session", ""))
+    st.html('<h3 class="chat-h">Continue the open session</h3>')
+    if entry is None:
+        st.html('<div class="ts-empty">Open a session on another page first.</div>')
+        return
+    if not state.is_open(entry) and not st.button("Read it", key="chat.read"):
+        st.html(f'<div class="ts-small ts-faint">{esc(short(entry.name, 60))}</div>')
+        return
+    shown = attempt(lambda: state.opened(entry, int((st.session_state.get("state.query") or {}).get("part", 0))))
+    if shown is None or not len(shown.view):
+        return
+    last = len(shown.view) - 1
+    seen = int((st.session_state.get("state.query") or {}).get("request", last))
+    st.html(f'<div class="ts-small ts-faint">{esc(short(entry.name, 60))}: taken as recorded up to a request, then the '
+            "policy chosen here. Another provider's cache is cold.</div>")  # fmt: skip
+    number = st.number_input("From request", 0, last, min(seen, last), key=f"chat.from.{shown.key}")
+    if st.button("Continue as a new chat", key="chat.continue"):
+        attempt(lambda: _continued(shown, int(number)))
+
+
+def _continued(shown: state.Shown, request: int) -> None:
+    kept = {**about(), "from_session": shown.entry.id}
+    chat_chosen.show(continued(chat_chosen.threads(), shown.trace, request, kept, chat_chosen.place()))
+    st.rerun()
+
+
+def with_system(held: rooms.Room | None) -> None:
+    """A branch of this chat with the system prompt that the form holds."""
+    if held is not None and st.button("Branch with this system prompt", key="chat.reword", disabled=held.busy):
+        attempt(lambda: _reworded(held))
+
+
+def _reworded(held: rooms.Room) -> None:
+    session = reworded(held.session, value("system"))
+    kept = {**about(), "live_from": len(session.requests), "from": held.thread}
+    title = f"{session.title or 'Chat'} (other system prompt)"
+    goes = chat_chosen.threads().place(held.thread)
+    chat_chosen.show(chat_chosen.threads().create(title=title, base=session, about=kept, place=goes))
+    st.rerun()

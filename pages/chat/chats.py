@@ -1,0 +1,63 @@
+"""The list of chats: open another, find one by its words, rename this one, take it away, delete it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.chat import exports, rooms, search_hits
+from pages.chat.notices import attempt
+from pages.parts import chat_chosen
+from pages.parts.formats import apart, esc, short
+
+
+def chats(held: rooms.Room | None) -> None:
+    """The list: open another chat, rename this one, find one by its words."""
+    with st.popover("Chats", icon=":material/forum:", key="chat-list"):
+        rows = chat_chosen.threads().list()
+        name = next((row.title for row in rows if held and row.id == held.thread), "")
+        words = st.text_input("Search all chats", key="chat.words", placeholder="words of a message")
+        if words.strip():
+            hits = chat_chosen.threads().search(words)
+            found = {hit.thread for hit in hits}
+            rows = tuple(row for row in rows if row.id in found)
+            st.html(f'<div class="ts-small ts-faint">Found in {len(rows)} of your chats.</div>')
+            search_hits.choose(hits, {row.id: row.title or "Untitled chat" for row in rows}, words)
+        titles = {row.id: row.title or "Untitled chat" for row in rows}
+        here = held.thread if held else ""
+        place = list(titles).index(here) if here in titles else None
+        key = f"chat.pick.{here}.{words}"
+        labels = apart({id: short(title, 70) for id, title in titles.items()})
+        picked = st.selectbox(
+            "Open", list(titles), index=place, key=key, placeholder=f"{len(titles)} chats", format_func=labels.__getitem__
+        )
+        if picked and picked != here:
+            chat_chosen.show(picked)
+            st.rerun()
+        if held:
+            with st.form(f"chat.rename.{here}", border=False):
+                title = st.text_input("Name of this chat", name, key=f"chat.title.{here}")
+                if st.form_submit_button("Rename") and title.strip():
+                    chat_chosen.threads().rename(here, title.strip()[:200])
+                    st.rerun()
+            exports.buttons(held)
+            _delete(held, name)
+
+
+def _delete(held: rooms.Room, name: str) -> None:
+    """Delete this chat, asked twice: the second time by name."""
+    key = f"chat.delete.{held.thread}"
+    if not st.session_state.get(key):
+        st.button(
+            "Delete this chat", icon=":material/delete:", key="chat.delete", type="tertiary", disabled=held.busy,
+            on_click=lambda: st.session_state.update({key: True}),
+        )  # fmt: skip
+        return
+    said = sum(message.role in ("user", "assistant") for message in held.session.messages)
+    st.html(
+        f'<div class="chat-why" style="margin:0" role="alert">Delete <b>{esc(short(name or "Untitled chat", 70))}</b>? '
+        f"Its {said:,} messages, its requests and its decisions are gone for good.</div>"
+    )
+    with st.container(horizontal=True, gap="small"):
+        if st.button("Delete for good", key="chat.delete_now", type="primary"):
+            attempt(lambda: rooms.delete(held))
+        st.button("Keep it", key="chat.keep_it", on_click=lambda: st.session_state.update({key: False}))

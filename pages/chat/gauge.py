@@ -1,0 +1,163 @@
+"""The gauge of a chat: the bar of the next request, where its policy will cut, and what becomes of what is being typed.
+
+Text of sessions passes `esc`, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnscope.views import Decision, Plan, next_request, slots
+from turnscope.views import overview as views
+
+from pages.chat.preview import Weighed
+from pages.chat.typing_box import Typed
+from pages.parts import cards
+from pages.parts.formats import esc, k, percent, short
+
+VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
+            "refuse": ("would be refused", "bad")}  # fmt: skip
+
+
+def envelope(
+    weighed: Weighed | None, fits: next_request.Fits, ahead: next_request.Ahead | None, typed: bool, busy: bool
+) -> str:
+    """The bar of the next request, what becomes of it, and a line per part."""
+    if weighed is None:
+        return '<div class="ts-empty">Planning the first request …</div>'
+    plan = weighed.plan
+    drawn = next_request.parts(plan, next_request.fit(fits, plan.request.n))
+    most = max(1, *drawn.values())
+    rows = "".join(
+        f'<div class="chat-row"><span><i class="ts-swatch" style="{_colour(name)}"></i>{views.LABELS[name]}</span>'
+        f'<span class="meter"><i style="width:{100 * tokens / most:.1f}%;{_colour(name)}"></i></span>'
+        f"<b>{k(tokens)}</b></div>"
+        for name, tokens in drawn.items()
+    )
+    begun = typed or any(message.role == "user" for message in weighed.session.messages)  # else a stand-in opens the prompt
+    inserts = slots.told(plan.seen, _scale(plan, drawn)) if begun else ()
+    word = "being answered" if busy else "with what you are typing" if typed else "next request"
+    said, tone = _verdict(weighed)
+    window, mark = plan.budget.window, ahead.mark if ahead else None
+    verb = "not sent" if ahead and ahead.ends else "cut"
+    chips = f'<span class="ts-chip {tone}">{said}</span>'
+    if plan.model:
+        chips += f'<span class="ts-chip">{esc(plan.model)}</span>'
+    if not plan.budget.known:
+        chips += '<span class="ts-chip warn" title="No table knows this model: its window is assumed">window assumed</span>'
+    if _cuts(plan):
+        chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
+    line = (
+        f'<div class="chat-fill" data-tokens="{plan.projected}"><b>{plan.projected:,}</b> of {window:,} tokens '
+        f"({percent(plan.projected / max(1, window))}){f' · {verb} from about {mark:,} on' if mark else ''}</div>"
+    )
+    head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
+    tells = "" if busy else _outlook(weighed, ahead, typed) + _amid(weighed)
+    bar = _bar(plan, drawn, inserts, None if ahead and ahead.ends else mark)
+    return f'{head}{bar}{line}{tells}{rows}<div class="ts-chips">{chips}{cards.slots(inserts)}</div>'
+
+
+def _scale(plan: Plan, drawn: dict[str, int]) -> float:
+    """Provider tokens for one counted, as the parts are drawn."""
+    return sum(tokens for name, tokens in drawn.items() if name not in cards.HATCHED) / max(1, plan.seen.tokens)
+
+
+def _cuts(plan: Plan) -> list[Decision]:
+    """The decisions that take something away: what is put in is none of them."""
+    return [made for made in plan.decisions if made.splice and not (made.edit.slot and made.edit.body)]
+
+
+def attached(weighed: Weighed | None, typed: Typed) -> str:
+    """What each chosen file will cost in every request that carries it, or why it will not go; "" where none is chosen."""
+    if not typed.names and not typed.refused:
+        return ""
+    sizes = weighed.attached if weighed else ()
+    told = [f"<b>{esc(short(name, 40))}</b> {tokens:,} tokens" for name, tokens in zip(typed.names, sizes, strict=False)]
+    good = f'<p class="chat-tells">Attached: {", ".join(told)}, again in every request that carries it.</p>' if told else ""
+    bad = "".join(f'<p class="chat-tells bad"><b>{esc(e.what)}.</b> {esc(e.hint)}</p>' for e in typed.refused)
+    return good + bad
+
+
+def _verdict(weighed: Weighed) -> tuple[str, str]:
+    if weighed.refused:
+        return "would be refused", "bad"
+    return ("fits after a cut", "warn") if _cuts(weighed.plan) else VERDICTS[weighed.plan.verdict]
+
+
+def _outlook(weighed: Weighed, ahead: next_request.Ahead | None, typed: bool) -> str:
+    """What will happen with the next request, in a sentence; and when the chat will be cut."""
+    plan, refused = weighed.plan, weighed.refused
+    if not typed and not any(message.role == "user" for message in weighed.session.messages):
+        return ""
+    if refused:
+        return f'<p class="chat-tells bad"><b>Would not be sent:</b> {esc(refused.what)}. {esc(refused.hint)}</p>'
+    made = _cuts(plan)
+    if made:
+        verbs = ", ".join(dict.fromkeys(f"{d.action} ({d.rule.replace('_', ' ')})" for d in made))
+        before, after = plan.calibration.predict(made[0].before), plan.calibration.predict(made[-1].after)
+        size = f"{before:,} → {after:,} tokens"
+        why = esc(made[0].edit.because)
+        return f'<p class="chat-tells warn"><b>Will be cut before it is sent:</b> {esc(verbs)}, {size}. {why}.</p>'
+    fits = "<b>Fits as it is:</b> nothing will be cut. " if typed else ""
+    return f'<p class="chat-tells">{fits}{_next_cut(ahead)}</p>'
+
+
+def _amid(weighed: Weighed) -> str:
+    """What models will make least of: the task or the last instruction in the middle of a long prompt."""
+    if weighed.amid is None or weighed.refused:
+        return ""
+    what, before = weighed.amid
+    place = f"behind {before * 100:.0f} % of this prompt ({k(weighed.plan.projected)} tokens)"
+    return f'<p class="chat-tells warn">The {what} stands {place}: models make least of what is in the middle.</p>'
+
+
+def _next_cut(ahead: next_request.Ahead | None) -> str:
+    if ahead is None or (ahead.turns is None and ahead.mark is None):
+        return "Nothing that is said by this window's end will be cut."
+    if not ahead.growth:
+        return ""
+    if ahead.turns is None:
+        return f"At {ahead.growth:,} tokens a turn, as now, nothing is cut within {next_request.TURNS} turns."
+    when = "with the next turn" if ahead.turns == 1 else f"in about {ahead.turns} turns"
+    if ahead.ends:
+        return f"At {ahead.growth:,} tokens a turn, as now, the window is full {when}: this policy makes no room."
+    return f"At {ahead.growth:,} tokens a turn, as now, the next cut comes {when}."
+
+
+def _colour(name: str) -> str:
+    return cards.filled(name) if name in cards.HATCHED else f"background:var(--ts-{name.replace('_', '-')})"
+
+
+def _bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, str, int]], mark: int | None) -> str:
+    """The wide bar: buckets, free space, the answer's reserve, and where the policy begins to cut."""
+    window, limit, prompt = plan.budget.window, mark or plan.budget.window, plan.projected
+    whole = max(window, prompt, 1)
+    parts = ""
+    for name, tokens in drawn.items():
+        width = 100 * tokens / whole
+        label = f"{views.LABELS[name]} {k(tokens)}"
+        shown = label if width * 4.6 > 8.2 * len(label) + 18 else ""  # pixels of the column on a page of 1440
+        thin = "" if shown else " thin"
+        hint = f"{views.LABELS[name]}: {tokens:,} tokens"
+        style = f"width:{width:.3f}%;{_colour(name)};color:var(--ts-ink-{name.replace('_', '-')})"
+        held = f"<span>{shown}</span>{cards.inserted(inserts, name, tokens)}"
+        parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}">{held}</div>' if tokens else ""
+    reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
+    # At the right, beside what is kept for the answer: at the left the mark would cross it.
+    place = f"justify-content:flex-end;padding-right:calc({100 * reserve / whole:.2f}% + 9px)"
+    free = f'<div class="ts-seg free" style="{place}">{k(whole - prompt)} free</div>' if whole - prompt > whole * 0.2 else ""
+    held = f'<div class="ts-reserve" style="width:{100 * reserve / whole:.2f}%" title="kept for the answer: {reserve:,}"></div>'
+    left = min(100.0, 100 * limit / whole)
+    tick = f'<div class="ts-tick" style="left:{left:.2f}%"></div>' if limit < whole else ""
+    scale = (
+        f'<span style="right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px">cut from {k(limit)}</span>'
+    )
+    right = 100 - 100 * window / whole  # 0 where all fits
+    at = f"right:{right:.2f}%" if right < 60 else f"left:{100 - right:.2f}%"
+    end = f'<div class="ts-tick" style="left:{100 - right:.2f}%;border-left:2px solid var(--ts-bad)"></div>' if right else held
+    scale = (scale if left < 88 and not right else "") + f'<span style="{at};color:var(--ts-bad)">window {k(window)}</span>'
+    aria = f"{prompt:,} of {window:,} tokens"
+    return (
+        f'<div class="ts-barbox"><div class="ts-scale">{scale}</div>'
+        f'<div class="ts-bar slim" role="img" aria-label="{aria}">{parts}{free}{tick}{end}</div></div>'
+    )

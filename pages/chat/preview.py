@@ -1,0 +1,97 @@
+"""A chat's next request before it is sent: what it carries and weighs, whether it would go, when the chat is cut next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turnscope import Session, TurnscopeError
+from turnscope.live import branches, gateway, providers
+from turnscope.live.chat import Chat
+from turnscope.live.sinks import Unkept
+from turnscope.views import Plan, attachments, next_request
+
+from pages.chat import rooms
+from pages.chat.rooms import Room
+from pages.parts import chat_beside, chat_chosen
+from pages.parts.chat_values import value
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """The next request, and why it would not be sent; `attached`: tokens of each file that would go with the message;
+    `amid`: what stands in the middle of a long one (`next_request.amid`); `states`: what it carries of each message."""
+
+    plan: Plan
+    session: Session
+    refused: TurnscopeError | None = None
+    attached: tuple[int, ...] = ()
+    amid: tuple[str, float] | None = None
+
+    @property
+    def states(self) -> tuple[next_request.State, ...]:
+        return next_request.states(self.plan, self.session)
+
+
+def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Weighed | None:
+    """The next request, were `text` said first with `files` (blocks) attached; amid a turn, the request being answered."""
+    if held is None:
+        return _weighed(draft(), text, files)
+    with held.lock:
+        held.absorb()
+        if held.busy:
+            return Weighed(held.log[max(held.log)], held.session) if held.log else None
+        held.chat.settings = rooms.settled(held, chat_chosen.goes(held.thread)[0])
+        chat_beside.look(held.chat, held.thread)
+        return _weighed(held.chat, text, files)
+
+
+def _weighed(chat: Chat, text: str, files: Sequence[Any]) -> Weighed:
+    plan, growing = chat.weighed([("user", attachments.with_text(files, text))] if text or files else ())
+    first = len(growing.ledger) - len(files) - bool(text.strip())
+    scale, ledger = plan.calibration.scale, growing.ledger
+    sizes = tuple(round(scale * ledger.count_tokens(at, at + 1)) for at in range(first, first + len(files)))
+    refused = gateway.refusal(plan, growing.session, growing.ledger)
+    return Weighed(plan, growing.session, refused, sizes, next_request.amid(plan, growing.session, ledger))
+
+
+def ahead(held: Room | None) -> next_request.Ahead | None:
+    """When the chat is cut next; None while a turn is under way."""
+    chat = held.chat if held else draft()
+    if held is None:
+        return _ahead(chat)
+    with held.lock:
+        if held.busy:
+            return None
+        session = chat.growing.session
+        key = (len(session.blocks), len(session.requests), session.recorded, chat.settings)
+        if held.foreseen is None or held.foreseen[0] != key:
+            held.foreseen = (key, _ahead(chat))
+        return held.foreseen[1]
+
+
+def _ahead(chat: Chat) -> next_request.Ahead:
+    plan, growing = chat.weighed(())
+    growth = next_request.growth(growing.session, growing.ledger, plan.calibration.scale)
+    found = next_request.ahead(lambda said: chat.weighed(said)[0], growth)
+    room = plan.budget.window - min(
+        chat.settings.max_tokens, gateway.LEAST
+    )  # beyond it nothing is sent, whatever the policy says
+    if plan.budget.known and (found.mark is None or found.ends) and room > 0:
+        turns = max(1, (room - plan.projected) // growth + 1) if growth else None
+        return next_request.Ahead(room, turns, growth, ends=True)
+    return found
+
+
+def fits(held: Room | None, plan: Plan | None) -> next_request.Fits:
+    """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet."""
+    return next_request.fits(held.session, held.chat.sizes, plan) if held else ()
+
+
+def draft() -> Chat:
+    """A chat that is only weighed: what a first message would be sent with."""
+    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
+    chat = branches.begun("draft", spare, Unkept(), chat_chosen.settings(), value("system"), chat_chosen.definitions())
+    chat_beside.look(chat, "")
+    return chat

@@ -1,0 +1,220 @@
+"""Live chats on the page: the rooms in which they go on, and turns that begin, are stopped and end there.
+
+A room is shared by all tabs of this process, so a turn goes on whatever page is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
+
+import streamlit as st
+from turnscope import Session, TurnscopeError
+from turnscope.library import forget_chat
+from turnscope.live import branches, providers
+from turnscope.live.chat import Chat, Settings
+from turnscope.live.events import Assumed, Done, Ending, Event, Planned, Stopped, Text, Thinking
+from turnscope.live.running import Running
+from turnscope.live.threads import Destination
+from turnscope.telemetry import traced
+from turnscope.views import Plan, knobs, next_request
+
+from pages.parts import chat_beside, chat_chosen, state
+from pages.parts.chat_values import about, value
+
+KEPT = 40  # requests that the decision log looks back on
+ENDING = 0.5  # seconds that a click on Stop waits for the end, so that the run after it draws the page as it is then
+
+
+@dataclass(slots=True)
+class Room:
+    """One chat that is open in this process. `log`: its newest plans; `ended`: how its last turn ended, if not well;
+    `remarks`: what else is to be known of that turn; `stopping`: the person pressed stop.
+
+    `stale`: a write failed, so the store knows better than the room; `unsent`: the message may not have been kept.
+    While a turn is under way, `chat` belongs to the turn's thread alone; pages read `session`, its value at the last event.
+    """
+
+    thread: str
+    chat: Chat
+    session: Session
+    running: Running | None = None
+    log: dict[int, Plan] = field(default_factory=dict)
+    ended: Ending | None = None
+    remarks: tuple[Stopped | Assumed, ...] = ()
+    stopping: bool = False
+    unsent: bool = False
+    stale: bool = False
+    policy: str = ""  # the one in force, as text
+    told: int = 0  # the window that the newest turn began with
+    learned: dict[str, int] = field(default_factory=dict)  # windows that servers named in refusals, by model
+    foreseen: tuple[object, next_request.Ahead] | None = None  # and what it was found for
+    lock: Lock = field(default_factory=Lock)
+
+    @property
+    def busy(self) -> bool:
+        """A turn is under way, or its outcome is not taken over yet: a page would draw the turn before."""
+        return self.running is not None
+
+    @property
+    def unkept(self) -> TurnscopeError | None:
+        """Why what was said last is not written yet, but held in memory."""
+        return self.chat.keeping.last if self.chat.keeping.waiting else None
+
+    @property
+    def coming(self) -> tuple[str, str]:
+        """Text and thinking of the answer that is coming; nothing of it once it stands in the session."""
+        if self.running is None:
+            return "", ""
+        sent = next((event.plan.request.n for event in reversed(self.running.events) if isinstance(event, Planned)), -1)
+        return (self.running.text, self.running.thinking) if sent >= len(self.session.requests) else ("", "")
+
+    def absorb(self) -> None:
+        """Take over what the turn has told so far; at its end, what went wrong."""
+        if self.running is None:
+            return
+        for event in list(self.running.events):
+            if isinstance(event, Planned | Done) and event.plan:
+                self.log[event.plan.request.n] = event.plan
+        for number in sorted(self.log)[:-KEPT]:
+            del self.log[number]
+        if self.running.done:
+            last = self.running.events[-1] if self.running.events else None
+            self.ended = last if isinstance(last, Ending) else None
+            self.remarks = tuple(event for event in self.running.events if isinstance(event, Stopped | Assumed))
+            if self.chat.settings.window != self.told:
+                self.learned[self.chat.settings.model] = self.chat.settings.window
+            self.stale = self.running.failed is not None and not self.chat.keeping.waiting
+            self.running = None
+
+
+@st.cache_resource(show_spinner=False)
+def _rooms() -> dict[str, Room]:
+    return {}
+
+
+@st.cache_resource(show_spinner=False)
+def _opening() -> Lock:
+    return Lock()
+
+
+def room(thread: str) -> Room:
+    """The chat of a stored thread, opened where it is not. Raises `TurnscopeError`s."""
+    with _opening():
+        held = _rooms().get(thread)
+        if held is None:
+            to = chat_chosen.threads().place(thread)
+            chosen = replace(chat_chosen.settings(), model=to.model, window=to.window) if to else chat_chosen.settings()
+            session = chat_chosen.threads().load(thread)
+            spare = providers.provider(providers.Endpoint(), chat_chosen.offline())  # replaced before anything is sent
+            known = chat_chosen.threads().policies(thread)
+            chat, plans = branches.resumed(session, spare, chat_chosen.threads().sink(thread), chosen, policies=known, place=to)
+            held = Room(
+                thread,
+                chat,
+                chat.growing.session,
+                log={plan.request.n: plan for plan in plans[-KEPT:]},
+                policy=knobs.as_text(known[-1][1]) if known else "",
+            )
+            _rooms()[thread] = held
+    with held.lock:
+        held.absorb()
+    if held.stale:
+        _rooms().pop(thread, None)
+        ended, held = held.ended, room(thread)
+        held.ended, held.unsent = ended, True
+    return held
+
+
+def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
+    """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
+    made, to = chat_chosen.provider(), chat_chosen.place()
+    id = chat_chosen.threads().create(title=title, about={**about(), **(more or {})}, place=to)
+    chat = branches.begun(
+        id, made, chat_chosen.threads().sink(id), chat_chosen.settings(), system, chat_chosen.definitions(), to
+    )
+    st.session_state["chat.placed"] = to
+    _rooms()[id] = Room(id, chat, chat.growing.session)
+    return _rooms()[id]
+
+
+def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
+    """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
+    with held.lock:
+        held.absorb()
+        if held.busy:
+            raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
+        chat = held.chat
+        to = chat.place = _decided(held)
+        made, chosen = chat_chosen.provider(to), settled(held, to)
+        chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().sink(held.thread)
+        chat.tools = providers.toolbox(value("folder"), value("tools"))
+        sink = chat.sink
+        if held.policy != knobs.as_text(chosen.policy):
+            sink.policy(chosen.policy, len(chat.growing.session.requests))
+            held.policy = knobs.as_text(chosen.policy)
+        turn = traced(chat_beside.attach(chat, held.thread, turn))
+        if value("provider") == "offline" and value("fault") != "none":
+            chat_chosen.offline().faults.append(value("fault"))
+            st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
+        held.ended, held.unsent, held.remarks, held.stopping, held.told = None, False, (), False, chosen.window
+        held.running = Running(_watched(held, turn(chat)), chat)
+
+
+def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
+    """The turn's events; after each that changed the session, its new value is there to be read."""
+    try:
+        for event in turn:
+            if not isinstance(event, Text | Thinking):
+                held.session = held.chat.growing.session
+            yield event
+    finally:
+        turn.close()
+        held.session = held.chat.growing.session
+
+
+def _decided(held: Room) -> Destination:
+    """Where the next request goes; a change is kept as the person's decision."""
+    to, before = chat_chosen.goes(held.thread)
+    if before is not None or chat_chosen.threads().place(held.thread) is None:
+        chat_chosen.provider(to)  # what is not reachable for want of a key or an address is no decision
+        chat_chosen.threads().sink(held.thread).place(to, len(held.chat.growing.session.requests))
+    st.session_state["chat.placed"] = chat_chosen.place()
+    return to
+
+
+def settled(held: Room, to: Destination) -> Settings:
+    """The settings of the next request, for where it goes. A window that a server named in a refusal is not forgotten."""
+    return replace(chat_chosen.settings(), model=to.model, window=to.window or held.learned.get(to.model, 0))
+
+
+def stop(held: Room) -> None:
+    """End the turn at the next piece of the answer. Most have ended when this returns: one run less until the next message."""
+    running = held.running
+    if running is not None:
+        held.stopping = True
+        running.stop()
+        running.wait(ENDING)
+
+
+def change(held: Room, what: Callable[[Chat], object]) -> None:
+    """Do something to a chat between two turns. Raises `TurnscopeError`s."""
+    with held.lock:
+        held.absorb()
+        if held.busy:
+            raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
+        what(held.chat)
+        held.session = held.chat.growing.session
+
+
+def delete(held: Room) -> None:
+    """Delete a chat for good, and show a new one."""
+    change(held, lambda _: chat_chosen.threads().delete(held.thread))
+    with suppress(TurnscopeError):  # what is deleted is not found on the library page either way
+        forget_chat(state.store().index, held.thread)
+    _rooms().pop(held.thread, None)
+    chat_chosen.show("")
+    st.rerun()

@@ -1,0 +1,138 @@
+"""The settings of a chat, each with what it does to the cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+from turnscope.live.offline import FAULTS as ORDERED
+from turnscope.live.providers import MODELS, OFFLINE
+
+from pages.chat import branches, notices, policy_form, rooms
+from pages.parts import chat_chosen
+from pages.parts.chat_values import TOOLS, value
+from pages.parts.formats import esc
+
+PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
+SPOKEN = (
+    "A server of Anthropic's Messages API, at /v1/messages below this address: Ollama, LM Studio, llama.cpp and vLLM have it. "
+    "Nothing is sent as OpenAI's chat completions; images go as that API's image blocks."
+)
+TTLS = {"": "off", "5m": "5 minutes", "1h": "1 hour"}
+FAULTS = {"none": "nothing goes wrong", **ORDERED}
+CACHE = {
+    "provider": "Another provider starts with an empty cache.",
+    "model": "Caches belong to a model: another one reads nothing that was cached before.",
+    "policy": "What it cuts changes the prefix; the cache is lost from the first cut on, then built anew.",
+    "thinking": "On or off changes how messages are cached: their part is written again; system and tools stay.",
+    "max": "No effect on the cache. It is reserved in the window, so the policy cuts earlier.",
+    "tools": "Definitions stand first in every request, fixed by the first message; later, off means refused: cache kept.",
+    "folder": "No effect on the cache. Tools only read, and only below this folder; without one there is the calculator.",
+    "spend": "No effect on the cache. At the limit the chat asks before it goes on.",
+    "growth": "No effect on the cache. A turn that grows by more asks before it goes on. 0 = no limit.",
+    "condense": "A summary replaces old messages: the cache is lost there once, then a shorter prefix is cached.",
+    "summary": "No effect on the chat's cache; a summary request reads none. Empty = the chat's own model.",
+    "window": "No effect on the cache. 0 = as the tables know it, or the server says in a refusal.",
+    "temperature": "No effect on the cache. Empty = the model's own; not used with thinking on.",
+    "cache": "How long the prefix is kept for the next request: writing it costs 1.25 times the input, for 1 hour twice.",
+    "fault": "One request of the built-in model fails so; nothing is lost. The cache stays.",
+    "system": "It stands before all messages: another one is a branch of this chat with a cold cache.",
+}
+
+
+def _why(name: str) -> None:
+    st.html(f'<div class="chat-why">{esc(CACHE[name])}</div>')
+
+
+def _key(name: str) -> dict[str, Any]:
+    return {"key": f"chat.{name}", "persist_state": "session"}
+
+
+def _provider_changed() -> None:
+    first = {"offline": OFFLINE[0], "anthropic": MODELS[0]}
+    st.session_state["chat.model"] = first.get(value("provider"), "")
+    st.session_state["chat.summary"] = ""
+    _model_changed()
+    st.session_state["chat.condense"] = value("provider") == "offline"
+
+
+def _model_changed() -> None:
+    st.session_state["chat.window"] = 0  # another model, or another server's
+
+
+def settings(held: rooms.Room | None) -> None:
+    """Everything that is in force for the next request."""
+    with st.popover("Settings", icon=":material/tune:", key="chat-settings"), st.container(key="chat-form"):
+        left, right = st.columns(2, gap="medium")
+        with left:
+            _provider()
+            known = chat_chosen.policies()
+            st.selectbox("Policy", list(known), format_func=lambda name: policy_form.listed(known[name]), **_key("policy"))
+            _why("policy")
+            doubts = policy_form.doubts()
+            if not doubts and (caution := chat_chosen.policy().caution):
+                st.html(f'<div class="chat-why">{esc(caution)}</div>')
+            for doubt in doubts:
+                st.html(f'<div class="chat-why" role="note"><b>Not for this chat.</b> {esc(doubt)}</div>')
+            st.toggle("Thinking", **_key("thinking"))
+            _why("thinking")
+            st.number_input("Most tokens of an answer", 1, 64_000, step=256, **_key("max"))
+            _why("max")
+            st.number_input(
+                "Temperature", 0.0, 1.0, step=0.1, format="%.1f", placeholder="the model's own", **_key("temperature")
+            )
+            _why("temperature")
+            st.selectbox("Prompt cache", list(TTLS), format_func=TTLS.__getitem__, **_key("cache"))
+            _why("cache")
+            st.text_area("System prompt", height=100, **_key("system"))
+            _why("system")
+            branches.with_system(held)
+        with right:
+            st.text_input("Folder for the tools", placeholder="none", **_key("folder"))
+            _why("folder")
+            st.multiselect("Tools", list(TOOLS), format_func=lambda name: name.replace("_", " "), **_key("tools"))
+            _why("tools")
+            st.number_input("Spend limit, USD (0 = none)", 0.0, 10_000.0, step=0.5, format="%.2f", **_key("spend"))
+            _why("spend")
+            st.number_input("Growth limit, tokens a turn", 0, 10_000_000, step=1_000, **_key("growth"))
+            _why("growth")
+            st.toggle("Condense: let a model sum up what is cut", **_key("condense"))
+            _why("condense")
+            st.text_input("Model for summaries", placeholder="same as the chat", **_key("summary"))
+            _why("summary")
+
+
+def _provider() -> None:
+    names = list(PROVIDERS)
+    st.selectbox("Provider", names, format_func=PROVIDERS.__getitem__, on_change=_provider_changed, **_key("provider"))
+    _why("provider")
+    kind = value("provider")
+    if kind == "server":
+        st.text_input("Address", placeholder="http://127.0.0.1:11434", on_change=_model_changed, **_key("url"))
+        st.html(f'<div class="chat-why">{esc(SPOKEN)}</div>')
+    if kind != "offline":
+        from_env = "from the environment" if kind == "anthropic" else "none"
+        st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key(chat_chosen.key()))
+        known = MODELS if kind == "anthropic" else ()
+        options = list(dict.fromkeys((*known, *([value("model")] if value("model") else []))))
+        st.selectbox(
+            "Model",
+            options,
+            accept_new_options=True,
+            placeholder="type a model's name",
+            on_change=_model_changed,
+            **_key("model"),
+        )
+    else:
+        if value("model") not in OFFLINE:
+            st.session_state["chat.model"] = OFFLINE[0]
+        st.selectbox("Model", list(OFFLINE), **_key("model"))
+    _why("model")
+    if kind != "offline":
+        st.number_input("Window of the model, tokens", 0, 100_000_000, step=1_000, **_key("window"))
+        if kind == "server":
+            st.button("Ask the server for its window", key="chat.ask", on_click=notices.asked)
+        _why("window")
+    if kind == "offline":
+        st.selectbox("Next fault", list(FAULTS), format_func=FAULTS.__getitem__, **_key("fault"))
+        _why("fault")

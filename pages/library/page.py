@@ -1,0 +1,23 @@
+"""The library: open a file, a sample, or any session that a tool keeps; search them all; what they cost and filled."""
+
+from __future__ import annotations
+
+from pages.library import indexing, listing, search, sessions, totals
+from pages.parts import controls, memory_panel
+
+
+def draw() -> None:
+    """Draw the page."""
+    shown = controls.header_if_any()
+    indexing.chats()
+    listing.upload()
+    if shown:
+        listing.conversations(shown)
+    indexing.draw()  # under the folder whose button starts it
+    search.draw()
+    rows = sessions.draw(listing.show)
+    totals.draw()
+    if shown:
+        listing.notes(shown)
+    listing.forget(rows)
+    memory_panel.section()

@@ -1,0 +1,15 @@
+"""Plan ahead: what policies do to a conversation that is only planned, and which parameters past sessions speak for."""
+
+from __future__ import annotations
+
+from pages.parts import controls
+from pages.plan import advice, budget
+
+
+def draw() -> None:
+    """Draw the page."""
+    shown = controls.header_if_any()
+    if budget.which() == "advise":
+        advice.draw(shown)
+    else:
+        budget.draw(shown)
