@@ -10,7 +10,7 @@
     |- PolicyError               a policy file is wrong
     |- RuleError                 a rule asked for something the runner cannot do
     |- ProviderError             a provider refused a request, or gave no whole answer
-    |- WrongPlace                the provider at hand is not where the conversation goes: nothing was sent
+    |- WrongDestination          the provider at hand is not where the conversation goes: nothing was sent
     |- UnsendableError           a request that the provider would reject, and that no rule could mend; it was not sent
     `- ContextWindowExceededError   the request does not fit and may not be sent
 

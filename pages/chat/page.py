@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.live.events import Unkept
+from turnscope.live.events import WriteFailed
 from turnscope.views import attachments
 
 from pages.chat import (
@@ -152,7 +152,7 @@ def _draw_answer(room: rooms.Room, drawn: Drawn) -> None:
             st.rerun()
         return
     last = running.events[-1] if running.events else None
-    if isinstance(last, Unkept):
+    if isinstance(last, WriteFailed):
         notices.unkept(last.error)
         return
     st.html(markup.streaming(*room.coming, last, room.stopping, drawn.messages))
@@ -173,7 +173,7 @@ def _draw_next_request(held: rooms.Room | None) -> None:
     if held:
         session = held.session
         since = int(session.about.get("live_from", 0))
-        st.html(markup.spending(session, held.chat.spent, chat_chosen.settings().spend, since))
+        st.html(markup.spending(session, held.chat.spent_usd, chat_chosen.settings().spend_limit, since))
 
 
 def _send(held: rooms.Room | None) -> None:
@@ -183,7 +183,7 @@ def _send(held: rooms.Room | None) -> None:
     if not text and not files:
         return
     try:
-        content = attachments.message(text, [(file.name, file.getvalue()) for file in files])
+        content = attachments.build_content(text, [(file.name, file.getvalue()) for file in files])
         room = held or rooms.create(short(text or files[0].name, TITLE), value("system"))
         rooms.start(room, lambda chat: chat.send(content))
     except TurnscopeError as error:

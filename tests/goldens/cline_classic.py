@@ -58,7 +58,7 @@ def _chain(given: dict[str, Any]) -> dict[str, Any]:
 
 def _next(roles: str, current: Any, keep: ranges.Keep, count: int | None = None) -> ranges.Range:
     roles = roles if count is None else roles[:count]
-    return ranges.next_range(lambda i: ROLES[roles[i]] if 0 <= i < len(roles) else "", len(roles), current, keep)
+    return ranges.compute_next_range(lambda i: ROLES[roles[i]] if 0 <= i < len(roles) else "", len(roles), current, keep)
 
 
 def _mask(given: dict[str, Any]) -> dict[str, Any]:

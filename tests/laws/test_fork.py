@@ -92,11 +92,11 @@ def test_what_is_shared_up_to_any_block_points_nowhere_past_its_end(session: Ses
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_every_fork_of_every_sample_plans_as_the_original_and_would_be_taken(path) -> None:
     session, memo = turnscope.load(path), dict[str, int]()
-    recorded = trace(session, "as-recorded", opening.ledger_of(session, memo))
+    recorded = trace(session, "as-recorded", opening.count_session(session, memo))
     for n in range(len(recorded.plans)):
         fork = recorded.fork(n)
         assert portable._check(fork, "fork") is fork
-        ledger = opening.ledger_of(fork, memo)
+        ledger = opening.count_session(fork, memo)
         assert refused(fork, ledger) == ()
         if n % 8 == 0 or n > len(recorded.plans) - 3:  # each of them holds all that the forks before it hold
             assert [*replay(fork, recorded.policy, ledger)] == [*recorded.plans[:n]]

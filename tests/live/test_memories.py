@@ -18,11 +18,11 @@ from turnscope.envelope.plan import Plan
 from turnscope.envelope.wishes import make_rating
 from turnscope.errors import TurnscopeError
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.growing import Growing
-from turnscope.live.offline import Offline
+from turnscope.live.live_session import LiveSession
+from turnscope.live.memory_sink import MemorySink
+from turnscope.live.offline import OfflineServer
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import connected
-from turnscope.live.remembering import Remembering
+from turnscope.live.provider import connect
 from turnscope.live.sinks import Sinks
 from turnscope.planning.answers import answerer
 from turnscope.planning.assemble import replay
@@ -200,13 +200,19 @@ def test_editing_keeps_where_a_fact_came_from_and_forgets_what_it_said(tmp_path:
 def test_a_chat_remembers_for_the_next_one_and_replays_to_the_same_plans(tmp_path: Path) -> None:
     store = Memories(tmp_path / "db", "ada", "compiler")
     threads = Threads(tmp_path / "db", user="ada")
-    with let_go(Offline()) as server:
-        provider = connected(server.url, "secret-key-123", retries=0)
+    with let_go(OfflineServer()) as server:
+        provider = connect(server.url, "secret-key-123", retries=0)
         for prompts in (("I prefer short answers.", "Go on."), ("How long are answers to be?",)):
             thread = threads.create(title="test")
-            sink = Sinks(threads.sink(thread), Remembering(store))
+            sink = Sinks(threads.sink(thread), MemorySink(store))
             made = Settings("offline-16k", parse("t", POLICY))
-            chat = Chat(Growing(Session(thread, source="turnscope-chat"), COUNTER), provider, sink, made, recall=store.answer)
+            chat = Chat(
+                LiveSession(Session(thread, source="turnscope-chat"), COUNTER),
+                provider,
+                sink,
+                made,
+                recall_answers=store.answer,
+            )
             for prompt in prompts:
                 assert [*chat.send(prompt)]
     assert [fact.text for fact in store.all() if fact.owner == "user"] == ["I prefer short answers."]

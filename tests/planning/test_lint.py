@@ -203,9 +203,9 @@ def test_real_sessions_as_recorded_have_nothing_to_find(folder: str, shared: Any
     looked = 0
     for path in sorted(shared("data", "open", folder).glob("*.*")):
         session = load_all(path)[0]
-        from turnscope.library.opening import ledger_of
+        from turnscope.library.opening import count_session
 
-        plans = [*replay(session, parse("as-recorded", '[[rules]]\nrule = "follow_the_record"'), ledger_of(session))]
+        plans = [*replay(session, parse("as-recorded", '[[rules]]\nrule = "follow_the_record"'), count_session(session))]
         for plan in plans[:: max(1, len(plans) // 10)]:
             assert lint(render(plan.after, session, plan.request.settings), plan.request.model) == (), (path.name, plan)
             looked += 1

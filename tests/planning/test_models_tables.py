@@ -11,7 +11,7 @@ from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, in_force, load, parse, sendable, wishes_alone, write
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
-from turnscope.views.knobs import changes, save, tuned
+from turnscope.views.parameters import apply_changes, find_changes, save_policy
 
 TEXT = """
 [budget]
@@ -87,10 +87,10 @@ def test_a_model_that_is_fallen_back_to_has_its_own_table() -> None:
 def test_tables_survive_writing_turning_saving_and_what_a_chat_adds(tmp_path: Path) -> None:
     policy = parse("p", TEXT)
     assert parse("p", write(policy)) == policy
-    turned = tuned(policy, {"budget.tokens": 2_000, "1.keep": 9})
-    assert changes(turned, policy) == {"budget.tokens": 2_000, "1.keep": 9}
+    turned = apply_changes(policy, {"budget.tokens": 2_000, "1.keep": 9})
+    assert find_changes(turned, policy) == {"budget.tokens": 2_000, "1.keep": 9}
     assert turned.models == policy.models
     assert in_force(turned, "claude-haiku-4-5")[0].budget.tokens == 500
-    assert save("mine", write(turned), tmp_path).models == load("mine", tmp_path).models == policy.models
+    assert save_policy("mine", write(turned), tmp_path).models == load("mine", tmp_path).models == policy.models
     for made in (sendable(policy), wishes_alone(policy)):
         assert [plan.budget.limit for plan in plans(made, "claude-haiku-4-5")] == [500]

@@ -19,13 +19,13 @@ from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.errors import PolicyError
 from turnscope.live import branches
-from turnscope.live.betas import betas
+from turnscope.live.betas import list_betas
 from turnscope.live.chat import Settings
-from turnscope.live.events import Asked, Done, Event, Failed, Planned, Refused
-from turnscope.live.offline.strict import rejected
-from turnscope.live.offline.strict_edits import lacking, signed
-from turnscope.live.provider import connected
-from turnscope.live.wire import Heard, message
+from turnscope.live.events import Event, QueryAnswered, RequestDone, RequestPlanned, RequestRefused, TurnFailed
+from turnscope.live.offline.edit_validation import find_missing_beta, sign_summary
+from turnscope.live.offline.validation import find_rejection
+from turnscope.live.provider import connect
+from turnscope.live.stream_assembler import StreamAssembler, assemble_message
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
 from turnscope.planning.policy import Policy, load, parse, write
@@ -36,9 +36,9 @@ from turnscope.session.builder import Builder, parse_applied_edits, parse_usage
 from turnscope.session.model import AppliedEdit, Session, Usage
 from turnscope.session.portable import dumps, loads
 from turnscope.storage.threads import Threads
-from turnscope.views.decision_log import made, rows
-from turnscope.views.knobs import tuned
-from turnscope.views.overview import overview
+from turnscope.views.decision_log import iter_decisions, iter_rows
+from turnscope.views.overview import build_overview
+from turnscope.views.parameters import apply_changes
 
 from tests.matrix import Watched, _billed, _ledger, files
 
@@ -67,7 +67,7 @@ class Talked:
     betas: list[tuple[str, ...]]
     planned: list[Plan]
     plans: list[Plan]
-    asked: list[Asked]
+    asked: list[QueryAnswered]
     rejected: list[str]
     ledgers: tuple[tuple[int, int], tuple[int, int]]
     path: Path
@@ -83,13 +83,13 @@ def talked(folder: Path, policy: Policy, prompts: list[str], model: str = "offli
         threads, box = Threads(folder / "chats.db"), files(folder / "project")
         thread = threads.create(title="edits")
         chosen = Settings(model, policy, thinking=thinking)
-        provider = connected(server.url, "none", retries=0, timeout=60)
-        chat = branches.begun(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
+        provider = connect(server.url, "none", retries=0, timeout=60)
+        chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
         chat.tools = box
         told: list[Event] = [event for prompt in prompts for event in chat.send(prompt)]
-        wrong = [event for event in told if isinstance(event, Failed | Refused)]
+        wrong = [event for event in told if isinstance(event, TurnFailed | RequestRefused)]
         assert not wrong, wrong
-        done = [event for event in told if isinstance(event, Done)]
+        done = [event for event in told if isinstance(event, RequestDone)]
         assert all(event.plan for event in done)
         stored = threads.load(thread)
         return Talked(
@@ -97,9 +97,9 @@ def talked(folder: Path, policy: Policy, prompts: list[str], model: str = "offli
             policy,
             server.streamed,
             server.betas,
-            [event.plan for event in told if isinstance(event, Planned)],
+            [event.plan for event in told if isinstance(event, RequestPlanned)],
             [event.plan for event in done if event.plan],
-            [event for event in told if isinstance(event, Asked)],
+            [event for event in told if isinstance(event, QueryAnswered)],
             server.rejected,
             (_ledger(stored), _billed(server)),
             folder / "chats.db",
@@ -196,7 +196,7 @@ def test_on_demand_the_signed_block_stands_first_and_alone_in_place_of_what_it_s
     last = demanded.wire[-1]
     assert last["messages"][0]["role"] == "assistant"
     (block,) = last["messages"][0]["content"]
-    assert block["signature"] == signed(block["content"])
+    assert block["signature"] == sign_summary(block["content"])
     assert "context_management" not in last
     assert (
         sum(b.get("type") == "compaction" for m in last["messages"] if isinstance(m["content"], list) for b in m["content"])
@@ -261,18 +261,18 @@ def test_a_compaction_is_a_pass_of_its_own_which_is_priced_and_shown_as_the_serv
     assert record.plans[n].seen.tokens < 2_000
     assert record.plans[n].after.tokens > 50_000
     assert [d.action for d in record.plans[n].server] == ["condense"]
-    told = overview(record)
+    told = build_overview(record)
     assert [(m.request, m.kind) for m in told.markers] == [(n, "compact")]
-    assert [(row["by"], row["action"]) for row in rows(record) if row["request"] == n] == [("server", "condense")]
+    assert [(row["by"], row["action"]) for row in iter_rows(record) if row["request"] == n] == [("server", "condense")]
     first = next(m.start for m in compacted.stored.messages if m.origin == "prompt")
     assert all(later.seen.at(first).body == () for later in record.plans[n + 1 :])
 
 
 def test_markers_and_the_log_of_decisions_name_the_server(cleared: Talked) -> None:
     record = turnscope.replay(cleared.stored, "as-recorded")
-    kinds = {marker.kind for marker in overview(record).markers}
+    kinds = {marker.kind for marker in build_overview(record).markers}
     assert "clear" in kinds
-    assert {by for plan in record.plans for by, _ in made(plan)} == {"server"}
+    assert {by for plan in record.plans for by, _ in iter_decisions(plan)} == {"server"}
 
 
 def test_another_policy_neither_asks_for_edits_nor_carries_what_they_did(any_of: Talked) -> None:
@@ -284,7 +284,7 @@ def test_another_policy_neither_asks_for_edits_nor_carries_what_they_did(any_of:
         sent = body(plan, any_of.stored)
         assert "context_management" not in sent
         assert "compaction" not in json.dumps([m for m in sent["messages"] if m["role"] == "assistant"])
-        assert not betas(sent)
+        assert not list_betas(sent)
 
 
 def test_store_and_json_give_back_what_the_server_did(any_of: Talked) -> None:
@@ -368,7 +368,7 @@ def test_applied_edits_are_read_whatever_stands_there(raw: Any, found: tuple[App
 
 
 def test_a_stream_tells_edits_at_its_end_and_summaries_whole() -> None:
-    heard = Heard()
+    heard = StreamAssembler()
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 1}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "compaction", "content": None}},
@@ -387,15 +387,17 @@ def test_a_stream_tells_edits_at_its_end_and_summaries_whole() -> None:
         },
     ]
     for event in events:
-        assert [*heard.take(event)] == []
+        assert [*heard.add_event(event)] == []
     assert heard.content == (
         {"type": "compaction", "content": "sum", "encrypted_content": "e"},
         {"type": "compaction", "content": "x", "signature": "s"},
     )
     assert heard.applied == (AppliedEdit(USES, 1, 9),)
-    assert heard.billed is not None
-    assert heard.billed.iterations[0].kind == "compaction"
-    assert message({"content": [], "context_management": {"applied_edits": [{"type": USES, "cleared_tool_uses": 2}]}}).applied
+    assert heard.usage is not None
+    assert heard.usage.iterations[0].kind == "compaction"
+    assert assemble_message(
+        {"content": [], "context_management": {"applied_edits": [{"type": USES, "cleared_tool_uses": 2}]}}
+    ).applied
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------------
@@ -515,7 +517,7 @@ def _body(*edits: Any, **more: Any) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], **held, **more}
 
 
-BLOCK = {"type": "compaction", "content": "sum", "signature": signed("sum")}
+BLOCK = {"type": "compaction", "content": "sum", "signature": sign_summary("sum")}
 ON = {"thinking": {"type": "adaptive"}}
 WRONG: dict[str, dict[str, Any]] = {
     "must be listed first": _body({"type": USES}, {"type": THINKING}, **ON),
@@ -557,7 +559,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_malformed_edits_and_misplaced_summaries_are_rejected(what: str) -> None:
-    assert what in rejected(WRONG[what])
+    assert what in find_rejection(WRONG[what])
 
 
 @pytest.mark.parametrize(
@@ -570,7 +572,7 @@ def test_malformed_edits_and_misplaced_summaries_are_rejected(what: str) -> None
     ],
 )
 def test_what_is_documented_is_accepted(right: dict[str, Any]) -> None:
-    assert rejected(right) == ""
+    assert find_rejection(right) == ""
 
 
 @pytest.mark.parametrize(
@@ -599,10 +601,10 @@ def test_what_is_documented_is_accepted(right: dict[str, Any]) -> None:
     ],
 )
 def test_each_needs_its_beta_header_and_is_rejected_without(sent: dict[str, Any], needs: tuple[str, ...], what: str) -> None:
-    assert betas(sent) == needs
-    assert lacking(sent, needs) == ""
-    assert what in lacking(sent, ())
-    assert bool(lacking(sent, ())) == bool(needs)
+    assert list_betas(sent) == needs
+    assert find_missing_beta(sent, needs) == ""
+    assert what in find_missing_beta(sent, ())
+    assert bool(find_missing_beta(sent, ())) == bool(needs)
 
 
 def test_a_request_without_its_header_is_refused_over_http(tmp_path: Path) -> None:
@@ -620,15 +622,15 @@ def test_a_request_without_its_header_is_refused_over_http(tmp_path: Path) -> No
 
 def test_counting_before_sending_counts_what_is_left_after_the_edits(tmp_path: Path) -> None:
     with let_go(Watched()) as server:
-        provider = connected(server.url, "none", retries=0, timeout=60)
+        provider = connect(server.url, "none", retries=0, timeout=60)
         use = [
             {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "read", "input": {}}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": WORDS * 20}]},
         ]
         said = [{"role": "user", "content": "go"}, *use]
         edit = {"type": USES, "trigger": {"type": "input_tokens", "value": 9}, "keep": {"type": "tool_uses", "value": 0}}
-        whole = provider.count({"model": "offline-16k", "messages": said})
-        left = provider.count({"model": "offline-16k", "messages": said, "context_management": {"edits": [edit]}})
+        whole = provider.count_tokens({"model": "offline-16k", "messages": said})
+        left = provider.count_tokens({"model": "offline-16k", "messages": said, "context_management": {"edits": [edit]}})
         assert whole is not None
         assert left is not None
         assert left < 60
@@ -671,7 +673,7 @@ def test_a_policy_that_asks_for_what_the_api_never_takes_is_refused(name: str, o
         parse(name, text.replace(old, new))
     key, _, value = new.partition(" = ")
     with pytest.raises(PolicyError, match="at least"):
-        tuned(load(name), {f"1.{key}": int(value)})
+        apply_changes(load(name), {f"1.{key}": int(value)})
 
 
 def test_lint_lets_a_servers_summary_stand_first_or_last() -> None:

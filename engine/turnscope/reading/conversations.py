@@ -186,5 +186,7 @@ def _convert_call(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterat
 
 
 def _make_title(messages: list[Msg]) -> str:
-    prompts = (" ".join(extract_text(message.parts).split()) for message in messages if message.role == "user")
-    return next((text[:TITLE] for text in prompts if text), "")
+    """How the first prompt begins, without what a tool put before it in tags."""
+    texts = (extract_text([part]) for message in messages if message.role == "user" for part in message.parts)
+    plain = (" ".join(text.split()) for text in texts if not text.lstrip().startswith("<system-reminder>"))
+    return next((text[:TITLE] for text in plain if text), "")

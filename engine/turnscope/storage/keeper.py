@@ -59,7 +59,7 @@ class Keeper:
     user: str = ""
     begun: int = -1  # the request that is under way, -1 = none
 
-    def message(self, message: Message, blocks: Sequence[JSON], status: str) -> None:
+    def record_message(self, message: Message, blocks: Sequence[JSON], status: str) -> None:
         """Keep one message, or a system prompt or tool definitions where its role says so."""
         with self._begin_append() as db:
             sql = "select n from requests where thread = ? and status = ?"
@@ -67,7 +67,7 @@ class Keeper:
                 raise Conflict("an answer is coming in another window of this chat", hint="Wait for its end, then reload.")
             self._insert_message(db, message, blocks, status)
 
-    def began(self, request: Request, plan: Plan) -> None:
+    def record_start(self, request: Request, plan: Plan) -> None:
         """Keep a request before it is sent. Conflict: another window sends one now, or has."""
         first = under_way.opened(self.path, self.thread, request.n)  # before anybody can see a row and take it for lost
         try:
@@ -81,14 +81,14 @@ class Keeper:
             raise
         self.begun = request.n
 
-    def draft(self, texts: Sequence[str]) -> None:
+    def record_draft(self, texts: Sequence[str]) -> None:
         """What was shown so far of the answer to the request that is under way."""
         with writing(self.path) as db:
             owned(db, self.thread, self.user)
             sql = "update requests set draft = ? where thread = ? and n = ? and status = ?"
             db.execute(sql, [dumps(list(texts)), self.thread, self.begun, under_way.BEGUN])
 
-    def ended(self, ended: RequestEnded) -> None:
+    def record_request(self, ended: RequestEnded) -> None:
         """Keep a request, its decisions and its answer in one transaction."""
         number = ended.request.n
         with self._begin_append() as db:
@@ -165,7 +165,7 @@ class Keeper:
                 sql = "status = ?, stop_reason = ?, stop = ?, answered = ?, estimate = ?, problem = ?, draft = null"
                 db.execute(f"update requests set {sql} where thread = ? and n = ?", [*values, self.thread, row["n"]])  # noqa: S608
 
-    def fact(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         """Keep a fact; what was recorded before stays."""
         with self._begin_write() as db:
             insert(db, "facts", {"thread": self.thread, "fact": packed(fact)})

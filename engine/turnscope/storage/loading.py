@@ -77,7 +77,7 @@ def _load_base(path: Path, kept: bytes) -> Session:
 
 
 def _append_rows(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, JSON]) -> Session:
-    """The session's blocks and messages: those of `start`, then the stored ones, as `Growing` appended them."""
+    """The session's blocks and messages: those of `start`, then the stored ones, as `LiveSession` appended them."""
     line = Timeline.from_session(start)
     for row in rows:
         parts = [(texts[digest], "") for digest in json.loads(row["blobs"])]

@@ -193,7 +193,7 @@ class Threads:
 
     def keep_answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask of a replay."""
-        self.sink(answers_of(self.user)).fact(AnswerFact(key, answer))
+        self.sink(answers_of(self.user)).record_fact(AnswerFact(key, answer))
 
     def sink(self, thread: str) -> Keeper:
         """Where a chat writes what happens."""

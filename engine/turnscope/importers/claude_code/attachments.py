@@ -17,7 +17,7 @@ from turnscope.session.model import JSON
 
 UNSENT = frozenset(
     {"command_permissions", "credential_org", "deferred_tools_record", "goal_status", "hook_cancelled",
-     "hook_non_blocking_error", "hook_system_message", "thinking_drop"}
+     "hook_non_blocking_error", "hook_system_message", "prompt_snapshot", "thinking_drop"}
 )  # fmt: skip
 HEARD = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")  # hooks whose output is for the model; all others' is not
 
@@ -57,6 +57,25 @@ def _make_parts(type: str, fields: Fields, rendered: Any) -> tuple[tuple[JSON, .
         return (f"<system-reminder>\n{worded}\n</system-reminder>",), True
     texts = (extract_text(fields.get(key)) for key in TEXTS.get(type, ()))
     return _convert_media(fields) or tuple(filter(None, (next(filter(None, texts), ""),))), False
+
+
+def read_snapshot(record: Fields) -> dict[str, list[JSON]]:
+    """The system prompt and the tools that a line says were in force, as blocks in Anthropic's shape, by role.
+
+    A snapshot at the start of a session has no tools yet, and not the first line of the system prompt (`cliPrefix`).
+    """
+    fields = fields_of(record)
+    if name_of(fields) != "prompt_snapshot":
+        return {}
+    prompt, prefix, tools = fields.get("systemPrompt"), fields.get("cliPrefix"), fields.get("tools")
+    texts = [prefix] if isinstance(prefix, str) and prefix else []
+    texts += ["\n\n".join(part for part in prompt if isinstance(part, str))] if isinstance(prompt, list) else []
+    named = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    found: dict[str, list[JSON]] = {
+        "system": [{"type": "text", "text": text} for text in texts],
+        "tools": [tool["schema"] if isinstance(tool.get("schema"), dict) else tool for tool in named],  # the tool as sent
+    }
+    return {role: blocks for role, blocks in found.items() if blocks}
 
 
 def is_known(record: Fields) -> bool:

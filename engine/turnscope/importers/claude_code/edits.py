@@ -86,3 +86,14 @@ def never_sent(draft: Draft) -> Observer:
             yield observe_drop(request, draft.start, draft.stop, "the tool's own message, never sent")
 
     return look
+
+
+def superseded(role: str, old: Draft, new: Draft) -> Observer:
+    """The system prompt or the tools gave way to another version of them."""
+
+    def look(session: Session) -> Iterator[ObservedEdit]:
+        request = _find_first_request(session, new.start)
+        if request < len(session.requests):
+            yield observe_drop(request, old.start, old.stop, f"{role}: superseded by another version of it", superseded=True)
+
+    return look

@@ -99,8 +99,9 @@ class _Reading:
             numbers.append(alignment.requests)
             answer = _message(path, Message(request.cut, request.stop, "assistant"))
             alignment.request(body, answer, compacted=request.n in compacted, **_fields(request))
-        for message in path.messages:
-            if message.start >= path.requests[-1].stop:  # said behind the last answer: no request has carried it
+        behind = (message for message in path.messages if message.start >= path.requests[-1].stop)
+        for message in behind:  # said behind the last answer: no request has carried it
+            if message.role not in ("system", "tools"):
                 alignment.append(_message(path, message), message.sent_at)
         session = alignment.build()
         about = {**session.about, EXACT: len(bodies)}

@@ -89,6 +89,8 @@ class File:
     unsent: Tally[str] = field(default_factory=Tally)  # attachments by type
     strange: dict[tuple[str, bool], list[int]] = field(default_factory=dict)  # unknown types: [how many, their characters]
     chain: Chain = field(default_factory=Chain)
+    snapshots: dict[str, tuple[Entry, int]] = field(default_factory=dict)  # the newest of each strand, and its number
+    completed: bool = False  # a line that was linked before says more now
     api: ApiRequests = field(default_factory=ApiRequests)  # requests that the log records whole
     refs: dict[str, str] = field(default_factory=dict)  # answer -> the recorded request that it answers
     origins: dict[str, None] = field(default_factory=dict)  # sessions whose answers were copied here, with their ids
@@ -142,7 +144,8 @@ def scan(source: Source) -> File:
 
 
 def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], object] | None = None) -> bool:
-    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come.
+    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come, or one that
+    completes what an earlier one says.
 
     `hear`: is told each text of their messages.
     """
@@ -155,7 +158,8 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
             _add_entry(file, record, line)
             if hear and isinstance(message := record.get("message"), dict):
                 _pass_text_on(message.get("content"), hear)
-    kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None))
+    kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None)) and not file.completed
+    file.completed = False
     if not kept:
         for entry in file.entries.values():
             entry.parent = entry.given
@@ -202,6 +206,23 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
         _refer(file, entry)
     elif kind == "attachment":
         _count_unsent(file, entry)
+        _complete_snapshot(file, entry)
+
+
+def _complete_snapshot(file: File, entry: Entry) -> None:
+    """A snapshot of the prompt is written twice: before the first request without tools, and again with them.
+
+    The first of the two then says what both say, for the first request carried the tools, too.
+    """
+    fields = fields_of(entry.data)
+    if name_of(fields) != "prompt_snapshot":
+        return
+    strand = entry.agent if entry.side else ""
+    first, number = file.snapshots.get(strand, (entry, 0))
+    if fields.get("tools") and fields.get("systemPrompt") == fields_of(first.data).get("systemPrompt"):
+        first.data = {**first.data, "attachment": fields}
+        file.completed = file.completed or number < file.chain.entries
+    file.snapshots[strand] = (entry, len(file.entries) - 1)
 
 
 def _refer(file: File, entry: Entry) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from msgspec import Struct, structs
 
-from turnscope.importers.claude_code.attachments import with_notices
-from turnscope.importers.claude_code.edits import compacted, microcompacted, never_sent
+from turnscope.importers.claude_code.attachments import read_snapshot, with_notices
+from turnscope.importers.claude_code.edits import compacted, microcompacted, never_sent, superseded
 from turnscope.importers.claude_code.lines import TITLES, Entry, File, string
 from turnscope.importers.claude_code.tree import END, Limb, Tree
 from turnscope.session.builder import Builder, Draft, Observer, parse_applied_edits, parse_usage, parse_usd
@@ -22,6 +23,7 @@ from turnscope.session.model import BEGINS_MID_CONVERSATION, Fork, Note, Session
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
 TITLE_CHARS = 80
+STORED_INPUTS = "stored_inputs"  # key of Session.about: inputs of tool calls as stored, by call, where another was sent
 NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
 
 
@@ -35,6 +37,7 @@ class State(Struct, frozen=True, gc=False):
     kept: tuple[Draft, ...] | None = None  # what the newest compaction preserved, its own summary last; None before the first
     named: str = ""  # the newest title that a line of the path was given
     opening: str = ""  # how the first prompt begins
+    static: tuple[tuple[str, Draft], ...] = ()  # the system prompt and the tools in force, by role
 
     @property
     def messages(self) -> int:
@@ -212,13 +215,14 @@ def _lay_path(limb: Limb, base: Path | None, builder: Builder, file: File, known
 def _advance(path: Path, state: State, entry: Entry, file: File, known: Collection[str]) -> State:
     """Add one line; gives what the line after it needs to know."""
     builder, draft = path.builder, None
-    attempts, before, kept, opening = state.attempts, state.before, state.kept, state.opening
+    attempts, before, kept, opening, static = state.attempts, state.before, state.kept, state.opening, state.static
     if entry.type == "system":
         attempts += entry.data.get("subtype") == "api_error"
         if entry.data.get("subtype") == "microcompact_boundary":
             path.looks.append((state.newest, microcompacted(entry, state.newest, path.draft, kept)))
     elif entry.type == "attachment":
         draft = _add_injection(path, entry)
+        static = _add_snapshot(path, static, entry)
     elif entry.spoken:
         draft = _add_message(path, entry, before, attempts, known)
         if entry.type == "assistant":
@@ -228,7 +232,8 @@ def _advance(path: Path, state: State, entry: Entry, file: File, known: Collecti
         if entry.summary:
             boundary = file.boundary_of(entry)
             stays = (*file.preserved.get(boundary.uuid, ()), *_between(boundary, entry, file)) if boundary else ()
-            kept = (*(found for uuid in stays if (found := path.draft(uuid))), draft)
+            preserved = (found for uuid in stays if (found := path.draft(uuid)))
+            kept = (*(held for _, held in static), *preserved, draft)
             path.looks.append((draft, compacted(boundary, kept)))
         if _is_unsent(entry):
             path.looks.append((draft, never_sent(draft)))
@@ -236,7 +241,7 @@ def _advance(path: Path, state: State, entry: Entry, file: File, known: Collecti
         path.drafts[entry.uuid] = draft
     newest = builder.drafts[-1] if builder.drafts else state.newest
     named = file.titles.get(entry.uuid, state.named)
-    return State(newest, len(path.looks), attempts, before, kept, named, opening)
+    return State(newest, len(path.looks), attempts, before, kept, named, opening, static)
 
 
 def _between(boundary: Entry, summary: Entry, file: File) -> Iterator[str]:
@@ -260,6 +265,7 @@ def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, 
     if _is_unsent(entry):
         builder.add_note("info", entry.line, f"a message of the tool itself, never sent: {extract_text(content)[:80]}")
         return builder.add_message("assistant", content, kind="notice", sent_at=entry.at, origin="meta")
+    content = _use_wire_inputs(builder, content, data)
     draft = builder.add_message("assistant", content, id=entry.id or entry.uuid, sent_at=entry.at)
     billed, earlier = message.get("usage"), draft.request
     found = path.billed[1] if billed == path.billed[0] else parse_usage(billed)  # each fragment of an answer says it again
@@ -280,6 +286,20 @@ def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, 
     return draft
 
 
+def _use_wire_inputs(builder: Builder, content: str | list[Any], data: dict[str, Any]) -> str | list[Any]:
+    """An answer with the inputs that its calls went over the wire with, where the log stores them in another form."""
+    wire = data.get("wireToolInputs")
+    if not isinstance(wire, dict) or not isinstance(content, list):
+        return content
+    blocks, stored = list(content), builder.about.setdefault(STORED_INPUTS, {})
+    for number, block in enumerate(blocks):
+        sent = wire.get(block.get("id")) if isinstance(block, dict) and block.get("type") == "tool_use" else None
+        if isinstance(sent, dict) and sent != block.get("input"):
+            stored[block["id"]] = block.get("input")
+            blocks[number] = {**block, "input": sent}
+    return blocks
+
+
 def _is_unsent(entry: Entry) -> bool:
     return entry.type == "assistant" and (
         entry.message.get("model") == SYNTHETIC or entry.data.get("isApiErrorMessage") is True
@@ -293,6 +313,18 @@ def _add_injection(path: Path, entry: Entry) -> Draft | None:
         return None
     origin = "inferred" if put.inferred else "meta"
     return path.builder.add_message("user", list(put.parts), origin=origin, kind=put.kind, sent_at=entry.at)
+
+
+def _add_snapshot(path: Path, static: tuple[tuple[str, Draft], ...], entry: Entry) -> tuple[tuple[str, Draft], ...]:
+    """Add the system prompt and the tools that a line records, where they are not those in force already."""
+    held = dict(static)
+    for role, blocks in read_snapshot(entry.data).items():
+        old = held.get(role)
+        if old is None or [raw for raw, _ in old.parts] != blocks:
+            held[role] = path.builder.add_message(role, blocks, origin="system", sent_at=entry.at)
+            if old is not None:
+                path.looks.append((held[role], superseded(role, old, held[role])))
+    return tuple(held.items())
 
 
 def _collect_notices(limb: Limb) -> dict[str, str]:
