@@ -17,7 +17,7 @@ from typing import Any
 import streamlit as st
 from turnscope import Policy, Trace, library, settings
 from turnscope.live.threads import Threads
-from turnscope.views import Answer, Kept, overflow_tree, parameters, replay_cost, request_summary, stepper
+from turnscope.views import Answer, CacheUse, overflow_tree, parameters, replay_cost, request_summary, stepper
 from turnscope.views import rejections as refused
 from turnscope.views.cached_cost import CachePrice, price_decisions
 
@@ -179,7 +179,7 @@ def cache_price(replay: Replay, request: int, number: int) -> CachePrice | None:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _walked(_trace: Trace, key: str) -> tuple[Kept, ...]:  # noqa: ARG001  what the cache goes by
+def _walked(_trace: Trace, key: str) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
     return replay_cost.simulate_cache(_trace)
 
 
