@@ -126,12 +126,12 @@ def chats_file() -> Path:
     return settings.find_database()
 
 
-def _name_place(place: library.Place) -> tuple[str, str]:
-    """What tells two places apart for a cache: Streamlit cannot hash the functions that come with them."""
-    return str(place.folder), place.pattern
-
-
-@st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False, hash_funcs={library.Place: _name_place})
+@st.cache_resource(
+    ttl=FOLDERS_SECONDS,
+    max_entries=4,
+    show_spinner=False,
+    hash_funcs={library.Place: lambda place: (place.folder, place.pattern)},
+)
 def _files(given: Path | None, places: tuple[tuple[str, library.Place], ...]) -> tuple[Entry, ...]:
     return registry.files(given, places)
 
