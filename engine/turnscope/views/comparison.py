@@ -37,15 +37,41 @@ ASSUMPTIONS = (
     "simulated at list prices; lost references are counted by their letters alone, so at least so much is missing."
 )
 COLUMNS = (
-    "policy", "title", "usd", "usd_condensing", "usd_billed",
-    "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
-    "refusals", "overflows", "over_window", "rejected", "unjudged", "changed", "decisions",
-    "lost", "lost_share", "usd_fetching", "published_saving",
-)  # fmt: skip
+    "policy",
+    "title",
+    "usd",
+    "usd_condensing",
+    "usd_billed",
+    "unpriced",
+    "cache_share",
+    "tokens",
+    "kept_share",
+    "peak_fill",
+    "peak_request",
+    "refusals",
+    "overflows",
+    "over_window",
+    "rejected",
+    "unjudged",
+    "changed",
+    "decisions",
+    "lost",
+    "lost_share",
+    "usd_fetching",
+    "published_saving",
+)
 HEADINGS = (
-    "policy", "USD", "from cache", "kept", "peak fill", "refused", "over limit", "over window", "rejected",
+    "policy",
+    "USD",
+    "from cache",
+    "kept",
+    "peak fill",
+    "refused",
+    "over limit",
+    "over window",
+    "rejected",
     "lost references",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +166,27 @@ class Row:
             for usd in (self.usd, sum(self.cost.summary_usd, Decimal(0)), self.billed)
         )
         return (
-            self.policy, self.title, *money, self.cost.unpriced_requests, round(self.cost.cache_share, 4), sum(self.sizes),
-            round(self.kept_share, 4), round(fill, 4), at, self.refusals, self.overflows, self.over_window, self.rejected_count,
-            self.unjudged, len(self.changed), dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4),
-            round(float(self.refetch_usd), 6), self.published_saving,
-        )  # fmt: skip
+            self.policy,
+            self.title,
+            *money,
+            self.cost.unpriced_requests,
+            round(self.cost.cache_share, 4),
+            sum(self.sizes),
+            round(self.kept_share, 4),
+            round(fill, 4),
+            at,
+            self.refusals,
+            self.overflows,
+            self.over_window,
+            self.rejected_count,
+            self.unjudged,
+            len(self.changed),
+            dict(self.decisions),
+            len(self.losses.hits),
+            round(self.losses.rate, 4),
+            round(float(self.refetch_usd), 6),
+            self.published_saving,
+        )
 
 
 @dataclass(frozen=True, slots=True)

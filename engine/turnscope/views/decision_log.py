@@ -22,10 +22,34 @@ from turnscope.views import stepper, summary_quality, tables
 from turnscope.views.cached_cost import CachePrice, price_decisions
 
 COLUMNS = (
-    "session", "policy", "decision", "request", "turn", "model", "by", "rule", "action", "because", "start", "stop", "slot",
-    "changed", "memory", "counted_before", "counted_after", "tokens_before", "tokens_after", "limit", "verdict", "facts",
-    "cache_saved", "cache_again", "cache_usd", "cache_each_usd", "cache_pays_off",
-)  # fmt: skip
+    "session",
+    "policy",
+    "decision",
+    "request",
+    "turn",
+    "model",
+    "by",
+    "rule",
+    "action",
+    "because",
+    "start",
+    "stop",
+    "slot",
+    "changed",
+    "memory",
+    "counted_before",
+    "counted_after",
+    "tokens_before",
+    "tokens_after",
+    "limit",
+    "verdict",
+    "facts",
+    "cache_saved",
+    "cache_again",
+    "cache_usd",
+    "cache_each_usd",
+    "cache_pays_off",
+)
 _FENCE = re.compile(r"`{3,}")
 
 
@@ -53,11 +77,29 @@ def _build_row(trace: Trace, plan: Plan, decision: Decision, by: str, price: Cac
     span = decision.edit.span
     memory = next((part.rule.memory for part in trace.policy.rules if part.rule.name == decision.rule), "")
     values = (
-        trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
-        decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
-        decision.splice is not None, memory, decision.before, decision.after, *count_tokens(trace, decision), plan.budget.limit,
-        plan.verdict, dict(summary_quality.score_facts(trace, decision)), *_list_cache_effects(price),
-    )  # fmt: skip
+        trace.session.id,
+        trace.policy.name,
+        decision.seq,
+        plan.request.n,
+        plan.request.turn,
+        plan.model,
+        by,
+        decision.rule,
+        decision.action,
+        decision.edit.because,
+        span.start if span else None,
+        span.stop if span else None,
+        decision.edit.slot,
+        decision.splice is not None,
+        memory,
+        decision.before,
+        decision.after,
+        *count_tokens(trace, decision),
+        plan.budget.limit,
+        plan.verdict,
+        dict(summary_quality.score_facts(trace, decision)),
+        *_list_cache_effects(price),
+    )
     return dict(zip(COLUMNS, values, strict=True))
 
 
@@ -111,15 +153,18 @@ def describe_decision(trace: Trace, request: int, number: int, price: CachePrice
     edit, (before, after) = decision.edit, count_tokens(trace, decision)
     span = edit.span
     return (
-        ("Action", decision.action), ("Rule", decision.rule), ("Reason", edit.because),
+        ("Action", decision.action),
+        ("Rule", decision.rule),
+        ("Reason", edit.because),
         ("Place", f"request {request} (turn {plan.request.turn}), decision {number + 1} of {len(plan.decisions)}"),
         ("Blocks", _describe_blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
         ("Tokens, counted", f"{decision.before:,} -> {decision.after:,} ({trace.ledger.label})"),
         ("Tokens, expected of the provider", f"{before:,} -> {after:,}"),
         *([("Prompt cache, simulated", price.sentence)] if price else ()),
         ("Budget", f"limit {plan.budget.limit:,}, window {plan.budget.window:,}{'' if plan.budget.known else ' (assumed)'}"),
-        ("Model", plan.model or "not named"), ("Verdict", plan.verdict),
-    )  # fmt: skip
+        ("Model", plan.model or "not named"),
+        ("Verdict", plan.verdict),
+    )
 
 
 def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> str:
@@ -136,10 +181,11 @@ def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | Non
     """
     decision = trace.plans[request].decisions[number]
     lines = [
-        *describe_decision(trace, request, number, price), ("Source", trace.session.source),
+        *describe_decision(trace, request, number, price),
+        ("Source", trace.session.source),
         ("Session", f"{len(trace.session.blocks):,} blocks, {len(trace.session.requests):,} requests"),
         ("Python", platform.python_version()),
-    ]  # fmt: skip
+    ]
     facts = [
         f"| {_escape_inline(name)} | {_escape_inline(value)} |"
         for name, value in summary_quality.score_facts(trace, decision).items()
@@ -147,11 +193,21 @@ def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | Non
     table = ["", "| fact | value |", "| --- | --- |", *facts] if facts else []
     policy = trace.policy.to_toml()
     fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)
-    return "\n".join([
-        f"## {_escape_inline(decision.action)} by {_escape_inline(decision.rule)} at request {request}", "",
-        *(f"- **{name}**: {_escape_inline(value)}" for name, value in lines), *table,
-        "", f"Policy `{trace.policy.name}`:", "", f"{fence}toml", policy.rstrip("\n"), fence, "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"## {_escape_inline(decision.action)} by {_escape_inline(decision.rule)} at request {request}",
+            "",
+            *(f"- **{name}**: {_escape_inline(value)}" for name, value in lines),
+            *table,
+            "",
+            f"Policy `{trace.policy.name}`:",
+            "",
+            f"{fence}toml",
+            policy.rstrip("\n"),
+            fence,
+            "",
+        ]
+    )
 
 
 def _describe_blocks(trace: Trace, start: int, stop: int) -> str:

@@ -136,7 +136,7 @@ def _predict_size(plan: Plan, tokens: int) -> int:
 
 
 def _find_decisions(plan: Plan, *actions: str) -> list[tuple[int, Decision]]:
-    """The decisions with one of these actions, each with its number; of actions that change something, those that saved tokens."""
+    """The decisions with one of these actions and their numbers; of `CUT_ACTIONS` those that saved tokens."""
     found = ((n, d) for n, d in enumerate(plan.decisions) if d.action in actions)
     return [(n, d) for n, d in found if d.action not in CUT_ACTIONS or (d.splice and d.after < d.before)]
 

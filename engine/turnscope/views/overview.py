@@ -131,10 +131,16 @@ class Overview:
         cuts = {marker.request: marker.what for marker in self.markers if marker.kind in CUT_KINDS}
         evenly = {round(i * (len(self) - 1) / (MAX_ROWS - 1)) for i in range(MAX_ROWS)}
         rows = (
-            (n, int(self.turns[n]), int(prompts[n]), notebook.render_bar(self._get_cells(n), int(prompts[peak]), slim=True),
-             "" if self.totals[n] is None else f"${self.totals[n]:,.4f}", cuts.get(n, ""))
+            (
+                n,
+                int(self.turns[n]),
+                int(prompts[n]),
+                notebook.render_bar(self._get_cells(n), int(prompts[peak]), slim=True),
+                "" if self.totals[n] is None else f"${self.totals[n]:,.4f}",
+                cuts.get(n, ""),
+            )
             for n in sorted({*evenly, *list(cuts)[:MAX_ROWS], peak})
-        )  # fmt: skip
+        )
         head = ("request", "turn", "prompt tokens", "", "USD", "")
         note = f"{self.source} · {len(self):,} requests · {'no price' if self.total is None else f'${self.total:,.2f}'}"
         if self.total is not None and len(self.bill.parts) > 1:

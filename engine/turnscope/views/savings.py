@@ -14,9 +14,15 @@ from turnscope.planning.assemble import AS_RECORDED
 from turnscope.views.comparison import Row
 
 CANDIDATES = (
-    "keep-everything", "clear-tool-results", "short-tool-results", "strip-thinking", "condense-oldest", "balanced",
-    "reactive-75", "last-20-messages",
-)  # fmt: skip
+    "keep-everything",
+    "clear-tool-results",
+    "short-tool-results",
+    "strip-thinking",
+    "condense-oldest",
+    "balanced",
+    "reactive-75",
+    "last-20-messages",
+)
 MIN_SHARE = Decimal("0.05")  # of the session's cost; less is within the error of the simulation
 MIN_USD = Decimal("0.05")  # USD; less is not worth a change
 
