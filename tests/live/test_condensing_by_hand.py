@@ -201,7 +201,7 @@ def test_an_unknown_summary_and_an_empty_text_are_refused(server: OfflineServer,
     with pytest.raises(TurnscopeError, match="no longer in the request"):
         talk.chat.edit_summary(3, "text")
     list(talk.chat.condense())
-    with pytest.raises(TurnscopeError, match="without a word"):
+    with pytest.raises(TurnscopeError, match="the summary is empty"):
         talk.chat.edit_summary(talk.by(), "  ")
 
 
