@@ -1,7 +1,7 @@
 """What a summary retained of its source: identifiers, numbers, decisions and open questions.
 
-Pure functions of two texts, linear in both. The score is shown with a decision (`views.summary_quality`). It changes no envelope, and
-no rule reads it.
+Pure functions of two texts, linear in both. The score is shown with a decision (`views.summary_quality`). It changes no
+envelope, and no rule reads it.
 """
 
 from __future__ import annotations
