@@ -23,7 +23,7 @@ from turnscope.reading.standins import Label
 from turnscope.session.builder import Builder
 from turnscope.session.model import JSON, Fork, Message, ObservedEdit, Request, Session, join_path
 
-EXACT = "exact_requests"  # key of Session.about: how many requests were recorded whole, and how many of them are proven
+EXACT = "exact_requests"  # key of Session.about; see `views.exactness`
 REMINDER = "<system-reminder>"
 TOOL, PROMPT, META, SUMMARY = "tool", "prompt", "meta", "summary"
 REFUSED = "the provider refused it, or it was interrupted"
