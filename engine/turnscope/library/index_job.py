@@ -17,8 +17,8 @@ from typing import IO, Literal
 import msgspec
 
 from turnscope.library.indexing import HINT, IndexedSource, check_unchanged, index_source
-from turnscope.storage import index as kept
-from turnscope.storage.index import Problem
+from turnscope.storage import library_index as kept
+from turnscope.storage.library_index import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from turnscope.library.index_job import run_worker; run_worker()"
@@ -76,7 +76,7 @@ class IndexJob:
 
     def _list_sources(self) -> None:
         """Find the sources that have to be read, the largest first: none is left for one process at the end."""
-        known, sizes = kept.stamps(self.path), []
+        known, sizes = kept.read_stamps(self.path), []
         for source in self._sources:
             if self._stop:
                 return
@@ -168,7 +168,7 @@ def run_worker(questions: IO[bytes] | None = None, answers: IO[bytes] | None = N
         for path, source, known in read_tasks(questions or sys.stdin.buffer):
             try:
                 if path not in held:
-                    stack.enter_context(kept.held(Path(path)))
+                    stack.enter_context(kept.hold_open(Path(path)))
                     held.add(path)
                 done = index_source(Path(path), Path(source), known)
             except Exception as error:  # noqa: BLE001 - told to whoever asked
