@@ -29,7 +29,7 @@ from turnscope.live.events import (
 )
 from turnscope.live.threads import Destination
 from turnscope.telemetry import trace_turn
-from turnscope.views import Plan, next_request, parameters
+from turnscope.views import Plan, next_request
 
 from pages.parts import chat_beside, chat_chosen, state
 from pages.parts.chat_values import about, value
@@ -128,7 +128,7 @@ def room(thread: str) -> Room:
                 chat,
                 chat.live_session.session,
                 log={plan.request.n: plan for plan in plans[-KEPT:]},
-                policy=parameters.to_toml(known[-1][1]) if known else "",
+                policy=known[-1][1].to_toml() if known else "",
             )
             _rooms()[thread] = held
     with held.lock:
@@ -164,9 +164,9 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
         chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().open_writer(held.thread)
         chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))
         sink = chat.sink
-        if held.policy != parameters.to_toml(chosen.policy):
+        if held.policy != chosen.policy.to_toml():
             sink.write_policy(chosen.policy, len(chat.live_session.session.requests))
-            held.policy = parameters.to_toml(chosen.policy)
+            held.policy = chosen.policy.to_toml()
         turn = trace_turn(chat_beside.attach(chat, held.thread, turn))
         if value("provider") == "offline" and value("fault") != "none":
             chat_chosen.offline().faults.append(value("fault"))
