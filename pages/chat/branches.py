@@ -116,6 +116,6 @@ def _reworded(held: rooms.Room) -> None:
     session = replace_system_prompt(held.session, value("system"))
     kept = {**about(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"
-    goes = chat_chosen.threads().place(held.thread)
+    goes = chat_chosen.threads().find_destination(held.thread)
     chat_chosen.show(chat_chosen.threads().create(title=title, base=session, about=kept, place=goes))
     st.rerun()

@@ -151,7 +151,7 @@ def replayed(
 
 def answers() -> dict[str, Answer]:
     """What models answered to questions of rules, in chats and where somebody asked: replays take it over."""
-    return Threads(state.chats_file()).kept_answers()
+    return Threads(state.chats_file()).list_answers()
 
 
 @st.cache_resource(show_spinner=False)
