@@ -84,8 +84,8 @@ def require_optuna() -> None:
     except ImportError as error:
         raise TurnscopeError(
             "this search needs Optuna, which is not installed",
-            hint="Install it with `pip install 'turnscope[advise]'` (in a clone: `pip install -e '.[advise]'`). Without it, one "
-            f"parameter can be searched with {MIN_GRID} settings or more, two with {MIN_GRID**2}.",
+            hint="Install it with `pip install 'turnscope[advise]'` (in a clone: `pip install -e '.[advise]'`). Without it, "
+            f"one parameter can be searched with {MIN_GRID} settings or more, two with {MIN_GRID**2}.",
         ) from error
 
 
